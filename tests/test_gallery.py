@@ -117,6 +117,9 @@ def test_pictures_before_and_after(drawn):
     assert texts[:4] == ["rollout", "before", "rollout", "after"]
     assert made.content.count(b"<image ") == 3 * (2 + 4)  # each picture in color and in grey, and its maps
     assert made.caption.count("recipe `digits`") == 2
+    made = drawn("by_two_arms", "digits", "digits")
+    assert svg_texts(made.content)[:4] == ["rollout", "without", "rollout", "with"]
+    assert made.caption.startswith("Trained without augmentation the model names ")
     sheet = drawn("augmentation", "digits")
     assert sheet.content.startswith(b"\x89PNG")
     assert "original, shift, light, medium, strong, mixup, cutmix" in sheet.caption
@@ -160,6 +163,20 @@ def test_a_block_takes_the_place_of_the_one_before(gallery):
     assert gallery.with_block(new, "x", "new\n") == new
     with pytest.raises(GlassformerError, match=r"no <!-- picture: z -->"):
         gallery.with_block(page, "z", "")
+    joined = gallery.with_block(page, "flowers-ladder-maps", "new\n")
+    assert joined.startswith(page)
+    assert joined.endswith("<!-- picture: flowers-ladder-maps -->\nnew\n<!-- end -->\n")
+    assert "### Where a ViT looks, trained without and with augmentation\n\nRollout of [CLS]" in joined
+    assert gallery.with_block(joined, "flowers-ladder-maps", "new\n") == joined
+
+
+def test_an_arm_of_a_study_is_found_in_its_folder(gallery, tmp_path):
+    run = tmp_path / "runs" / "ladder" / "arms" / "strong" / "seed-0"
+    run.mkdir(parents=True)
+    with pytest.raises(GlassformerError, match="no finished run of ladder/strong"):
+        gallery.find_run("ladder/strong", [tmp_path / "runs"])
+    (run / "metrics.json").write_text("{}", encoding="utf-8")
+    assert gallery.find_run("ladder/strong", [tmp_path / "runs"]) == run
 
 
 def test_a_published_run_is_read_from_its_result_file(gallery):
