@@ -1,11 +1,12 @@
 """How cost grows: attention and a layer against length, batch and width; prediction against the number of texts.
 
     .venv/bin/python benchmarks/cost.py attention [--rounds 5] [--tokens 8192]
+    .venv/bin/python benchmarks/cost.py encoder
     .venv/bin/python benchmarks/cost.py texts --counts 10000 100000 1000000
 
 ``attention`` times full, local (128 places on either side) and linear attention forward and backward, in turn, at equal
 numbers of tokens, and whole layers of an encoder; memory is the largest resident size that the forward pass adds, in a
-process of its own. ``texts`` sends that many short texts through ``TextClassifier.predict``, each count in a process of
+process of its own. ``encoder`` times a training step of a whole encoder with each kind of attention. ``texts`` sends that many short texts through ``TextClassifier.predict``, each count in a process of
 its own: the time per text and the memory should not grow.
 """
 
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from common import RESULTS, environment, write_result
 from torch import Tensor
 
 from glassformer.nn import attend, attend_linear, attend_local
-from glassformer.nn.encoder import EncoderConfig, EncoderLayer
+from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype, peak_memory_mb
@@ -134,6 +136,32 @@ def layers(rounds: int, dtype: torch.dtype) -> dict[str, Any]:
     return results
 
 
+ENCODERS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "local, 32": {"attention": "local", "attention_window": 32},
+    "local, 128": {"attention": "local", "attention_window": 128},
+    "linear": {"attention": "linear"},
+}
+ENCODER = EncoderConfig(384, 2, HEADS, 1536, "pre", "gelu", 1e-5, final_norm=True)
+
+
+def encoders_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Forward and backward of an encoder with each kind of attention, at equal numbers of tokens."""
+    results = {}
+    for length in LENGTHS:
+        packing = Packing.uniform(max(1, tokens // length), length)
+        x = torch.randn(packing.total, ENCODER.d_model, generator=torch.Generator().manual_seed(0)).to(dtype)
+        stacks = {name: Encoder(replace(ENCODER, **kind)).to(dtype) for name, kind in ENCODERS.items()}
+
+        def step(name: str, x: Tensor = x, packing: Packing = packing, stacks: Any = stacks) -> None:
+            stacks[name].zero_grad()
+            stacks[name](x, packing).sum().backward()
+
+        results[str(length)] = timed({name: lambda name=name: step(name) for name in stacks}, rounds)
+        say(f"length {length}", results[str(length)])
+    return results
+
+
 def in_own_process(run: Callable[..., Any], *args: Any) -> Any:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(run, args)
@@ -175,7 +203,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("attention", "texts"))
+    parser.add_argument("what", choices=("attention", "encoder", "texts"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=8192, help="tokens of each attention measured")
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
@@ -191,6 +219,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append(in_own_process(predict_texts, count, options.threads))
             print(rows[-1], flush=True)
         write_result(out, {"benchmark": "prediction of many short texts", **facts, "rows": rows})
+    elif options.what == "encoder":
+        keep_freed_memory()
+        dtype = choose_dtype("auto", choose_device("cpu"))
+        found = encoders_by_length(options.tokens, options.rounds, dtype)
+        about = {"dtype": str(dtype).removeprefix("torch."), "tokens": options.tokens, **vars(ENCODER)}
+        title = "cost of an encoder by the kind of its attention"
+        write_result(out, {"benchmark": title, **facts, **about, "forward_backward": found})
     else:
         keep_freed_memory()
         dtype = choose_dtype("auto", choose_device("cpu"))

@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/gallery.py [--runs FOLDER ...] [--only NAME ...]
 
-A run of RECIPE is looked for as ``FOLDER/RECIPE-seed0``, ``FOLDER/RECIPE`` and so on; what the result file of a published run
-holds is drawn from that. The pictures go to ``docs/gallery/``. On the page, what stands between ``<!-- picture: NAME -->``
+A run of RECIPE is looked for as ``FOLDER/RECIPE-seed0``, ``FOLDER/RECIPE`` and so on, an arm of a study, STUDY/ARM, in the study's folder;
+what the result file of a published run holds is drawn from that. The pictures go to ``docs/gallery/``. On the page, what stands between ``<!-- picture: NAME -->``
 and ``<!-- end -->`` is written anew: the picture, its words for those who cannot see it, and a caption with recipe, seed and
 figure, all read from the files of the run.
 """
@@ -36,6 +36,7 @@ class Picture:
     draw: Callable[..., Drawn]
     ending: str = "svg"
     recorded: bool = False  # drawn from the result file of the published run; no run folder is needed
+    section: str = ""  # heading and words under which it joins the page when it is drawn for the first time
 
 
 PICTURES = {
@@ -50,6 +51,13 @@ PICTURES = {
     "flowers-before-after": Picture(("flowers-vit-frozen", "flowers-vit-tuned"), draw.before_and_after),
     "imdb-fills": Picture(("imdb-mlm-given",), draw.fills),
     "countries-neighbors": Picture(("countries-word2vec-given",), draw.neighbors),
+    "flowers-ladder-maps": Picture(
+        ("flowers-ladder-backbone/baseline", "flowers-ladder-backbone/strong"),
+        draw.by_two_arms,
+        section="Where a ViT looks, trained without and with augmentation\n\n"
+        "Rollout of [CLS] and occlusion by patch, of two arms of the study `flowers-ladder-backbone`: the pictures of\n"
+        "[row 11](results/row-11.md).",
+    ),
 }
 
 
@@ -59,12 +67,14 @@ def block(name: str, picture: Picture, drawn: Drawn) -> str:
 
 
 def with_block(page: str, name: str, text: str) -> str:
-    """The page with another block between the marks of a picture.
+    """The page with another block between the marks of a picture, which it gets where the picture has a section.
 
     Raises:
         InputError: it has no such marks.
     """
     mark = re.compile(MARK.format(re.escape(name)), re.DOTALL)
+    if not mark.search(page) and (section := PICTURES[name].section if name in PICTURES else ""):
+        page = f"{page.rstrip()}\n\n### {section}\n\n<!-- picture: {name} -->\n<!-- end -->\n"
     if not mark.search(page):
         raise InputError(f"no <!-- picture: {name} -->", where=PAGE.name, fix="Put it where it belongs")
     return mark.sub(lambda found: found[1] + text + found[2], page)
@@ -95,7 +105,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(PICTURES), metavar="NAME", help=", ".join(PICTURES))
     args = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
-    for name in args.only or PICTURES:
+    page = PAGE.read_text(encoding="utf-8")
+    for name in args.only or [n for n, p in PICTURES.items() if not p.section or f"picture: {n} " in page]:
         try:
             content, text = make(name, args.runs)
             page = with_block(PAGE.read_text(encoding="utf-8"), name, text)

@@ -117,17 +117,34 @@ def augmentation(run: GalleryRun) -> Drawn:
 def before_and_after(before: GalleryRun, after: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures: a head on frozen weights, then all weights fine-tuned."""
     split, rows = _firsts(TASKS[after.recipe.task].load(after.recipe).validation)
-    models = [load(run.file("model")) for run in (before, after)]
-    methods = ("rollout", "occlusion")
-    sheet = [[model.explain(split.images[i], method=m) for m in methods for model in models] for i in rows]
-    truth = [str(split.labels[i]) for i in rows]
-    right = [sum(str(row[k].label) == name for row, name in zip(sheet, truth, strict=True)) for k in (0, 1)]
-    titles = [f"{m}\n{when}" for m in methods for when in ("before", "after")]
-    content = pictures(sheet, titles, truth)
+    content, right = _maps_of_two(split, rows, before, after, ("before", "after"))
     told = f"Before fine-tuning {right[0]} of these {len(rows)} validation pictures are named rightly, after it {right[1]}."
     runs = f"Before: {_lower(before.told())} After: {_lower(after.told())}"
     return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion before and after. {told}",
                  f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+
+
+def by_two_arms(plain: GalleryRun, augmented: GalleryRun) -> Drawn:
+    """Rollout and occlusion of the same pictures by two arms of a study: without and with augmentation."""
+    split, rows = _firsts(TASKS[plain.recipe.task].load(plain.recipe).validation)
+    content, right = _maps_of_two(split, rows, plain, augmented, ("without", "with"))
+    told = f"Trained without augmentation the model names {right[0]} of these {len(rows)} validation pictures rightly, with it {right[1]}."
+    runs = f"Without: {_lower(plain.told())} With: {_lower(augmented.told())}"
+    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion by both models. {told}",
+                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+
+
+def _maps_of_two(
+    split: ImageSplit, rows: list[int], first: GalleryRun, second: GalleryRun, names: tuple[str, str]
+) -> tuple[str, list[int]]:
+    """Rollout and occlusion of some pictures by two models as SVG, and how many each names rightly."""
+    models = [load(run.file("model")) for run in (first, second)]
+    methods = ("rollout", "occlusion")
+    sheet = [[model.explain(split.images[i], method=m) for m in methods for model in models] for i in rows]
+    truth = [str(split.labels[i]) for i in rows]
+    right = [sum(str(row[k].label) == name for row, name in zip(sheet, truth, strict=True)) for k in (0, 1)]
+    titles = [f"{m}\n{when}" for m in methods for when in names]
+    return pictures(sheet, titles, truth), right
 
 
 def fills(run: GalleryRun) -> Drawn:

@@ -15,6 +15,7 @@ from common import RESULTS
 from glassformer.config import to_dict
 from glassformer.errors import InputError
 from glassformer.report.published import headline
+from glassformer.study.grid import folder_name
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run_folder import Run, read_run_recipe
 
@@ -96,12 +97,16 @@ class GalleryRun:
 
 
 def find_run(recipe: str, folders: Sequence[Path]) -> Path:
-    """The folder of a finished run of a recipe, the lowest seed first.
+    """The folder of a finished run of a recipe, the lowest seed first, or of an arm of a study (STUDY/ARM).
 
     Raises:
         InputError: there is none.
     """
+    study, _, arm = recipe.partition("/")
     for folder in folders:
+        place = folder / study / "arms" / folder_name(arm) / "seed-0"
+        if arm and (place / "metrics.json").is_file():
+            return place
         for name in (*(f"{recipe}-seed{seed}" for seed in range(10)), recipe):
             if (folder / name / "metrics.json").is_file():
                 return folder / name

@@ -6,11 +6,13 @@ examples to learn from and everything that is random in the training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -22,6 +24,8 @@ from glassformer.data.augment import LEVELS, augment, mix_pairs
 from glassformer.data.image import open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
+from glassformer.evaluate.baselines import tfidf_logistic
+from glassformer.nn import MultiHeadAttention, encoder
 
 JUDGED_PICTURES, LEARNED_PICTURES = 10_000, 2_000
 JUDGED_REVIEWS, LEARNED_REVIEWS = 5_000, 4_000
@@ -63,6 +67,39 @@ class Arm:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
+# --- other attentions ------------------------------------------------------------------------------
+
+
+class Undivided(MultiHeadAttention):
+    """Scores without the division by the root of K: the queries are multiplied by it first."""
+
+    def project(
+        self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = super().project(x, memory, rows)
+        return q * k.shape[-1] ** 0.5, k, v
+
+
+class KeysAsValues(MultiHeadAttention):
+    """K = V: the values' projection is there and not used."""
+
+    def project(
+        self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, _ = super().project(x, memory, rows)
+        return q, k, k
+
+
+ATTENDS = {"": MultiHeadAttention, "undivided": Undivided, "keys as values": KeysAsValues}
+
+
+@contextmanager
+def attending(name: str) -> Iterator[None]:
+    """Inside, encoders are built with that attention."""
+    with patch.object(encoder, "MultiHeadAttention", ATTENDS[name]):
+        yield
+
+
 # --- pictures --------------------------------------------------------------------------------------
 
 
@@ -97,10 +134,13 @@ def fitted(clf: Any, rows: np.ndarray, judged: np.ndarray) -> np.ndarray:
     return clf.predict([decoded(i) for i in judged]).astype(str) == y[judged].astype(str)
 
 
-def vit(seed: int, folder: Path, **changes: Any) -> np.ndarray:
-    rows, judged = parts(seed, LEARNED_PICTURES)
+def vit(
+    seed: int, folder: Path, *, count: int = LEARNED_PICTURES, attends: str = "", **changes: Any
+) -> np.ndarray:
+    rows, judged = parts(seed, count)
     clf = gf.ImageClassifier(**(VIT | changes), keep_best=False, seed=seed, threads=1)
-    return fitted(clf, rows, judged)
+    with attending(attends):
+        return fitted(clf, rows, judged)
 
 
 def tensor(rows: np.ndarray) -> Tensor:
@@ -125,10 +165,12 @@ class SmallCNN(nn.Module):
         return self.layers(x)
 
 
-def cnn(seed: int, folder: Path, treatment: str = "none", epochs: int = 12) -> np.ndarray:
+def cnn(
+    seed: int, folder: Path, treatment: str = "none", epochs: int = 12, count: int = LEARNED_PICTURES
+) -> np.ndarray:
     """As ``vit``, with the same pictures, changed in the same ways."""
     torch.manual_seed(seed)
-    rows, judged = parts(seed, LEARNED_PICTURES)
+    rows, judged = parts(seed, count)
     y, generator, model = pictures()[1], torch.Generator().manual_seed(seed), SmallCNN()
     mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (MEAN, STD))
     pixels, targets = tensor(rows), torch.from_numpy(y[rows])
@@ -183,16 +225,38 @@ def reviews() -> tuple[list[str], np.ndarray]:
     return split.texts, np.array(split.labels)
 
 
+def review_parts(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of reviews to learn from, drawn by the seed, and rows that judge."""
+    order = np.random.default_rng(0).permutation(len(reviews()[0]))
+    return np.random.default_rng([seed, 1]).permutation(order[JUDGED_REVIEWS:])[:count], order[
+        :JUDGED_REVIEWS
+    ]
+
+
 def text(
-    seed: int, folder: Path, *, labels: int = LEARNED_REVIEWS, base: dict[str, Any] = TEXT, **changes: Any
+    seed: int,
+    folder: Path,
+    *,
+    labels: int = LEARNED_REVIEWS,
+    base: dict[str, Any] = TEXT,
+    attends: str = "",
+    **changes: Any,
 ) -> np.ndarray:
-    texts, y = reviews()
-    order = np.random.default_rng(0).permutation(len(texts))
-    rows = np.random.default_rng([seed, 1]).permutation(order[JUDGED_REVIEWS:])[:labels]
-    judged = order[:JUDGED_REVIEWS]
+    (texts, y), (rows, judged) = reviews(), review_parts(seed, labels)
     clf = gf.TextClassifier(**(base | changes), keep_best=False, seed=seed, threads=1)
-    clf.fit([texts[i] for i in rows], y[rows].tolist())
-    return np.asarray(clf.predict([texts[i] for i in judged])) == y[judged]
+    with attending(attends):
+        clf.fit([texts[i] for i in rows], y[rows].tolist())
+        return np.asarray(clf.predict([texts[i] for i in judged])) == y[judged]
+
+
+def tfidf(seed: int, folder: Path, *, labels: int = LEARNED_REVIEWS) -> np.ndarray:
+    """Logistic regression on TF-IDF, on the reviews that ``text`` learns from."""
+    (texts, y), (rows, judged) = reviews(), review_parts(seed, labels)
+    names, numbers = np.unique(y, return_inverse=True)
+    shares = tfidf_logistic(
+        [texts[i] for i in rows], numbers[rows], [texts[i] for i in judged], num_classes=len(names), seed=seed
+    )
+    return shares.argmax(1) == numbers[judged]
 
 
 def labelled(seed: int, folder: Path, *, labels: int, pretrained: bool) -> np.ndarray:
@@ -209,5 +273,5 @@ def labelled(seed: int, folder: Path, *, labels: int, pretrained: bool) -> np.nd
 
 
 FITS: dict[str, Callable[..., np.ndarray]] = {
-    "vit": vit, "cnn": cnn, "head": head, "text": text, "labels": labelled,
+    "vit": vit, "cnn": cnn, "head": head, "text": text, "tfidf": tfidf, "labels": labelled,
 }  # fmt: skip

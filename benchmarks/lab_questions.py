@@ -4,8 +4,8 @@
         [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
 
 A question compares arms that differ in one setting. Each arm is trained once a seed on the same drawn examples: 2,000 of
-CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge. No test part is
-opened. ``few-labels`` needs the model of a run of ``imdb-mlm-given`` as RUNS/pretrained (a link).
+CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge (``hunger``: of
+other numbers, too). No test part is opened. ``few-labels`` needs the model of a run of ``imdb-mlm-given`` as RUNS/pretrained (a link).
 
 The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
 of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
@@ -16,7 +16,6 @@ see through. The result file has every question whose arms have two seeds or mor
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,8 +33,7 @@ from lab_fits import (
     PASSES,
     Arm,
 )
-
-from glassformer.evaluate.compare import holm
+from seeds import corrected, paired
 
 ROOM = 3.0  # points: what an interval may exclude
 
@@ -53,8 +51,16 @@ def less(first: str, second: str) -> tuple[tuple[int, str], ...]:
     return (1, first), (-1, second)
 
 
+def learned(name: str, count: int, usual: int, what: str, plain: str = "") -> str:
+    """The arm of so many examples; the usual number is that of the plain arm."""
+    return (plain or name) if count == usual else f"{name}, {count:,} {what}"
+
+
 RUNGS = ("light", "medium", "strong", "mixup", "cutmix")
 RATES = ("3e-4", "3e-3")
+SPREADS = (0.005, 0.02, 0.3)  # of first weights; the ViT has 0.08, the encoder of reviews 0.05
+PICTURES = {500: 24, 2_000: 12, 8_000: 6}  # epochs by pictures to learn from
+REVIEWS = {500: 12, 4_000: 3, 16_000: 2}
 ARMS = {
     "ViT": Arm("vit"),
     "ViT, pooler": Arm("vit", {"pooling": "pooler"}),
@@ -81,6 +87,23 @@ ARMS = {
     "no positions": Arm("text", {"positions": "none"}),
     "learned positions": Arm("text", {"positions": "learned"}),
     "64 tokens": Arm("text", {"max_length": 64}),
+    "ViT, not divided": Arm("vit", {"attends": "undivided"}),
+    "encoder, not divided": Arm("text", {"attends": "undivided"}),
+    "encoder, one head": Arm("text", {"num_heads": 1}),
+    "encoder, one head, not divided": Arm("text", {"num_heads": 1, "attends": "undivided"}),
+    "ViT, K is V": Arm("vit", {"attends": "keys as values"}),
+    "encoder, K is V": Arm("text", {"attends": "keys as values"}),
+    **{f"ViT, spread {s}": Arm("vit", {"init_std": s}) for s in SPREADS},
+    **{f"encoder, spread {s}": Arm("text", {"init_std": s}) for s in SPREADS},
+    "ViT, branches from 0": Arm("vit", {"zero_init": True}),
+    "encoder, local": Arm("text", {"attention": "local", "attention_window": 16}),
+    "encoder, linear": Arm("text", {"attention": "linear"}),
+    "ViT, mean, local": Arm("vit", {"pooling": "mean", "attention": "local", "attention_window": 8}),
+    "ViT, mean, linear": Arm("vit", {"pooling": "mean", "attention": "linear"}),
+    **{f"ViT, {n:,} pictures": Arm("vit", {"count": n, "epochs": e}) for n, e in PICTURES.items() if n != 2_000},
+    **{f"CNN, {n:,} pictures": Arm("cnn", {"count": n, "epochs": e}) for n, e in PICTURES.items() if n != 2_000},
+    **{f"encoder, {n:,} reviews": Arm("text", {"labels": n, "epochs": e}) for n, e in REVIEWS.items() if n != 4_000},
+    **{f"TF-IDF, {n:,} reviews": Arm("tfidf", {"labels": n}) for n in REVIEWS},
     **{
         f"{n:,} labels, {name}": Arm("labels", {"labels": n, "pretrained": p})
         for n in PASSES
@@ -126,6 +149,32 @@ QUESTIONS = {
         "half the patches less all": less("ViT, half the patches", "ViT"),
         "64 tokens less 128": less("64 tokens", "encoder, mean"),
     }),
+    "scale": Question("What does a training without the root of d_k lose?", "scale", {
+        "reviews, 4 heads of 32: not divided less divided": less("encoder, not divided", "encoder, mean"),
+        "reviews, a head of 128: not divided less divided": less("encoder, one head, not divided", "encoder, one head"),
+        "pictures, 4 heads of 24: not divided less divided": less("ViT, not divided", "ViT"),
+    }),
+    "shared": Question("What does a training lose whose keys are its values?", "shared", {
+        "reviews, K = V less values of their own": less("encoder, K is V", "encoder, mean"),
+        "pictures, K = V less values of their own": less("ViT, K is V", "ViT"),
+    }),
+    "initial": Question("How much hangs on the spread of the first weights?", "initial", {
+        **{f"pictures, {s} less 0.08": less(f"ViT, spread {s}", "ViT") for s in SPREADS},
+        "pictures, branches from 0 less 0.08": less("ViT, branches from 0", "ViT"),
+        **{f"reviews, {s} less 0.05": less(f"encoder, spread {s}", "encoder, mean") for s in SPREADS},
+    }),
+    "kinds": Question("What do local and linear attention cost in accuracy?", "cheaper", {
+        "reviews, local (16) less full": less("encoder, local", "encoder, mean"),
+        "reviews, linear less full": less("encoder, linear", "encoder, mean"),
+        "pictures, local (8) less full": less("ViT, mean, local", "ViT, mean"),
+        "pictures, linear less full": less("ViT, mean, linear", "ViT, mean"),
+    }),
+    "hunger": Question("Who needs more examples?", "hunger", {
+        **{f"{n:,} pictures, CNN less ViT": less(*(learned(name, n, 2_000, "pictures") for name in ("CNN", "ViT")))
+           for n in PICTURES},
+        **{f"{n:,} reviews, TF-IDF less encoder":
+           less(f"TF-IDF, {n:,} reviews", learned("encoder", n, 4_000, "reviews", "encoder, mean")) for n in REVIEWS},
+    }),
     "few-labels": Question("Does pre-training help?", "transfer", {
         f"{n:,} labels, pre-trained less from nothing": less(f"{n:,} labels, pre-trained", f"{n:,} labels, from nothing")
         for n in PASSES
@@ -167,19 +216,11 @@ def hits(runs: Path, arm: str, seed: int) -> tuple[np.ndarray, float]:
 
 def difference(runs: Path, terms: Sequence[tuple[int, str]], seeds: Sequence[int]) -> dict[str, Any]:
     """The mean over seeds in points, its interval and p before correction."""
-    from scipy.stats import t
-
-    apart = np.array(
-        [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
-    )  # [S, n]
-    by_seed = 100 * apart.mean(1)
-    examples = 100 * apart.mean(0).std() / apart.shape[1] ** 0.5
-    error = max((statistics.variance(by_seed) / len(seeds) + examples**2) ** 0.5, 1e-9)
-    mean, half = float(by_seed.mean()), float(t.ppf(0.975, len(seeds) - 1)) * error
-    return {
-        "points": mean, "interval": [mean - half, mean + half], "by_seed": by_seed.tolist(), "n": apart.shape[1],
-        "p": float(2 * t.sf(abs(mean) / error, len(seeds) - 1)),
-    }  # fmt: skip
+    return paired(
+        np.array(
+            [sum(sign * hits(runs, arm, seed)[0].astype(float) for sign, arm in terms) for seed in seeds]
+        )
+    )
 
 
 def said_of(found: dict[str, Any]) -> str:
@@ -203,9 +244,9 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
     if len(seeds) < 2:
         return None
     found = {name: difference(runs, terms, seeds) for name, terms in question.differences.items()}
-    for one, p in zip(found.values(), holm([f["p"] for f in found.values()]), strict=True):
-        one |= {"p_holm": p}
-        one |= {"says": said_of(one)}
+    corrected(found)
+    for one in found.values():
+        one["says"] = said_of(one)
     reached = {}
     for arm in arms:
         answers = [hits(runs, arm, seed) for seed in seeds]

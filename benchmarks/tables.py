@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
     "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md", "docs/install.md",
+    "docs/guide/long-inputs.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
@@ -264,6 +265,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "calibration": trust.calibration,
     "label-noise": trust.label_noise,
     "studies": studies,
+    "folds": tables_questions.folds,
     "questions": tables_questions.questions,
     "training": speed.training,
     "training-bert-base": speed.training_base,
@@ -290,6 +292,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "untuned-changes": tables_untuned.untuned_changes,
     "traps": language.traps,
     "cost": speed.cost,
+    "cost-encoder": tables_questions.cost_encoder,
     "texts": speed.texts,
     "tuned": speed.tuned,
     "packages": tables_packages.packages,

@@ -1,10 +1,11 @@
-"""The labs' questions with power as tables, from their result file; see tables.py."""
+"""The labs' questions with power, studies by cross-validation and the price of attention as tables; see tables.py."""
 
 from __future__ import annotations
 
+import json
 from statistics import fmean
 
-from tables_speed import read
+from tables_speed import RESULTS, measured, read
 
 
 def questions() -> str:
@@ -27,3 +28,49 @@ def questions() -> str:
     machine = result["machine"]
     parts.append(f"Measured on {machine['cpu']}, threads: {machine['threads']}, {result['date'][:10]}.")
     return "\n\n".join(parts)
+
+
+def folds() -> str:
+    """A section a study by cross-validation: what each arm reaches, and how it differs from the baseline."""
+    parts = []
+    for path in sorted(RESULTS.glob("folds-*.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        lines = [
+            "| Arm | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm) |",
+            "|---|---|---|---|---|",
+        ]
+        for name, arm in found["arms"].items():
+            reached = f"| {name} | {fmean(arm['accuracy']):.1%} | {fmean(arm['macro_f1']):.1%} |"
+            if one := found["differences"].get(name):
+                low, high = one["interval"]
+                lines.append(
+                    f"{reached} {one['points']:+.1f} ({low:+.1f} to {high:+.1f}) | {one['p_holm']:.3f} |"
+                )
+            else:
+                lines.append(f"{reached} baseline | – |")
+        mean = fmean(found["arms"][found["baseline"]]["accuracy"])
+        half = 196 * (mean * (1 - mean) / found["n"]) ** 0.5
+        about = (
+            f"{found['n']:,} pictures, each judged once a seed by {found['folds']}-fold cross-validation; seeds "
+            f"{', '.join(map(str, found['seeds']))}. The accuracy of one arm alone is known to ± {half:.0f} points. Read from "
+            f"`{path.name}`, measured on {found['machine']['cpu']}, {found['date'][:10]}."
+        )
+        parts.append("\n".join([f"## {found['name']}", "", found["summary"], "", *lines, "", about]))
+    return "\n\n".join(parts) or "Not measured yet: `benchmarks/folds.py NAME`."
+
+
+def cost_encoder() -> str:
+    """A training step of an encoder by the kind of its attention and the length, from cost-encoder.json."""
+    result = read("cost-encoder")
+    if result is None:
+        return "Not measured yet: `benchmarks/cost.py encoder`."
+    kinds = list(result["forward_backward"]["1024"])
+    lines = [
+        "| Tokens a text | " + " | ".join(f"{kind} (ms)" for kind in kinds) + " |",
+        "|---|" + "---|" * len(kinds),
+    ]
+    for length, found in result["forward_backward"].items():
+        cells = [f"{found[kind]['median_ms']:,.0f}" for kind in kinds]
+        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
+    about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}; local: places on either side."
+    return "\n".join([*lines, "", about, measured(result)])

@@ -16,7 +16,8 @@ from lab import BLUE, RED, answer, maps, plt
 from torch import Tensor
 
 import glassformer as gf
-from glassformer.nn import attend, sinusoidal
+from glassformer.nn import attend, convolution_as_attention, convolve_by_attention, sinusoidal
+from glassformer.nn.convolution import pixel_rows
 from glassformer.nn.scores import AdditiveScore, DotScore, MultiplicativeScore
 from glassformer.packing import Packing
 
@@ -77,7 +78,9 @@ answer(
 #
 # The product of two rows of K independent numbers of mean 0 and variance 1 has variance K. Without the division, scores grow
 # with the width, the softmax puts all weight on one token, and its gradient vanishes. The entropy of the weights, -Σ w ln w,
-# says how even they are; in units of ln T, 1 is an even look, 0 one token.
+# says how even they are; in units of ln T, 1 is an even look, 0 one token. What that does to a training, where the
+# weights may shrink to make up for it, is measured on reviews and pictures by
+# [a long run](../benchmarks/lab_questions.py), whose answer stands below.
 
 # %%
 widths = [4, 16, 64, 256, 1024]  # change me
@@ -120,32 +123,38 @@ answer(
 # *packed*. `Packing((5, 3))` says that the first five rows are one sequence and the next three another; no row looks beyond
 # its own, and there is no padding to hide.
 #
-# A published worked example ("I am learn #ing nlp") prints a causal 5×5 map and leaves its last two rows uncomputed. They
-# are .09 .30 .54 .07 0 and .21 .26 .03 .19 .31. The scores are not at hand here, so the cell shows only that these are possible
-# rows of such a map: each sums to 1, and whatever score the fifth token has, the mask takes it from row 4. Other rows that sum
-# to 1 would pass too.
+# A published worked example ("I am learn #ing nlp") prints the scores of a causal 5×5 map, softmaxes its first three rows, and
+# leaves the last two as scores. The cell finishes it.
 
 # %%
 pieces = ["I", "am", "learn", "#ing", "nlp"]
+scores = torch.tensor([
+    [1.2, 2.3, 2.5, 1.2, 3.5],
+    [2.3, 1.5, 0.5, 0.6, 1.2],
+    [0.5, 1.4, 1.6, 0.3, 4.8],
+    [0.6, 1.8, 2.4, 0.3, 1.2],
+    [2.1, 2.3, 0.2, 2.0, 2.5],
+])  # fmt: skip
+finished = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1)
+for piece, row in zip(pieces, finished):
+    print(f"{piece:6s}", " ".join(f"{w:.2f}" for w in row))
+printed = torch.tensor([[1.0, 0, 0, 0, 0], [0.69, 0.31, 0, 0, 0], [0.15, 0.38, 0.46, 0, 0]])
+off = float((finished[:3] - printed).abs().max())
+
 x = torch.randn(1, 5, 8)  # change me
 _, free = attend(x, x, x, return_weights=True)
 _, causal = attend(x, x, x, causal=True, return_weights=True)
 rest = free.tril() / free.tril().sum(-1, keepdim=True)
 assert torch.allclose(causal, rest, atol=1e-6)
-printed = torch.tensor([[0.09, 0.30, 0.54, 0.07, 0.0], [0.21, 0.26, 0.03, 0.19, 0.31]])
-scores = torch.zeros(5, 5)
-scores[3:] = printed.clamp(min=1e-9).log()
-scores[3, 4] = 1.7  # whatever stood there: the mask takes it away
-masked = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1)
-print("rows 4 and 5:", [[round(float(w), 2) for w in row] for row in masked[3:]])
-assert torch.allclose(masked[3:], printed, atol=1e-6)
-maps([free[0], causal[0]], pieces, ["all see all", "causal"])
+maps([free[0], causal[0], finished], pieces, ["all see all", "causal", "the example, finished"])
 plt.show()
 answer(
     "mask",
     f"Row 2 of 5 had {float(free[0, 1, 2:].sum()):.0%} of its weight on later tokens and has 0 % under the causal mask; what is "
     f"left keeps its proportions exactly (largest difference {float((causal - rest).abs().max()):.0e}), and the last row does "
-    f"not change ({float((causal - free)[0, 4].abs().max()):.0e}).",
+    f"not change ({float((causal - free)[0, 4].abs().max()):.0e}). The worked example's last two rows are "
+    + " and ".join(" ".join(f"{w:.2f}" for w in row) for row in finished[3:])
+    + f"; its three printed rows differ by at most {off:.3f} from what its scores give.",
 )
 
 # %% [markdown]
@@ -166,6 +175,35 @@ layer(rows, Packing((5,)), record=record)
 maps(record.weights[0].detach(), pieces, ["head 1", "head 2"])
 plt.show()
 print(f"{sum(p.numel() for p in layer.parameters())} parameters with 2 heads; with 1 head just as many")
+
+# %% [markdown]
+# ## Keys that are the values
+#
+# Decoders attend to encoder states that are keys and values in one, and `attend(q, k)` takes the keys for both. Is anything lost?
+# With one head and an invertible W_V, nothing: the scores are X W_Q W_Kᵀ Xᵀ, and queries X W_Q W_Kᵀ W_V⁻ᵀ against keys X W_V give the
+# same, so the queries take over what W_K did (in an orthonormal space W_V⁻ᵀ is W_V). With H heads each W_V is D by D/H,
+# there is no inverse, and a head whose keys are its values can score only along the directions that it gives.
+
+
+# %%
+D = 16  # change me
+x = torch.randn(1, 7, D)
+w_q, w_k, w_v = torch.randn(3, D, D) / D**0.5
+own = attend(x @ w_q, x @ w_k, x @ w_v)
+queries = x @ w_q @ w_k.T @ torch.linalg.inv(w_v).T  # ... so that queries · (x W_V) is what q · k was
+shared = attend(queries, x @ w_v)  # no values given: the keys are the values
+lost = float((own - shared).abs().max())
+half = D // 2  # two heads: a W_V of D rows and half as many columns
+needed = w_q[:, :half] @ w_k[:, :half].T  # the scores of one head as a matrix
+best = torch.linalg.lstsq(w_v[:, :half], needed.T).solution.T  # the queries that come nearest with keys x W_V
+gap = float((best @ w_v[:, :half].T - needed).norm() / needed.norm())
+assert lost < 1e-3
+answer(
+    "shared",
+    f"With one head of {D} nothing is lost: queries that take W_K over give the same output (largest difference {lost:.0e}) with "
+    f"{D * D} numbers fewer. With two heads the same W_V can hold only part of a score: the nearest leaves {gap:.0%} of it "
+    "out, so the values must give way.",
+)
 
 # %% [markdown]
 # ## Three scorers
@@ -238,67 +276,38 @@ answer(
 # query at p with -β|p' - (p + Δₕ)|², where Δₕ is the step to neighbour h and β says how sharply the head looks. Multiplied out it
 # is -β|p'|² + 2β p'·(p + Δₕ) - β|p + Δₕ|². The last term is the same for all keys, so the softmax drops it; what is left is the
 # product of a query and a key that are linear in (row, column, row² + column², 1) of their places. β = 60 leaves e⁻⁶⁰ for every other place: nothing in fp32. The output projection holds the kernel.
-# The picture has a border of zeros, as a convolution's padding has; the rows of the border itself are left out.
-
+# The picture has a ring of zeros around it, as a convolution's padding is. Where the library does this:
+# [nn/convolution.py](../src/glassformer/nn/convolution.py), `convolution_as_attention`, forty lines that fill the matrices.
 
 # %%
-def convolution_as_attention(kernel: Tensor, beta: float = 60.0) -> gf.nn.MultiHeadAttention:
-    """An attention layer that computes a convolution.
-
-    Args:
-        kernel: ``[C_out, 3, 3, 3]``: output channels, 3 input channels, 3×3 places.
-        beta: how sharply a head looks; from about 20 on exact in fp32.
-    """
-    heads, width = 9, 3
-    layer = gf.nn.MultiHeadAttention(
-        heads * width, heads
-    )  # rows of 27: 3 colours, row, column, row²+column², 1, zeros
-    weight, out = torch.zeros(3, heads, width, heads * width), torch.zeros(heads * width, heads, width)
-    for head in range(heads):
-        down, right = head // 3 - 1, head % 3 - 1
-        sharp = beta * width**0.5  # the layer divides by √K
-        weight[0, head, 0, [3, 6]] = torch.tensor([2.0, 2.0 * down]) * sharp  # query: 2(row + down)
-        weight[0, head, 1, [4, 6]] = torch.tensor([2.0, 2.0 * right]) * sharp  # 2(column + right)
-        weight[0, head, 2, 6] = -sharp
-        weight[1, head, [0, 1, 2], [3, 4, 5]] = 1.0  # key: row, column, row² + column²
-        weight[2, head, [0, 1, 2], [0, 1, 2]] = 1.0  # value: the colours
-        out[: len(kernel), head] = kernel[:, :, head // 3, head % 3]
-    with torch.no_grad():
-        layer.qkv.weight.copy_(weight.view(-1, heads * width))
-        layer.out.weight.copy_(out.view(-1, heads * width))
-        layer.qkv.bias.zero_()
-        layer.out.bias.zero_()
-    return layer
-
-
 size = 10  # change me
 kernel = torch.randn(4, 3, 3, 3)
-picture = torch.zeros(3, size, size)
-picture[:, 1:-1, 1:-1] = torch.rand(3, size - 2, size - 2)
-down, right = torch.meshgrid(torch.arange(size) - size / 2, torch.arange(size) - size / 2, indexing="ij")
-features = [*picture, down, right, down**2 + right**2, torch.ones(size, size)]
-rows = torch.zeros(size * size, 27)
-rows[:, :7] = torch.stack([f.flatten() for f in features], 1)
+picture = torch.rand(1, 3, size, size)
+convolved = torch.nn.functional.conv2d(picture, kernel, padding=1)
+attended = convolve_by_attention(picture, kernel)
+error = float((attended - convolved).abs().max())
 layer, record = convolution_as_attention(kernel), gf.nn.trace.LayerRecord()
+rows, packing = pixel_rows(picture, kernel)  # [144, 27]: 12 × 12 pixels with the ring
 with torch.no_grad():
-    attended = layer(rows, Packing((size * size,)), record=record)[:, :4].T.view(4, size, size)
-convolved = torch.nn.functional.conv2d(picture[None], kernel, padding=1)[0]
-inside = (slice(None), slice(1, -1), slice(1, -1))
-error = float((attended - convolved)[inside].abs().max())
+    layer(rows, packing, record=record)
+wide = size + 2
+at = wide * (wide // 2) + wide // 2  # a pixel in the middle
 figure, axes = plt.subplots(1, 4, figsize=(10, 2.7))
-axes[0].imshow(picture.permute(1, 2, 0))
-axes[1].imshow(convolved[0][1:-1, 1:-1], cmap="RdBu")
-axes[2].imshow(attended[0][1:-1, 1:-1], cmap="RdBu")
-axes[3].imshow(record.weights[0][2, size * 5 + 4].view(size, size))  # head 3 looks up and to the right
+axes[0].imshow(picture[0].permute(1, 2, 0))
+axes[1].imshow(convolved[0, 0], cmap="RdBu")
+axes[2].imshow(attended[0, 0], cmap="RdBu")
+axes[3].imshow(record.weights[0][2, at].view(wide, wide))  # head 3 looks up and to the right
 for ax, title in zip(axes, ("picture", "convolution", "attention", "head 3, one query's look")):
     ax.set(title=title, xticks=[], yticks=[])
-axes[3].plot(4, 5, "o", color=RED, markersize=5)
+axes[3].plot(wide // 2, wide // 2, "o", color=RED, markersize=5)
 plt.show()
+blurred = float((convolve_by_attention(picture, kernel, sharpness=0.5) - convolved).abs().max())
 assert error < 1e-4
 answer(
     "convolution",
-    f"Yes: nine heads reproduce a random 3×3 kernel of 3 to 4 channels, off by {error:.0e} at most; the layer has "
-    f"{sum(p.numel() for p in layer.parameters())} numbers where the convolution has {kernel.numel()}.",
+    f"Yes: nine heads reproduce a random 3×3 kernel of 3 to 4 channels at all {size}×{size} places, off by {error:.0e} at most; the "
+    f"layer has {sum(p.numel() for p in layer.parameters())} numbers where the convolution has {kernel.numel()}. Heads that look less "
+    f"sharply (β = 0.5) are off by up to {blurred:.1f}.",
 )
 
 # %% [markdown]
@@ -307,8 +316,9 @@ answer(
 # 1. Write the softmax so that scores of 1000 do not overflow. *(`stable_softmax`)*
 # 2. Attention without positions does not know the order: permute the rows of X and say what becomes of the output, then
 #    check it with `attend`. *(`permuted`)*
-# 3. Which kernel shifts a picture one pixel to the right? Give it to `convolution_as_attention` and look at the picture
-#    inside the border. *(`shift_kernel`)*
+# 3. Which kernel shifts a picture one pixel to the right? Give it to `convolve_by_attention` and look at the picture.
+#    *(`shift_kernel`)*
 #
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py) (`attend`, `MultiHeadAttention`),
-# [nn/maps.py](../src/glassformer/nn/maps.py) (the masked softmax), [packing.py](../src/glassformer/packing.py).
+# [nn/maps.py](../src/glassformer/nn/maps.py) (the masked softmax), [nn/convolution.py](../src/glassformer/nn/convolution.py),
+# [packing.py](../src/glassformer/packing.py).

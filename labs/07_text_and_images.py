@@ -19,8 +19,8 @@ from sklearn.linear_model import LogisticRegression
 import glassformer as gf
 from glassformer.data.corpus import europe_splits
 from glassformer.evaluate.baselines import tfidf_logistic
-from glassformer.explain.heads import head_figures
-from glassformer.explain.subject import attention_maps, subject_of
+from glassformer.explain.heads import habits
+from glassformer.explain.subject import subject_of
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.packing import Packing
 
@@ -83,41 +83,45 @@ answer(
 # %% [markdown]
 # ## What attention does with each
 #
-# Entropy 1 is an even look over the sequence, 0 one token. Distance is in places, as a share of an even look's distance.
+# *Entropy* 1 is an even look over the sequence, 0 one token. *Distance* is in places, as a share of an even look's distance.
+# *Movement* is the share of the weight that stands elsewhere than in the mean map of all inputs: what follows content and not
+# places. The bars are of the two small models above; the answer is of models that have learned from 4,000 reviews and from
+# 2,000 pictures of CIFAR-10, five seeds each, looked into on 100 held-out inputs by
+# [a long run](../benchmarks/lab_maps.py).
 
 # %%
-found = {}
 long = [len(subject_of(text, t)) for t in texts[: budget(60, 300)]]
 usual = max(set(long), key=long.count)  # one length, so that maps differ by what is read and not by how much
 alike = [t for t, n in zip(texts, long) if n == usual][:20]
-for name, clf, examples in (("text", text, alike), ("image", image, [pictures[i] for i in test_p[:20]])):
-    subjects = [subject_of(clf, x) for x in examples]
-    figures = head_figures(subjects)
-    maps_of = [attention_maps(s)[0].mean((0, 1)) for s in subjects]
-    places = [np.abs(np.subtract.outer(np.arange(len(m)), np.arange(len(m)))) for m in maps_of]
-    far = np.mean([(m * p).sum(-1).mean() / p.mean() for m, p in zip(maps_of, places)])
-    stack = np.stack(maps_of)  # how much of the map is the same for every input: position, not content
-    differ = float(np.abs(stack - stack.mean(0)).sum(-1).mean() / 2)
-    found[name] = {
-        "entropy": float(figures["entropy"].mean()),
-        "distance": float(far),
-        "moves with the input": differ,
-    }
+found = {
+    "text": habits([subject_of(text, t) for t in alike]),
+    "pictures": habits([subject_of(image, pictures[i]) for i in test_p[:20]]),
+}
 figure, ax = plt.subplots(figsize=(6, 2.6))
 for i, (name, line) in enumerate(found.items()):
     ax.bar(np.arange(3) + 0.36 * i, list(line.values()), width=0.34, label=name)
 ax.set_xticks(np.arange(3) + 0.18, list(line))
 ax.legend(frameon=False)
 plt.show()
+about = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures"
+told = {name: {k: f"{v:.2f}" for k, v in f.items()} for name, f in found.items()}
+if file := recorded("lab-maps"):
+    about = f"{len(file['seeds'])} seeds, {file['inputs']} reviews of 128 tokens or pictures of 65, 95 % intervals"
+    found = {name: {k: f["mean"] for k, f in kind.items()} for name, kind in file["kinds"].items()}
+    told = {
+        name: {k: "{:.2f} ({:.2f} to {:.2f})".format(f["mean"], *f["interval"]) for k, f in kind.items()}
+        for name, kind in file["kinds"].items()
+    }
+more, other = sorted(found, key=lambda name: -found[name]["movement"])
 answer(
     "adaptation",
-    "; ".join(
-        f"{name}: entropy {f['entropy']:.2f}, distance {f['distance']:.2f} of an even look's, {f['moves with the input']:.0%} of the "
-        "weight moves from input to input"
-        for name, f in found.items()
+    f"The look of the {more} model follows content more than that of the {other} model: "
+    + "; ".join(
+        f"{name}: entropy {t['entropy']}, distance {t['distance']} of an even look's, {t['movement']} of the weight moves with "
+        "the input"
+        for name, t in told.items()
     )
-    + f" (means over heads and {len(alike)} sentences of {usual} tokens or 20 pictures). The {max(found, key=lambda n: found[n]['moves with the input'])} "
-    f"model's maps change more with what is read, the {min(found, key=lambda n: found[n]['entropy'])} model's are the narrower.",
+    + f" ({about}).",
 )
 
 # %% [markdown]
@@ -188,24 +192,26 @@ answer(
     f"arithmetic alone comes to at most 2; the rest is probably memory, for the map of one head at {lengths[-1]} has {lengths[-1] ** 2:,} numbers.",
 )
 last = {name: line[-1] for name, line in cost.items()}
+priced = ""
+if file := recorded("cost-encoder"):  # a training step of a whole encoder, in the library's own test bench
+    table = file["forward_backward"]
+    kinds = list(table["1024"])
+    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms a step)")
+    for length, line in table.items():
+        print(f"{length:>6} " + " ".join(f"{line[kind]['median_ms']:11.0f}" for kind in kinds))
+    ms = {kind: table["1024"][kind]["median_ms"] for kind in kinds}
+    priced = (
+        f" A training step of a whole encoder at 1,024 tokens a text ({file['num_layers']} layers of {file['d_model']}, {file['tokens']:,} tokens) "
+        f"takes {ms['full']:.0f} ms with full attention, "
+        + ", ".join(f"{v:.0f} with {k.replace(', ', ' ')}" for k, v in ms.items() if k != "full")
+        + "."
+    )
 answer(
     "cheaper",
-    f"At length {lengths[-1]}, in µs a token: "
+    f"At length {lengths[-1]}, in µs a token of attention alone: "
     + ", ".join(f"{n} {v:.2f}" for n, v in last.items())
-    + ". Local and linear "
-    "attention compute something else than full attention; what that costs in accuracy must be measured for the task.",
+    + f".{priced} Both compute something else than full attention and are trained with: `attention = local` or `linear` in a recipe.",
 )
-if file := recorded("cost-attention"):  # forward and backward, in the library's own test bench
-    table = file["attention_forward_backward"]
-    print("length   full  local  linear (ms)")
-    for length, line in table.items():
-        print(f"{length:>6} " + " ".join(f"{line[k]['median_ms']:6.0f}" for k in ("full", "local", "linear")))
-    wins = [
-        length for length, line in table.items() if line["local"]["median_ms"] < line["full"]["median_ms"]
-    ]
-    print(
-        f"local attention ({file['window']} on either side) is cheaper than full from length {wins[0] if wins else 'none of these'} on"
-    )
 
 # %% [markdown]
 # ## Data hunger
@@ -251,6 +257,45 @@ answer(
     f"{lines['Transformer, text'][-1]:.0%} ({lines['TF-IDF, text'][-1]:.0%}); with {steps_p[0]} digits {lines['ViT, digits'][0]:.0%} "
     f"(logistic regression on pixels {lines['pixels, digits'][0]:.0%}), with {steps_p[-1]} {lines['ViT, digits'][-1]:.0%} "
     f"({lines['pixels, digits'][-1]:.0%}).",
+)
+
+# %% [markdown]
+# ## The first weights
+#
+# A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
+# residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same on CIFAR-10 and IMDb stands
+# below the answer, from [a long run](../benchmarks/lab_questions.py).
+
+# %%
+spreads = budget((0.02, 0.3), (0.002, 0.02, 0.08, 0.3, 1.0))  # change me
+seeds = range(budget(1, 3))
+reached = {}
+for spread in spreads:
+    reached[spread] = [
+        image_classifier(init_std=spread, seed=seed)
+        .fit(pictures[train_p[:400]], [names[i] for i in train_p[:400]])
+        .score(pictures[test_p], test_names)
+        for seed in seeds
+    ]
+figure, ax = plt.subplots(figsize=(6, 2.8))
+ax.plot(spreads, [np.mean(v) for v in reached.values()], "o-", color=BLUE)
+ax.fill_between(
+    spreads,
+    [min(v) for v in reached.values()],
+    [max(v) for v in reached.values()],
+    color=BLUE,
+    alpha=0.2,
+)
+ax.set(xscale="log", xlabel="standard deviation of the first weights", ylabel="test accuracy")
+plt.show()
+best = max(reached, key=lambda s: np.mean(reached[s]))
+worst = min(reached, key=lambda s: np.mean(reached[s]))
+answer(
+    "initial",
+    f"On 400 digits, {len(seeds)} seeds: "
+    + ", ".join(f"{s:g}: {np.mean(v):.0%} ({min(v):.0%} to {max(v):.0%})" for s, v in reached.items())
+    + f". From the best spread, {best:g}, to the worst, {worst:g}, it is {100 * (np.mean(reached[best]) - np.mean(reached[worst])):.0f} "
+    f"points; the seeds of one spread differ by up to {100 * max(max(v) - min(v) for v in reached.values()):.0f}.",
 )
 
 # %% [markdown]

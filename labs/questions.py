@@ -5,6 +5,7 @@ QUESTIONS = {
     "shapes": "Which shapes have Q, K, V and the weights?",
     "scale": "What happens without the √d_k?",
     "mask": "What does a mask change, and what does it leave?",
+    "shared": "Can the keys be the values (K = V)?",
     "scorers": "Dot, multiplicative or additive: what differs?",
     "shift": "Is PE(p + k) a linear map of PE(p)?",
     "convolution": "Can self-attention compute a convolution?",
@@ -56,4 +57,5 @@ QUESTIONS = {
     "cost": "What does attention cost as the length grows?",
     "cheaper": "What reduces that cost?",
     "hunger": "How hungry for data are they?",
+    "initial": "How much hangs on the first weights?",
 }

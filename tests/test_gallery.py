@@ -69,9 +69,11 @@ def svg_texts(content: bytes) -> list[str]:
 
 def test_the_page_and_the_command_know_the_same_pictures(gallery):
     page = PAGE.read_text(encoding="utf-8")
-    assert sorted(re.findall("<!-- picture: (.+) -->", page)) == sorted(gallery.PICTURES)
+    marks = re.findall("<!-- picture: (.+) -->", page)
+    waiting = {name for name, picture in gallery.PICTURES.items() if picture.section and name not in marks}
+    assert sorted(marks) == sorted(gallery.PICTURES.keys() - waiting)
     found = BLOCK.findall(page)
-    assert sorted(name for name, *_ in found) == sorted(gallery.PICTURES)
+    assert sorted(name for name, *_ in found) == sorted(marks)
     for name, file, alt, caption in found:
         path = PAGE.parent / file
         assert file == f"gallery/{name}.{gallery.PICTURES[name].ending}"
@@ -115,6 +117,9 @@ def test_pictures_before_and_after(drawn):
     assert texts[:4] == ["rollout", "before", "rollout", "after"]
     assert made.content.count(b"<image ") == 3 * (2 + 4)  # each picture in color and in grey, and its maps
     assert made.caption.count("recipe `digits`") == 2
+    made = drawn("by_two_arms", "digits", "digits")
+    assert svg_texts(made.content)[:4] == ["rollout", "without", "rollout", "with"]
+    assert made.caption.startswith("Trained without augmentation the model names ")
     sheet = drawn("augmentation", "digits")
     assert sheet.content.startswith(b"\x89PNG")
     assert "original, shift, light, medium, strong, mixup, cutmix" in sheet.caption
@@ -158,6 +163,20 @@ def test_a_block_takes_the_place_of_the_one_before(gallery):
     assert gallery.with_block(new, "x", "new\n") == new
     with pytest.raises(GlassformerError, match=r"no <!-- picture: z -->"):
         gallery.with_block(page, "z", "")
+    joined = gallery.with_block(page, "flowers-ladder-maps", "new\n")
+    assert joined.startswith(page)
+    assert joined.endswith("<!-- picture: flowers-ladder-maps -->\nnew\n<!-- end -->\n")
+    assert "### Where a ViT looks, trained without and with augmentation\n\nRollout of [CLS]" in joined
+    assert gallery.with_block(joined, "flowers-ladder-maps", "new\n") == joined
+
+
+def test_an_arm_of_a_study_is_found_in_its_folder(gallery, tmp_path):
+    run = tmp_path / "runs" / "ladder" / "arms" / "strong" / "seed-0"
+    run.mkdir(parents=True)
+    with pytest.raises(GlassformerError, match="no finished run of ladder/strong"):
+        gallery.find_run("ladder/strong", [tmp_path / "runs"])
+    (run / "metrics.json").write_text("{}", encoding="utf-8")
+    assert gallery.find_run("ladder/strong", [tmp_path / "runs"]) == run
 
 
 def test_a_published_run_is_read_from_its_result_file(gallery):

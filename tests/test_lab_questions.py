@@ -110,3 +110,84 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
     assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
     monkeypatch.setattr(tables_questions, "read", lambda name: None)
     assert tables_questions.questions().startswith("Not measured yet")
+
+
+def test_other_attentions_are_what_their_names_say(module):
+    import torch
+    from lab_fits import attending
+
+    from glassformer.nn import Encoder, EncoderConfig, attend
+    from glassformer.packing import Packing
+
+    x, packing = torch.randn(7, 6), Packing((4, 3))
+
+    def layer(name):
+        torch.manual_seed(3)
+        with attending(name):
+            return Encoder(EncoderConfig(6, 1, 2, 5)).layers[0].attention
+
+    plain = layer("")
+    q, k, v = plain.project(x)
+    wanted = {
+        "": attend(q, k, v, packing),
+        "undivided": attend(q, k, v, packing, scale=1.0),
+        "keys as values": attend(q, k, k, packing),
+    }
+    for name, out in wanted.items():
+        torch.testing.assert_close(layer(name)(x, packing), plain.out(out.flatten(1)))
+    assert type(Encoder(EncoderConfig(6, 1, 2, 5)).layers[0].attention) is type(plain)
+
+
+@pytest.mark.parametrize("key", ["scale", "shared", "initial", "kinds", "hunger"])
+def test_settings_of_every_arm_are_those_of_an_estimator(module, key):
+    """A tiny fit of each arm would take minutes: its settings are built into a recipe, which checks them."""
+    import lab_fits
+
+    from glassformer import ImageClassifier, TextClassifier
+
+    for name in module.arms_of(module.QUESTIONS[key]):
+        arm = module.ARMS[name]
+        changes = {k: v for k, v in arm.changes.items() if k not in ("attends", "count", "labels")}
+        assert arm.changes.get("attends", "") in lab_fits.ATTENDS
+        if arm.kind == "vit":
+            ImageClassifier(**(lab_fits.VIT | changes)).configs()
+        elif arm.kind == "text":
+            TextClassifier(**(lab_fits.TEXT | changes)).configs()
+        else:
+            assert arm.kind in ("cnn", "tfidf")
+
+
+def test_maps_are_summed_up_over_seeds(module, tmp_path, monkeypatch, capsys):
+    import lab_maps
+
+    looks = iter([0.1, 0.2, 0.3])
+    monkeypatch.setattr(
+        lab_maps,
+        "KINDS",
+        {"text": lambda seed: {"entropy": next(looks)}, "pictures": lambda seed: {"entropy": 0.5}},
+    )
+    out = tmp_path / "maps.json"
+    argv = ["lab_maps.py", "--seeds", "0", "1", "2", "--runs", str(tmp_path / "runs"), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", argv)
+    lab_maps.main()
+    lab_maps.main()  # nothing is trained again: the values are used up
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["kinds"]["text"]["entropy"]["by_seed"] == [0.1, 0.2, 0.3]
+    low, high = found["kinds"]["text"]["entropy"]["interval"]
+    assert (low + high) / 2 == pytest.approx(0.2)
+    assert high - low == pytest.approx(2 * 4.303 * 0.1 / 3**0.5, rel=1e-3)
+    assert found["kinds"]["pictures"]["entropy"]["interval"] == [0.5, 0.5]
+
+
+def test_baselines_learn_and_judge_the_same_reviews(module, monkeypatch, tmp_path):
+    import lab_fits
+
+    words = {"neg": "dull endless flat", "pos": "warm wise funny"}
+    y = np.array(["neg", "pos"] * 60)
+    monkeypatch.setattr(lab_fits, "JUDGED_REVIEWS", 40)
+    monkeypatch.setattr(lab_fits, "reviews", lambda: ([f"{words[c]} film {i}" for i, c in enumerate(y)], y))
+    rows, judged = lab_fits.review_parts(3, 50)
+    assert len(rows) == 50
+    assert len(judged) == 40
+    assert not set(rows) & set(judged)
+    assert lab_fits.tfidf(3, tmp_path, labels=50).all()

@@ -13,6 +13,7 @@ from typing import Literal
 
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 NormOrder = Literal["pre", "post"]
+AttentionKind = Literal["full", "local", "linear"]
 Positions = Literal["learned", "sinusoidal", "none"]
 PoolingKind = Literal["first", "mean", "max", "attention", "pooler", "tokens"]
 HeadKind = Literal["classification", "mlm", "pretraining", "spans"]

@@ -131,3 +131,26 @@ def test_texts_without_a_misleading_map_are_left_out(tiny):
     done = []
     assert heads.counter_examples(tiny, ["a film", "!"], progress=done.append) == []
     assert done == [1, 1]
+
+
+def test_habits_of_known_looks(monkeypatch):
+    class Input:
+        def __init__(self, *maps):
+            self.maps = np.stack(maps)[None, None]  # [1, 1, T, T] of one head
+
+        def __len__(self):
+            return self.maps.shape[-1]
+
+    monkeypatch.setattr(heads, "attention_maps", lambda subject: (subject.maps[0],))
+    even, itself, ahead = np.full((5, 5), 0.2), np.eye(5), np.roll(np.eye(5), 1, 1)
+    found = heads.habits([Input(even), Input(even)])
+    assert found == pytest.approx({"entropy": 1.0, "distance": 1.0, "movement": 0.0})
+    found = heads.habits([Input(itself), Input(itself)])
+    assert found == pytest.approx({"entropy": 0.0, "distance": 0.0, "movement": 0.0}, abs=1e-9)
+    found = heads.habits([Input(itself), Input(ahead)])
+    assert found["movement"] == pytest.approx(0.5)  # half of each row's weight is where the mean has it
+    assert found["distance"] == pytest.approx((0 + 8 / 5) / 2 / 1.6)
+    with pytest.raises(InputError, match="no inputs"):
+        heads.habits([])
+    with pytest.raises(InputError, match="inputs of 2 lengths"):
+        heads.habits([Input(even), Input(np.eye(3))])

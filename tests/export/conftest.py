@@ -40,6 +40,8 @@ BUILDS: dict[str, dict[str, Any]] = {
     "no special tokens": dict(
         model="encoder-small", add_special_tokens=False, pooling="first", clean="words"
     ),
+    "local attention": dict(model="encoder-mini", pooling="mean", attention="local", attention_window=2),
+    "linear attention": dict(model="encoder-small", pooling="first", attention="linear"),
 }
 # Models without attention, which have no layers of the Transformer's sizes.
 PLAIN_BUILDS: dict[str, dict[str, Any]] = {

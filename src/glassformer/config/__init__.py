@@ -353,13 +353,13 @@ MAX_SEED = 2**32 - 1  # of numpy and scikit-learn
 
 
 RANGES: dict[str, tuple[float, float]] = {
-    "window_stride": (1, INF), "doc_stride": (0, INF), "max_question": (1, INF),
+    "window_stride": (1, INF), "doc_stride": (0, INF), "max_question": (1, INF), "attention_window": (1, INF),
     "max_length": (3, INF), "max_positions": (1, INF), "vocab_size": (6, INF), "min_count": (0, INF),
     "head_hidden": (1, INF), "adam_eps": (1e-30, 1), "norm_eps": (1e-30, 1), "stochastic_depth": (0, BELOW_1),
     "dropout": (0, BELOW_1), "attention_dropout": (0, BELOW_1), "embedding_dropout": (0, BELOW_1),
     "feed_forward_dropout": (0, BELOW_1), "head_dropout": (0, BELOW_1), "head_input_dropout": (0, BELOW_1),
     "d_model": (1, INF), "num_layers": (1, INF), "num_heads": (1, INF), "d_ff": (1, INF),
-    "embedding_std": (0, 1e3), "damp_repeats": (0, 1), "embedding_dim": (1, INF),
+    "embedding_std": (0, 1e3), "init_std": (0, 1e3), "damp_repeats": (0, 1), "embedding_dim": (1, INF),
     "epochs": (1, INF), "lr": (0, 1e3), "weight_decay": (0, 1e3), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, 1e6), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, 1e9), "label_smoothing": (0, BELOW_1), "pos_weight": (1e-6, 1e6),

@@ -148,6 +148,9 @@ def _layers(name: str, stack: Any, shape: str, known: Known) -> Block:
     c, layer = stack.config, stack.layers[0]
     past = 2 if c.norm == "pre" else 1  # the residual connection goes past the norm too
     heads = f"{c.num_heads} heads of {c.d_model // c.num_heads}"
+    if c.attention != "full":
+        reach = f", {c.attention_window} places on either side" if c.attention == "local" else ""
+        heads += f", {c.attention}{reach}"
     branches = [("self-attention", layer.attention, heads)]
     if hasattr(layer, "cross"):
         branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's rows"))

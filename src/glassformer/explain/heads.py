@@ -62,6 +62,31 @@ def head_figures(subjects: Sequence[Subject]) -> dict[str, np.ndarray]:
     return {name: np.mean([one[name] for one in found], 0) for name in found[0]}
 
 
+def habits(subjects: Sequence[Subject]) -> dict[str, float]:
+    """How a model looks at inputs of one length: means over layers, heads and rows.
+
+    ``entropy``: of a row, divided by an even row's. ``distance``: in places between the looking and the seen,
+    divided by that of an even look. ``movement``: the share of the weight that stands elsewhere than in the
+    mean map of all inputs; 0: the look follows places and not content.
+
+    Raises:
+        InputError: no inputs, or inputs of several lengths.
+    """
+    lengths = {len(subject) for subject in subjects}
+    if len(lengths) != 1:
+        what = f"inputs of {len(lengths)} lengths" if lengths else "no inputs"
+        raise InputError(what, where="habits", fix="Give inputs of one length")
+    t = lengths.pop()
+    maps = np.stack([attention_maps(s)[0].astype(np.float64) for s in subjects])  # [n, L, H, T, T]
+    apart = np.abs(np.arange(t)[:, None] - np.arange(t))
+    entropy = -(maps * np.log(np.maximum(maps, 1e-12))).sum(-1).mean() / max(np.log(t), 1e-12)
+    return {
+        "entropy": float(entropy),
+        "distance": float((maps * apart).sum(-1).mean() / max(apart.mean(), 1e-12)),
+        "movement": float(np.abs(maps - maps.mean(0)).sum(-1).mean() / 2),
+    }
+
+
 def describe(figures: dict[str, np.ndarray], least: float = 0.4) -> list[list[str]]:
     """A word for each head ``[L][H]``: where ``least`` or more of its weight goes, ``broad`` or ``mixed``."""
     layers, heads = figures["entropy"].shape

@@ -1,6 +1,8 @@
 """The blocks: readable, tested against each other and against other libraries; they know no data."""
 
 from glassformer.nn.attention import MultiHeadAttention, attend
+from glassformer.nn.cheaper import LinearAttention, LocalAttention
+from glassformer.nn.convolution import convolution_as_attention, convolve_by_attention
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.nn.decoder import Decoder, DecoderCache, DecoderLayer
 from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
@@ -42,6 +44,8 @@ __all__ = [
     "FeedForward",
     "FirstPooling",
     "LearnedPositions",
+    "LinearAttention",
+    "LocalAttention",
     "MaskedLMHead",
     "MaxPooling",
     "MeanPooling",
@@ -61,6 +65,8 @@ __all__ = [
     "attend_local",
     "attention_weights",
     "causal_mask",
+    "convolution_as_attention",
+    "convolve_by_attention",
     "dropout",
     "interpolate_positions",
     "linear_cross_entropy",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.encoder import EncoderConfig
@@ -115,10 +116,16 @@ class Decoder(nn.Module):
 
     Args:
         config: the numbers of an encoder; ``stochastic_depth`` and ``zero_init`` are not used.
+
+    Raises:
+        ConfigError: an attention that is not full.
     """
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
+        if config.attention != "full":
+            what = f"a decoder has no {config.attention} attention"
+            raise ConfigError(what, where="attention", fix="Use full")
         self.config = config
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_layers))
         self.final_norm = LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()

@@ -7,17 +7,21 @@ Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import get_args
 
 from torch import Tensor, nn
 
+from glassformer.config import nearest
 from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
+from glassformer.nn.cheaper import LinearAttention, LocalAttention
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.local import check_window
 from glassformer.nn.norm import LayerNorm
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
-from glassformer.types import Activation, NormOrder
+from glassformer.types import Activation, AttentionKind, NormOrder
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,8 @@ class EncoderConfig:
     """Every number of an encoder.
 
     Raises:
-        ConfigError: ``num_heads`` does not divide ``d_model``, or a size below 1.
+        ConfigError: ``num_heads`` does not divide ``d_model``, a size below 1, an attention of an unknown
+            kind, or dropout on the weights of one that makes none.
     """
 
     d_model: int
@@ -41,6 +46,8 @@ class EncoderConfig:
     final_norm: bool = False
     zero_init: bool = False  # residual branches start at 0: a pre-norm encoder starts as the identity
     feed_forward_dropout: float = 0.0  # inside the feed-forward network, after its activation
+    attention: AttentionKind = "full"  # local: within the window; linear: no softmax (see nn/cheaper.py)
+    attention_window: int = 64  # of local attention: places seen on either side
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -51,6 +58,24 @@ class EncoderConfig:
             )
         for name in ("dropout", "attention_dropout", "stochastic_depth", "feed_forward_dropout"):
             check_rate(name, getattr(self, name))
+        kinds = get_args(AttentionKind)
+        if self.attention not in kinds:
+            what = f"no attention {self.attention!r}"
+            raise ConfigError(what, where="attention", fix=nearest(self.attention, kinds))
+        check_window(self.attention_window, "attention_window")
+        if self.attention != "full" and self.attention_dropout:
+            what = f"{self.attention} attention has no weights to drop"
+            raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
+
+
+def attention_of(config: EncoderConfig) -> MultiHeadAttention:
+    """The self-attention that a layer of this config has."""
+    c = config
+    if c.attention == "local":
+        return LocalAttention(c.d_model, c.num_heads, c.attention_window)
+    if c.attention == "linear":
+        return LinearAttention(c.d_model, c.num_heads)
+    return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
 
 
 class EncoderLayer(nn.Module):
@@ -60,7 +85,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         c = config
         self.pre_norm = c.norm == "pre"
-        self.attention = MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
+        self.attention = attention_of(c)
         self.norm1 = LayerNorm(c.d_model, eps=c.eps)
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
         self.norm2 = LayerNorm(c.d_model, eps=c.eps)

@@ -19,6 +19,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.nn.positions import Learned
+from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
@@ -38,6 +39,9 @@ SHAPE_KEYS = (
     "embedding_norm",
     "damp_repeats",
     "zero_init",
+    "attention",
+    "attention_window",
+    "init_std",
     "embedding_std",
     "bidirectional",
     "embedding_dim",
@@ -147,9 +151,9 @@ def build_model(
         if vectors is not None:
             fill_word_table(built, vectors, tokenizer, model.vectors or "")
         return built
-    if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
+    if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
-            f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
+            f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
     return _tuned(model, text, tokenizer, num_labels, head)
 
@@ -300,29 +304,14 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         "damp_repeats": model.damp_repeats,
         "eps": model.norm_eps,
     }
-    keys = (
-        "d_model",
-        "num_layers",
-        "num_heads",
-        "d_ff",
-        "norm",
-        "activation",
-        "dropout",
-        "attention_dropout",
-        "feed_forward_dropout",
-        "final_norm",
-        "zero_init",
-    )
-    encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
-    encoder["eps"] = model.norm_eps
     pooling = (config.pooling or "mean") if model.pooling == "auto" else model.pooling
     places = config.embedding.positions
     if isinstance(places, Learned) and model.positions is None:  # whose length goes before max_positions
         embedding["positions"] = replace(places, length=max_length)
     return replace(
         config,
-        embedding=replace(config.embedding, max_positions=max_length, **_given(embedding)),
-        encoder=replace(config.encoder, **_given(encoder)),
+        embedding=replace(config.embedding, max_positions=max_length, **given(embedding)),
+        encoder=layers_over(config.encoder, model),
         head="classification",
         num_labels=num_labels,
         pooling=pooling,
@@ -331,12 +320,8 @@ def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length
         head_dropout=model.head_dropout,
         head_activation=model.head_activation,
         head_input_dropout=model.head_input_dropout,
-        **_given({"embedding_std": model.embedding_std}),
+        **given({"embedding_std": model.embedding_std, "init_std": model.init_std}),
     )
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def save_tokenizer(

@@ -15,6 +15,7 @@ from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import read_checkpoint, with_dropout
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
@@ -32,6 +33,9 @@ SHAPE_KEYS = (
     "class_token",
     "final_norm",
     "zero_init",
+    "attention",
+    "attention_window",
+    "init_std",
 )
 
 
@@ -86,9 +90,9 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         built: Any = family_of(config).model(config)
         built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
         return built
-    if given := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
+    if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
-            f"{given[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
+            f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
@@ -161,38 +165,19 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
         "patch_dropout": model.patch_dropout,
         "dropout": model.dropout if model.embedding_dropout is None else model.embedding_dropout,
     }
-    keys = (
-        "d_model",
-        "num_layers",
-        "num_heads",
-        "d_ff",
-        "norm",
-        "activation",
-        "dropout",
-        "attention_dropout",
-        "feed_forward_dropout",
-        "final_norm",
-        "zero_init",
-    )
-    encoder = {key: getattr(model, key) for key in keys} | {"stochastic_depth": model.stochastic_depth}
-    encoder["eps"] = model.norm_eps
     head = {"head_type": None if model.head == "auto" else model.head, "head_hidden": model.head_hidden}
     return replace(
         config,
-        embedding=replace(config.embedding, **_given(embedding)),
-        encoder=replace(config.encoder, **_given(encoder)),
+        embedding=replace(config.embedding, **given(embedding)),
+        encoder=layers_over(config.encoder, model),
         head="classification",
         num_labels=num_labels,
         pooling=config.pooling if model.pooling == "auto" else model.pooling,
         head_dropout=model.head_dropout,
         head_activation=model.head_activation,
         head_input_dropout=model.head_input_dropout,
-        **_given(head),
+        **given(head | {"init_std": model.init_std}),
     )
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}
 
 
 def save_transform(transform: ImageTransform, folder: Path) -> None:

@@ -105,6 +105,11 @@ class ImageModelConfig(Section):
     class_token: bool | None = setting(None, "[CLS] before the patches")
     final_norm: bool | None = setting(None, "a norm after the last layer")
     zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
+    attention: Literal["full", "local", "linear"] | None = setting(
+        None, "local: each row sees those near it; linear: no softmax; both cost less on many patches"
+    )
+    attention_window: int | None = setting(None, "of local attention: places seen on either side; None: 64")
+    init_std: float | None = setting(None, "of new linear weights")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """``TextClassifier``: preprocessing, model, head and labels as one object that takes raw text.
 
-It follows scikit-learn's contract (``fit``, ``predict``, ``clone``, ``GridSearchCV`` ...), saves as one
-folder that ``transformers`` opens, and can be looked into with ``explain``.
+It follows scikit-learn's contract, saves as one folder that ``transformers`` opens, and can be explained.
 """
 
 from __future__ import annotations
@@ -334,6 +333,9 @@ class TextClassifier(TextModel, Classifier):
         embedding_norm: bool | None = None,
         damp_repeats: float | None = None,
         zero_init: bool | None = None,
+        attention: str | None = None,
+        attention_window: int | None = None,
+        init_std: float | None = None,
         embedding_std: float | None = None,
         bidirectional: bool | None = None,
         embedding_dim: int | None = None,

@@ -118,6 +118,11 @@ class ModelConfig(Section):
         None, "a token that stands k times in its text is scaled by k ** -damp_repeats"
     )
     zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
+    attention: Literal["full", "local", "linear"] | None = setting(
+        None, "local: each row sees those near it; linear: no softmax; both cost less on long texts"
+    )
+    attention_window: int | None = setting(None, "of local attention: places seen on either side; None: 64")
+    init_std: float | None = setting(None, "of new linear weights")
     embedding_std: float | None = setting(None, "of new token embeddings")
     bidirectional: bool | None = setting(None, "lstm and gru: read backwards too")
     embedding_dim: int | None = setting(
