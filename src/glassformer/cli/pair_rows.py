@@ -116,18 +116,14 @@ def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[R
 
 def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path, skip: bool) -> list[Row]:
     from glassformer.data.files import text_lines
-    from glassformer.data.pair_columns import trained_sides
     from glassformer.data.tables import PLAIN
-    from glassformer.tasks.run_folder import trained_column, trained_pair
 
     if path.suffix.lower() == PLAIN:
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         return _of_lines(lines, str(path), skip)
 
     def columns(table: Any) -> tuple[str, str]:
-        wanted = text or trained_column(folder), pair or trained_pair(folder)
-        sides = trained_sides(table.names, *wanted, str(path))
-        return sides.first, sides.second
+        return sides_in(table.names, text, pair, folder, path)
 
     return [
         replace(_row(values[0], values[1], row.row, row.file, skip), given=row.given)
@@ -135,3 +131,19 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
         else row
         for values, row in read_columns(path, columns, skip)
     ]
+
+
+def sides_in(
+    names: Sequence[str], text: str | None, pair: str | None, folder: str | Path, path: str | Path
+) -> tuple[str, str]:
+    """The columns of a table's first and second texts: those that are named, else those of the training.
+
+    Raises:
+        DataError: there are no such columns.
+    """
+    from glassformer.data.pair_columns import trained_sides
+    from glassformer.tasks.run_folder import trained_column, trained_pair
+
+    wanted = text or trained_column(folder), pair or trained_pair(folder)
+    sides = trained_sides(names, *wanted, str(path))
+    return sides.first, sides.second
