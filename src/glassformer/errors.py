@@ -69,6 +69,10 @@ class FewStepsWarning(UserWarning):
     """The settings that were given leave a fit too few optimizer steps to learn from."""
 
 
+class HighRateWarning(UserWarning):
+    """The learning rate that was given is far above what such a model is trained with; it may diverge."""
+
+
 class IdleSettingWarning(UserWarning):
     """A setting that was given does nothing as the others stand."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, refused, reviews, tmp_pa
     assert "holds a run or a study" in refused("compare", *runs, "--out", folder)
     assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")
     assert "nothing to compare" in refused("compare")
+    shutil.copytree(runs[1], other := tmp_path / "other")
+    path = other / "predictions.csv"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:-3]), encoding="utf-8")  # one of its examples is among the others' no more
+    n = len(lines) - 1
+    said = refused("compare", runs[0], other)
+    ours, theirs = other.as_posix(), runs[0].as_posix()
+    what = f"{ours} and {theirs} were judged on different examples: {n - 3} and {n}, {n - 3} of them the same"
+    assert what in said
+    assert said.count(ours) == 1
+    assert "evaluate RUN --data FILE" in said
+    wider = [line.rstrip() + (",0" if i else ",p:fine") for i, line in enumerate(lines)]
+    path.write_text("\n".join(wider) + "\n", encoding="utf-8")
+    assert "know other labels: fine only one of them" in refused("compare", runs[0], other)
 
 
 def test_compare_without_a_study(refused, tmp_path):

@@ -256,7 +256,9 @@ REFUSED: dict[str, dict[str, str]] = {
     "new": {},
     "evaluate": {},
     "predict": NO_LABELS,
-    "calibrate": LABELS | QUESTIONS | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
+    "calibrate": LABELS
+    | {"questions": "answers from texts have no temperature"}
+    | dict.fromkeys(REGRESSORS, "numbers have intervals, not a temperature"),
     "compare": dict.fromkeys(LABELS, "has no answers that can be compared"),
     "cross-validate": LABELS,
     "review-labels": LABELS

@@ -176,3 +176,13 @@ def test_a_model_without_attention_is_explained_by_what_it_has(gf, refused, tmp_
     assert "'textcnn' has no attention to show. Use occlusion" in refused(
         "explain", "textcnn", "a dull film", "--method", "rollout"
     )
+
+
+def test_rows_of_a_file_are_explained(gf, refused, trained, tmp_path):
+    table = write_csv(tmp_path / "t.csv", [("7", "a splendid film"), ("11", ""), ("13", "a plot")], "id,text")
+    told = gf("explain", trained, table, "--row", 4, "--row", 2, "--json", "--method", "occlusion")
+    assert told.code == 0, told.err
+    assert [e["text"] for e in json.loads(told.out)] == ["a plot", "a splendid film"]
+    assert "row 3: the text is empty" in refused("explain", trained, table, "--row", 3)
+    assert "no row 9. Rows 2 to 4 have texts" in refused("explain", trained, table, "--row", 9)
+    assert "Name a file" in refused("explain", trained, "a film", "--row", 2)

@@ -10,6 +10,7 @@ import unicodedata
 import pytest
 
 from glassformer.data import DoctorReport, TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
+from glassformer.data.findings import Finding, in_lines
 
 
 def dataset(**splits) -> TextDataset:
@@ -259,3 +260,19 @@ def test_labels_that_are_no_classes_are_said():
     assert "these look like numbers" in found["label-kind"].message
     assert "Cut them into a few classes" in found["label-kind"].fix
     assert "label-kind" not in {f.code for f in examine(dataset(train=(texts, ["a", "b"] * 10))).findings}
+
+
+def test_what_several_splits_have_is_one_line():
+    found = [
+        Finding("warning", "repeats", "train: 3 texts repeat", fix="drop them"),
+        Finding("warning", "repeats", "test: 1 text repeats", fix="drop them"),
+        Finding("warning", "leaks", "texts in both: 2"),
+        Finding("warning", "balance", "test: 3 classes"),
+        Finding("warning", "leaks", "texts in both: 5"),
+    ]
+    assert in_lines(found) == [
+        "train: 3 texts repeat: drop them (also in test)",
+        "texts in both: 2",
+        "test: 3 classes",
+        "texts in both: 5",
+    ]

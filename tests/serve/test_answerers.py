@@ -11,7 +11,7 @@ import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.loading import load_models
 
-from .conftest import Running
+from .conftest import CHROMIUM, Running
 
 X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
 X += [("where is Cy ?", "Cy has a dog")] * 4
@@ -94,3 +94,26 @@ def test_the_list_of_models_says_what_it_gives(served):
     (about,) = [m for m in server.ask("/v1/models").body["models"] if m["name"] == "facts"]
     assert (about["gives"], about["pairs"], about["labels"]) == ("answers", True, ["answer", "no answer"])
     assert about["no_answer_threshold"] == model.threshold_ == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+def test_the_page_keeps_special_tokens_in_their_places_and_speaks_of_answers(served, browser):
+    from .test_page import until
+
+    _, server = served
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    until(page, "document.querySelectorAll('#model option').length === 2")
+    page.select_option("#model", "facts")
+    page.select_option("#method", "occlusion")
+    assert page.text_content("#whose") == "For the answer"
+    assert "label" not in page.text_content("#about")
+    page.fill("textarea.first", X[0][0])
+    page.fill("textarea.second", X[0][1])
+    until(page, "document.querySelector('.caption')?.textContent.startsWith('occlusion')")
+    shown = page.locator(".words .w").all_text_contents()
+    assert shown == ["[CLS]", *X[0][0].split(), "[SEP]", *X[0][1].split(), "[SEP]"]
+    page.select_option("#model", "films")
+    assert page.text_content("#whose") == "For the label"
+    page.close()

@@ -94,14 +94,20 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
     [
         ("/v1/predict", {}, 422, "one of them"),
         ("/v1/predict", {"texts": ["a"], "images": ["a"]}, 422, "one of them"),
-        ("/v1/predict", {"texts": []}, 422, "texts: List should have at least 1 item"),
+        ("/v1/predict", {"texts": []}, 422, "texts: the list has 0 items. Send at least 1 item"),
         ("/v1/predict", {"texts": ["fine", " "]}, 422, "texts[1]: the text is empty"),
-        ("/v1/predict", {"texts": ["fine", 7]}, 422, "texts[1]: Input should be a valid string"),
+        ("/v1/predict", {"texts": ["fine", 7]}, 422, "texts[1]: is of another type. Send a string"),
+        (
+            "/v1/predict",
+            {"texts": ["fine", ""]},
+            422,
+            "texts[1]: the text is empty. Send at least 1 character",
+        ),
         ("/v1/predict", {"texts": ["a\0b"]}, 422, "NUL"),
         ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]"),
         ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
         ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads pictures"),
-        ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: Extra inputs"),
+        ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: there is no such field"),
         ("/v1/predict", {"images": ["***"]}, 422, "images[0]: not base64"),
         ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not a picture"),
         ("/v1/predict", {"images": ["/etc/passwd"]}, 422, "images[0]"),
@@ -123,7 +129,7 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
         ("/predict", None, 404, "Not Found"),
         ("/static/../app.py", None, 404, "Not Found"),
         ("/static/%2e%2e/app.py", None, 404, "Not Found"),
-        ("/v1/predict", None, 405, "Method Not Allowed"),
+        ("/v1/predict", None, 405, "Method Not Allowed. Use POST"),
         ("/docs", None, 404, "Not Found"),
     ],
 )
@@ -131,7 +137,7 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     answer = server.ask(path, body)
     assert answer.status == status, answer
     error = answer.body["error"]
-    assert what in f"{error['where']}: {error['what']}"
+    assert what in f"{error['where']}: {error['what']}. {error['fix']}"
 
 
 def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):

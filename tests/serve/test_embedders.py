@@ -56,11 +56,11 @@ def test_each_question_goes_to_the_model_that_answers_it(served):
 @pytest.mark.parametrize(
     ("path", "body", "status", "said"),
     [
-        ("/v1/embed", {"texts": []}, 422, "at least 1 item"),
+        ("/v1/embed", {"texts": []}, 422, "Send at least 1 item"),
         ("/v1/embed", {"texts": ["a", " "]}, 422, "the text is empty"),
         ("/v1/embed", {"texts": ["a"], "model": "other"}, 404, "no such model"),
         ("/v1/embed", {"texts": ["a"], "model": "films"}, 422, "this model gives labels"),
-        ("/v1/similar", {"pairs": [["a"]]}, 422, "at least 2 items"),
+        ("/v1/similar", {"pairs": [["a"]]}, 422, "Send at least 2 items"),
         ("/v1/similar", {"pairs": [["a", "b"], ["c", "d"]], "explain": True}, 422, "one pair is explained"),
         ("/v1/similar", {"paris": [["a", "b"]]}, 422, "pairs"),
         ("/v1/predict", {"texts": ["a"], "model": "alike"}, 422, "this model gives vectors"),

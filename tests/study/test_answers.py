@@ -114,13 +114,21 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     nested = {"data": [{"paragraphs": [{"context": "Bo bakes", "qas": [{"question": "who", "id": "x"}]}]}]}
     (work / "squad.json").write_text(json.dumps(nested))
     assert call("predict", work / "a", work / "squad.json").endswith("\twho\n")
-    assert "has no second text" in refused("predict", work / "a", "where does Bo live")
+    alone = refused("predict", work / "a", "where does Bo live")
+    assert "answers a question from a text, and 'where does Bo live' stands alone" in alone
+    assert 'Give both, "QUESTION" "TEXT"' in alone
     (work / "bad.csv").write_text("question,context\nwho,Bo bakes\nwho,\n")
     assert "row 3" in refused("predict", work / "a", work / "bad.csv")
     said = CliRunner().invoke(
         app, ["predict", str(work / "a"), str(work / "bad.csv"), "--on-bad-row", "skip"]
     )
     assert said.exit_code == 0, said.output
+
+
+def test_a_temperature_is_refused_in_the_words_of_answers(work):
+    said = refused("calibrate", work / "a")
+    assert "answers from texts have no temperature" in said
+    assert "glassformer evaluate" in said
 
 
 def test_an_answer_is_explained_as_a_page_and_a_table(work):

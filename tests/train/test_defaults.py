@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedKFold
 
 import glassformer as gf
-from glassformer.errors import FewStepsWarning, IdleSettingWarning
+from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import ClassifierFitConfig
-from glassformer.train.defaults import BATCHES, CHOSEN, FEW, GIVEN_STEPS, KINDS, chosen
+from glassformer.train.defaults import BATCHES, CHOSEN, FEW, GIVEN_STEPS, KINDS, chosen, warn_of_high_rate
 
 PAIRS = [
     ("a warm and wise film", 1), ("dull and far too long", 0), ("what a joy to see", 1), ("a waste of an evening", 0),
@@ -214,3 +214,15 @@ def test_settings_that_do_nothing_are_warned_of(given, said):
     if said:
         assert str(told[0].message).startswith(said)
         assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(("lr", "said"), [(0.1, False), (2.0, True), (None, False)])
+def test_a_rate_far_above_the_usual_one_is_told_with_the_usual_one(lr, said):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", HighRateWarning)
+        warn_of_high_rate(ClassifierFitConfig(lr=lr), "encoder", 128)
+    told = [str(w.message) for w in found if w.category is HighRateWarning]
+    assert bool(told) is said
+    if told:
+        assert "lr = 2 is 2,000 times the usual 0.001 of such a model" in told[0]
+        assert "leave lr unset" in told[0]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 ENDS = (".jsonl", ".csv")
 HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
 NONE = "(no answer)"
+SIDES = ("question", "text")
 
 
 def gather_questions(
@@ -57,13 +58,13 @@ def gather_questions(
             texts.append(argument)
             continue
         if texts:
-            found += gather_pairs(texts, skip=skip)
+            found += gather_pairs(texts, skip=skip, sides=SIDES)
             texts = []
         if argument == STDIN:
             found += gather_pairs([argument], skip=skip)
         else:
             found += _of_file(Path(argument), question_column, context_column, skip)
-    return [*found, *(gather_pairs(texts, skip=skip) if texts else [])]
+    return [*found, *(gather_pairs(texts, skip=skip, sides=SIDES) if texts else [])]
 
 
 def _of_file(path: Path, question: str | None, context: str | None, skip: bool) -> list[Row]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from glassformer.cli.kept_table import KeptTable
 from glassformer.cli.output import excerpt, one_line
 from glassformer.cli.rows import (
     MOST_COLUMNS,
@@ -44,13 +45,18 @@ class Answers:
         out: a CSV file that is not there; None: a line each on the terminal, or JSON.
         layout: of all rows together.
         json: for ``to_dict``; nothing is printed.
+
+    ``kept`` may be set to the table that is given: then ``out`` is that table, and the answers stand behind.
     """
+
+    kept: KeptTable | None = None
+    BEHIND = ("predicted", "probability")  # what ``_behind`` gives for a row
 
     def __init__(self, clf: Any, out: Path | None, layout: Layout, json: bool = False):
         self.clf, self.out, self.layout, self.json = clf, out, layout, json
         self.count = self.good = self.truncated = self.abstained = 0
         self.rejected: list[Any] = []
-        self.kept: list[dict[str, Any]] = []
+        self.found: list[dict[str, Any]] = []
         self._write: Callable[..., None] | None = None
 
     @contextmanager
@@ -61,6 +67,10 @@ class Answers:
 
         if self.out is None:
             yield
+            return
+        if self.kept is not None:
+            with self._own_table() as self._write:
+                yield
             return
         second = (SECOND_CELL,) if self.layout.pairs else ()
         self._taken = (*HEADER, "error", "file", *second)
@@ -85,12 +95,29 @@ class Answers:
         self.count, self.good = self.count + len(rows), self.good + len(texts)
         if self.clf.NOUN == "texts" and texts:
             self.truncated += int(self.clf.truncated(texts).sum())
-        if self._write is not None:
+        if self._write is not None and self.kept is not None:
+            behind = iter(self._behind(labels, shares))
+            missing = [""] * len(self.BEHIND)
+            cells = [[*(next(behind) if row.error is None else missing)] for row in rows]
+            errors = [[row.error or ""] if self.layout.errors else [] for row in rows]
+            self._write(rows, [[*own, *why] for own, why in zip(cells, errors, strict=True)])
+        elif self._write is not None:
             self._to_file(self._write, rows, labels, shares, probabilities)
         elif self.json:
             self._keep(rows, labels, shares, probabilities)
         else:
             self._show(rows, labels, shares)
+
+    def _own_table(self) -> Any:
+        assert self.kept is not None
+        assert self.out is not None
+        texts = self.kept.texts(self.layout)
+        return self.kept.written(self.out, texts, [*self.BEHIND, *(["error"] if self.layout.errors else [])])
+
+    def _behind(self, labels: Sequence[Any], shares: Sequence[float]) -> Iterator[Sequence[Any]]:
+        """The cells of ``BEHIND`` for each answer."""
+        for label, share in zip(labels, shares, strict=True):
+            yield "" if label is None else label, f"{share:.6g}"
 
     def _to_file(
         self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
@@ -131,7 +158,7 @@ class Answers:
             label, share, each = next(answers) if row.error is None else (None, None, None)
             place = {"file": row.file or None, "row": row.row}
             found = {"label": label, "probability": share, "probabilities": each, "error": row.error}
-            self.kept.append({"text": row.text, **place, **found})
+            self.found.append({"text": row.text, **place, **found})
 
     def to_dict(self) -> dict[str, Any]:
         """For other programs: the answers, or where they were written; and how many there are."""
@@ -143,7 +170,7 @@ class Answers:
         }
         if self.out is not None:
             return {"out": self.out, **counts}
-        return {"classes": self.clf.classes_.tolist(), "answers": self.kept, **counts}
+        return {"classes": self.clf.classes_.tolist(), "answers": self.found, **counts}
 
     def notes(self) -> Iterator[str]:
         """What is worth knowing of them."""

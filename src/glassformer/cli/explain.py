@@ -13,8 +13,9 @@ from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.places import check_folder
+from glassformer.cli.rows import Row
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
-from glassformer.errors import ConfigError, with_article
+from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_new_file, write_text_whole
 
 MOST = 20  # inputs of one page
@@ -37,6 +38,7 @@ def explain(
     text_column: str | None = None,
     pair_column: str | None = None,
     cross: bool = False,
+    rows: Sequence[int] = (),
     **options: Any,
 ) -> list[Any]:
     """Explanations of texts, files of texts, or pictures.
@@ -50,13 +52,14 @@ def explain(
         text_column: of tables; None takes the one of the training, or finds it by its usual names.
         pair_column: of the second texts, for a model of pairs; None: likewise.
         cross: of pairs, the words of both texts against each other.
+        rows: of files, those that are explained, as the files count them; none: all.
         options: of the method.
 
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.answered import gather_questions
-    from glassformer.cli.inputs import gather, pictures
+    from glassformer.cli.inputs import gather, gather_rows, pictures
     from glassformer.cli.pair_rows import gather_pairs, reads_pairs
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column
@@ -67,14 +70,19 @@ def explain(
     elif method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
     of_pictures = clf.NOUN == "pictures"
+    skip, usual = bool(rows), [trained_column(folder)]  # rows that are not asked for may be as they are
+    if of_pictures and rows:
+        raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
     if of_pictures:
         inputs = pictures(given).texts
     elif clf.NOUN == "questions":
-        inputs = [row.text for row in gather_questions(given, text_column, pair_column)]
+        inputs = _chosen(gather_questions(given, text_column, pair_column, skip), rows)
     elif reads_pairs(clf, pair_column):
-        inputs = [row.text for row in gather_pairs(given, text_column, pair_column, folder)]
+        inputs = _chosen(gather_pairs(given, text_column, pair_column, folder, skip), rows)
+    elif rows:
+        inputs = _chosen(gather_rows(given, text_column, usual, skip), rows)
     else:
-        inputs = gather(given, text_column, [trained_column(folder)]).texts
+        inputs = gather(given, text_column, usual).texts
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     with progress_bar("explained", len(inputs)) as done:
@@ -91,6 +99,25 @@ def explain(
     for x, e in zip(inputs, made, strict=True):
         e.name = x if of_pictures else ""
     return made
+
+
+def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
+    """The texts of these rows of files, in this order; of all where none is named.
+
+    Raises:
+        DataError: there is no such row, or it cannot be used.
+    """
+    if not rows:
+        return [row.text for row in found]
+    places = {row.row: row for row in found if row.row is not None}
+    if missing := [n for n in rows if n not in places]:
+        known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file, as --data FILE"
+        raise DataError(f"no row {missing[0]}", where="--row", fix=known)
+    chosen = [places[n] for n in rows]
+    for row in chosen:
+        if row.error is not None:
+            raise DataError(row.error, where=f"{row.file}, row {row.row}", fix="Choose another --row")
+    return [row.text for row in chosen]
 
 
 def _classifier(folder: str | Path) -> Any:
@@ -164,6 +191,10 @@ def explain_command(
         bool,
         typer.Option("--cross", help="Of a pair: what words of one text do to those of the other."),
     ] = False,
+    row: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Of a file: the row to explain, as the file counts; may be repeated."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
     ] = None,
@@ -183,8 +214,8 @@ def explain_command(
         _check_out(out)
     check_folder(run)
     if is_embedder(run):
-        if set_ or target or trust or len(given) != 2:
-            fix = "Give two texts, and no --set, --target or --trust"
+        if set_ or target or trust or row or len(given) != 2:
+            fix = "Give two texts, and no --set, --target, --trust or --row"
             raise ConfigError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out)
         return
@@ -206,6 +237,7 @@ def explain_command(
         maps=page,
         text_column=text_column,
         pair_column=pair_column,
+        rows=row or (),
         **options,
     )
     if out is not None:

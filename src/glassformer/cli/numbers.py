@@ -109,6 +109,8 @@ def answers_of(clf: Any, out: Path | None, layout: Layout, json: bool, coverage:
 class NumberAnswers(Answers):
     """Numbers with their intervals; without these where too few examples were held out."""
 
+    BEHIND = ("predicted", "low", "high")
+
     def __init__(
         self, clf: Any, out: Path | None, layout: Layout, json: bool = False, coverage: float | None = None
     ):
@@ -129,6 +131,10 @@ class NumberAnswers(Answers):
         if self.out is None:
             yield
             return
+        if self.kept is not None:
+            with self._own_table() as self._write:
+                yield
+            return
         second = (SECOND_CELL,) if self.layout.pairs else ()
         self._taken = (*NUMBER_HEADER, "error", "file", *second)
         errors = ["error"] if self.layout.errors else []
@@ -136,6 +142,11 @@ class NumberAnswers(Answers):
             self.out, [*second, *others_of([], self._taken, self.layout), *errors]
         ) as self._write:
             yield
+
+    def _behind(self, labels: Sequence[Any], shares: Sequence[float]) -> Iterator[Sequence[Any]]:
+        for number in labels:
+            ends = ("", "") if self.half is None else (number - self.half, number + self.half)
+            yield [f"{number:.8g}", *(f"{end:.8g}" if end != "" else "" for end in ends)]
 
     def _to_file(
         self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
@@ -174,7 +185,7 @@ class NumberAnswers(Answers):
             number = None if row.error is not None else next(numbers)
             inside = None if number is None or self.half is None else [number - self.half, number + self.half]
             found = {"number": number, "interval": inside, "error": row.error}
-            self.kept.append({"text": row.text, "file": row.file or None, "row": row.row, **found})
+            self.found.append({"text": row.text, "file": row.file or None, "row": row.row, **found})
 
     def to_dict(self) -> dict[str, Any]:
         found = super().to_dict()

@@ -15,12 +15,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassformer.errors import FewStepsWarning, MalformedTagsWarning, ShortModelWarning
+from glassformer.errors import (
+    FewStepsWarning,
+    HighRateWarning,
+    MalformedTagsWarning,
+    ShortModelWarning,
+)
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
 
 
+SAID = (FewStepsWarning, HighRateWarning, MalformedTagsWarning, ShortModelWarning)  # in a line of their own
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 
@@ -189,7 +195,7 @@ def said_plainly() -> Iterator[None]:
     """Warnings about settings are one line of their own, without a place in the source."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
+        if issubclass(category, SAID):
             note(str(message))
         else:
             before(message, category, *place)

@@ -11,6 +11,8 @@ from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.rows import WAY_OUT, Row, read_columns
 from glassformer.errors import ConfigError, DataError
 
+SIDES_OF_A_PAIR = ("first text", "second text")
+
 
 def gather_pairs(
     given: Sequence[str],
@@ -18,6 +20,7 @@ def gather_pairs(
     pair_column: str | None = None,
     folder: str | Path = "",
     skip: bool = False,
+    sides: tuple[str, str] = SIDES_OF_A_PAIR,
 ) -> list[Row]:
     """The pairs of the arguments, in their order; those of a file keep their places and their other columns.
 
@@ -27,6 +30,7 @@ def gather_pairs(
         text_column, pair_column: of tables; None takes those of the training, or finds them.
         folder: of the run or model.
         skip: a row that cannot be used is marked; else it ends the reading.
+        sides: what the two are called in messages.
 
     Raises:
         DataError: a text without its second one, a file that cannot be read, a row that cannot be used.
@@ -38,7 +42,7 @@ def gather_pairs(
     for argument in given:
         is_file = argument == STDIN or (names_a_file(argument) and not is_picture(argument))
         if first is not None and is_file:
-            raise _alone(first)
+            raise _alone(first, sides)
         if argument == STDIN:
             found += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", skip)
         elif is_file:
@@ -49,7 +53,7 @@ def gather_pairs(
             found.append(_row(first, argument, None, "", skip))
             first = None
     if first is not None:
-        raise _alone(first)
+        raise _alone(first, sides)
     return found
 
 
@@ -72,10 +76,15 @@ def reads_pairs(clf: Any, pair_column: str | None) -> bool:
     return pair_column is not None or getattr(clf, "reads_pairs", False)
 
 
-def _alone(text: str) -> DataError:
+def _alone(text: str, sides: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
-    fix = "Give two texts for each pair, or a table of two columns"
-    return DataError(f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix)
+    if sides == SIDES_OF_A_PAIR:
+        fix = "Give two texts for each pair, or a table of two columns"
+        return DataError(f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix)
+    first, second = sides
+    what = f"this model answers a {first} from a {second}, and {shown!r} stands alone"
+    fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
+    return DataError(what, where="TEXT", fix=fix)
 
 
 def _row(first: Any, second: Any, row: int | None, file: str, skip: bool) -> Row:
@@ -107,18 +116,14 @@ def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[R
 
 def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path, skip: bool) -> list[Row]:
     from glassformer.data.files import text_lines
-    from glassformer.data.pair_columns import trained_sides
     from glassformer.data.tables import PLAIN
-    from glassformer.tasks.run_folder import trained_column, trained_pair
 
     if path.suffix.lower() == PLAIN:
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         return _of_lines(lines, str(path), skip)
 
     def columns(table: Any) -> tuple[str, str]:
-        wanted = text or trained_column(folder), pair or trained_pair(folder)
-        sides = trained_sides(table.names, *wanted, str(path))
-        return sides.first, sides.second
+        return sides_in(table.names, text, pair, folder, path)
 
     return [
         replace(_row(values[0], values[1], row.row, row.file, skip), given=row.given)
@@ -126,3 +131,19 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
         else row
         for values, row in read_columns(path, columns, skip)
     ]
+
+
+def sides_in(
+    names: Sequence[str], text: str | None, pair: str | None, folder: str | Path, path: str | Path
+) -> tuple[str, str]:
+    """The columns of a table's first and second texts: those that are named, else those of the training.
+
+    Raises:
+        DataError: there are no such columns.
+    """
+    from glassformer.data.pair_columns import trained_sides
+    from glassformer.tasks.run_folder import trained_column, trained_pair
+
+    wanted = text or trained_column(folder), pair or trained_pair(folder)
+    sides = trained_sides(names, *wanted, str(path))
+    return sides.first, sides.second

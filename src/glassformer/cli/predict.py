@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,9 +14,10 @@ from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
 from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
+from glassformer.cli.kept_table import OPTION, kept_table
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
-from glassformer.cli.pair_rows import gather_pairs, reads_pairs, zero_shot
+from glassformer.cli.pair_rows import gather_pairs, reads_pairs, sides_in, zero_shot
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
 from glassformer.cli.tell import tell_command, teller
@@ -218,6 +220,13 @@ def predict_command(
         str | None,
         typer.Option(metavar="TEXT", help="With --labels: their sentence, such as 'This text is about {}.'"),
     ] = None,
+    keep_table: Annotated[
+        bool,
+        typer.Option(
+            "--keep-table",
+            help="Write your own CSV to --out as it is, with columns predicted and probability behind.",
+        ),
+    ] = False,
     engine: Annotated[
         str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
     ] = "serial",
@@ -246,7 +255,11 @@ def predict_command(
     given = with_data(given, None if data is None else str(data), "predict")
     if on_bad_row != "skip":
         check_encodings(given)
+    kept = kept_table(given, out) if keep_table else None
     if run.is_dir() and teller(run) is not None:
+        if kept is not None:
+            what = "belongs to models of labels and of numbers"
+            raise ConfigError(what, where=OPTION, fix="Leave it out")
         tell_command(run, given, out, text_column, on_bad_row, pair_column, json)
         return
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
@@ -265,6 +278,7 @@ def predict_command(
     if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
         rows = LargeFile(large, text_column, [_trained_column(run)], skip)
         answers = answers_of(clf, out, rows.layout, json, coverage)
+        answers.kept = kept
         with answers.written(), _counted(clf, rows.good) as told:
             for piece in rows:
                 texts = [row.text for row in piece if row.error is None]
@@ -274,6 +288,9 @@ def predict_command(
             run, given, text_column, on_bad_row, pair_column, labels or (), template
         )
         answers = answers_of(clf, out, layout_of(found), json, coverage)
+        if kept is not None and answers.layout.pairs:
+            kept = replace(kept, pair=sides_in(kept.names, text_column, pair_column, run, given[0]))
+        answers.kept = kept
         with answers.written():
             answers.add(found, probabilities)
     if json:

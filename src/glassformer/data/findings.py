@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -42,6 +43,23 @@ class DoctorReport:
         """Plain values that JSON can hold."""
         findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
         return {"name": self.name, "findings": findings, "figures": self.figures}
+
+
+def in_lines(findings: Sequence[Finding]) -> list[str]:
+    """A sentence for each check: what it finds in one split stands in full, the other splits are named."""
+    lines: dict[Any, str] = {}
+    others: dict[Any, list[str]] = {}
+    for i, finding in enumerate(findings):
+        split, colon, _ = finding.message.partition(": ")
+        key = finding.code if colon and " " not in split else i
+        if key in lines:
+            others.setdefault(key, []).append(split)
+        else:
+            lines[key] = finding.sentence
+    return [
+        line + (f" (also in {' and '.join(others[key])})" if key in others else "")
+        for key, line in lines.items()
+    ]
 
 
 def percent(part: int, whole: int) -> str:

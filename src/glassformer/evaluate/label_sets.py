@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 from glassformer.data.label_sets import as_sets, together
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate.calibrate import BINS, fit_temperature, tune_threshold
+from glassformer.evaluate.intervals import macro_f1_interval_of_sets
 
 HALF = 0.5  # the threshold of a label where none was chosen
 FEW = 5  # examples with a label, below which its own threshold would be chance
@@ -175,12 +176,13 @@ class LabelSetMeter:
         Returns:
             n, kind ("labels"), accuracy (of examples whose labels are all right), macro_f1 (the mean over all
             labels), micro_f1 (every yes counts the same), weighted_f1, each with an ``_interval`` (95 %,
-            percentile bootstrap over examples; None with ``bootstrap=0``) but the last; log_loss (nats, mean
-            over examples and labels), roc_auc and average_precision (means over the labels that some have
-            and some have not; None without ``curves``), labels, confusion (empty: a label is not taken for
-            another), per_class (label, precision, recall, f1, support, predicted, average_precision,
-            calibration_error), labels_per_example (mean, true and predicted) and together (pairs of labels at
-            one example, see ``data.label_sets.together``, with ``predicted``: how often both were given).
+            percentile bootstrap over examples, of macro_f1 as ``macro_f1_interval_of_sets`` has it; None with
+            ``bootstrap=0``) but the last; log_loss (nats, mean over examples and labels), roc_auc and
+            average_precision (means over the labels that some have and some have not; None without
+            ``curves``), labels, confusion (empty: a label is not taken for another), per_class (label,
+            precision, recall, f1, support, predicted, average_precision, calibration_error),
+            labels_per_example (mean, true and predicted) and together (pairs of labels at one example, see
+            ``data.label_sets.together``, with ``predicted``: how often both were given).
 
         Raises:
             DataError: nothing was counted.
@@ -249,19 +251,20 @@ class LabelSetMeter:
 
     @staticmethod
     def _bootstrap(y: np.ndarray, chosen: np.ndarray, resamples: int, seed: int) -> dict[str, list[float]]:
-        """95 % intervals over draws of the examples, with replacement."""
+        """95 % intervals: of accuracy and micro-F1 over draws of the examples, with replacement."""
         n, rng = len(y), np.random.default_rng(seed)
         counted = np.concatenate([y & chosen, y.astype(np.int8) + chosen], 1).astype(np.float32)  # [n, 2K]
         right = (y == chosen).all(1).astype(np.float32)
-        found: dict[str, list[np.ndarray]] = {"accuracy": [], "macro_f1": [], "micro_f1": []}
+        found: dict[str, list[np.ndarray]] = {"accuracy": [], "micro_f1": []}
         for start in range(0, resamples, 100):
             size = min(100, resamples - start)
             weights = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float32)  # [r, n]
             hits, given = np.split(weights @ counted, 2, axis=1)  # [r, K] each; F1 = 2 hits / (true + given)
             found["accuracy"].append(weights @ right / n)
-            found["macro_f1"].append((2 * hits / np.maximum(given, 1)).mean(1))
             found["micro_f1"].append(2 * hits.sum(1) / np.maximum(given.sum(1), 1))
-        return {
+        ends = {
             key: np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
             for key, parts in found.items()
         }
+        of_macro = macro_f1_interval_of_sets(y, chosen[None], resamples=resamples, seed=seed)
+        return ends | {"macro_f1": of_macro}

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
+from glassformer.evaluate.intervals import macro_f1_interval
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
 OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
@@ -142,9 +143,9 @@ class ClassificationMeter:
             (nats), weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``;
             with more than two classes the mean over the classes, each against all others; None when only
             one class was seen, without ``curves``, or with more than ``MOST_SCORES`` scores), positive (None
-            with more than two classes), accuracy_interval and macro_f1_interval (95 %, percentile bootstrap;
-            None with ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class
-            (label, precision, recall, f1, support).
+            with more than two classes), accuracy_interval (95 %, percentile bootstrap), macro_f1_interval
+            (95 %, see ``intervals``; both None with ``bootstrap=0``), labels, confusion ([true][predicted]
+            counts) and per_class (label, precision, recall, f1, support).
 
         Raises:
             DataError: nothing was counted.
@@ -208,25 +209,12 @@ class ClassificationMeter:
     def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
         """95 % intervals of accuracy and macro-F1.
 
-        Both depend on the confusion matrix alone, and drawing n examples with replacement is one
+        Accuracy depends on the confusion matrix alone, and drawing n examples with replacement is one
         multinomial draw of its cells: the same distribution without touching the examples again.
         """
-        rng = np.random.default_rng(seed)
-        size, n = len(self.classes), int(self._confusion.sum())
+        n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
         true, predicted = np.nonzero(self._confusion)
         share = self._confusion[true, predicted] / n
-        accuracy, macro_f1 = np.empty(resamples), np.empty(resamples)
-        for i in range(resamples):
-            counts = rng.multinomial(n, share)
-            right = np.bincount(true, counts * (true == predicted), size)
-            seen = np.bincount(true, counts, size) + np.bincount(predicted, counts, size)
-            f1 = 2 * right[seen > 0] / seen[seen > 0]  # 2TP / (2TP + FP + FN)
-            accuracy[i], macro_f1[i] = right.sum() / n, f1.mean()
-        return tuple(np.quantile(x, [0.025, 0.975]).tolist() for x in (accuracy, macro_f1))
-
-
-def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
-    center = (hits + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    return center - half, center + half
+        accuracy = [rng.multinomial(n, share)[true == predicted].sum() / n for _ in range(resamples)]
+        ends = np.quantile(accuracy, [0.025, 0.975]).tolist()
+        return ends, macro_f1_interval(self._confusion, resamples=resamples, seed=seed)

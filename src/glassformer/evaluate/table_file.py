@@ -13,8 +13,11 @@ from glassformer.errors import GlassformerError
 
 
 @contextmanager
-def table_file(path: str | Path) -> Iterator[Any]:
+def table_file(path: str | Path, *, delimiter: str = ",", mark: bool = False) -> Iterator[Any]:
     """A writer of ``csv``, UTF-8, whose rows appear at ``path`` in one move; none where an error ends it.
+
+    Args:
+        mark: whether the file begins with a byte order mark, by which spreadsheets know UTF-8.
 
     Raises:
         GlassformerError: the disk refused.
@@ -22,8 +25,9 @@ def table_file(path: str | Path) -> Iterator[Any]:
     path = Path(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
-            yield csv.writer(file)
+        encoding = "utf-8-sig" if mark else "utf-8"
+        with open(temporary, "w", encoding=encoding, errors="backslashreplace", newline="") as file:
+            yield csv.writer(file, delimiter=delimiter)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

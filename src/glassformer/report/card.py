@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.evaluate.metrics import wilson
+from glassformer.evaluate.intervals import wilson
 from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -19,7 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from glassformer.evaluate.metrics import MEASURES, wilson
+from glassformer.evaluate.intervals import wilson
+from glassformer.evaluate.metrics import MEASURES
 from glassformer.report.wording import headed
 
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"

@@ -370,6 +370,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         getattr(route, "path", None) == meant for route in request.app.routes
     ):
         fix = f"Use {meant}"
+    if error.status_code == 405 and (allowed := (error.headers or {}).get("Allow")):
+        fix = f"Use {allowed}"
     response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
     response.headers.update(error.headers or {})
     return response

@@ -68,12 +68,38 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
         return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
     where = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" if i else str(p) for i, p in enumerate(parts))
-    fix = None
+    what, fix = _plainly(first)
     if first["type"] == "extra_forbidden" and len(parts) == 1 and fields:
         fix = nearest(str(parts[0]), fields)
     elif first["type"] == "list_type" and len(parts) == 1:
         fix = f'Send a list: {{"{parts[0]}": [...]}}'
-    return Problem(422, str(first["msg"]), where=where or "body", fix=fix)
+    return Problem(422, what, where=where or "body", fix=fix)
+
+
+def _plainly(error: Any) -> tuple[str, str]:
+    """What does not fit, and what would, in words that need no knowledge of how requests are checked."""
+    kind, known = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return "there is no such field", "Leave it out"
+    if kind == "missing":
+        return "is missing", "Add it"
+    if kind == "string_too_short":
+        return "the text is empty", f"Send at least {_count(known['min_length'], 'character')}"
+    if kind == "string_too_long":
+        return "the text is too long", f"Send at most {_count(known['max_length'], 'character')}"
+    if kind == "too_short":
+        what = f"the list has {_count(known['actual_length'], 'item')}"
+        return what, f"Send at least {_count(known['min_length'], 'item')}"
+    if kind == "too_long":
+        return "the list is too long", f"Send at most {_count(known['max_length'], 'item')}"
+    if kind.endswith("_type"):
+        wanted = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
+        return "is of another type", f"Send {wanted.get(kind[:-5], kind[:-5].replace('_', ' '))}"
+    return str(error["msg"]), "GET /openapi.json says what fits"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def printable(text: str, limit: int = 300) -> str:

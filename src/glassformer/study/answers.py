@@ -57,6 +57,32 @@ def read_answers_split(folder: Path) -> str:
     return splits.pop() if len(splits) == 1 else ""
 
 
+def unlike(folders: tuple[Path, Path], judged: tuple[Answers, Answers]) -> str:
+    """How the examples differ that two runs were judged on; empty where they do not."""
+    ours, theirs = judged
+    if (ours.examples, ours.classes) == (theirs.examples, theirs.classes):
+        return ""
+    if ours.examples == theirs.examples:
+        apart = sorted(set(ours.classes) ^ set(theirs.classes))
+        return "know other labels" + (f": {', '.join(apart[:3])} only one of them" if apart else " in order")
+    splits, counts = [read_answers_split(f) for f in folders], [len(answers.targets) for answers in judged]
+    what = "were judged on different examples: "
+    if splits[0] != splits[1] and all(splits):
+        return what + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
+    what += f"{counts[0]:,} and {counts[1]:,}"
+    own = [_texts(folder) for folder in folders]
+    return what if None in own else what + f", {len(own[0] & own[1]):,} of them the same"
+
+
+def _texts(folder: Path) -> set[Any] | None:
+    """The judged texts (or names of pictures) with their labels; None: they lie in no predictions.csv."""
+    path = folder / "predictions.csv"
+    if not path.is_file():
+        return None
+    read = read_numbers if holds_numbers(path) else read_predictions
+    return {(row.text, row.label) for row in read(path)}
+
+
 def read_answers(folder: Path) -> Answers:
     """A run's predictions.csv.
 

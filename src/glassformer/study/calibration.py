@@ -65,6 +65,12 @@ def calibrate_run(
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
+    if TASKS[recipe.task].each_answer:
+        what = (
+            "answers from texts have no temperature; when to give none was chosen on validation in training"
+        )
+        fix = "Judge it on other questions: glassformer evaluate RUN FILE"
+        raise ConfigError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if TASKS[recipe.task].each_word and value is not None:

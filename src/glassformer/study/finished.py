@@ -82,7 +82,10 @@ def compare_runs(
         "unfinished": [],
         "failed": {},
     }
-    fix = "Train them on the same data with the same split, each by glassformer train or all in one study"
+    fix = (
+        "Train them on the same data with the same split, or judge each on one labeled file that none was "
+        "trained on: glassformer evaluate RUN --data FILE"
+    )
     results = beside(runs, about, bootstrap, fix, measure)
     for arm in results["arms"]:
         arm["changes"] = {}

@@ -25,6 +25,7 @@ from glassformer.evaluate.compare import (
     share_of,
     span_f1_of,
 )
+from glassformer.evaluate.intervals import macro_f1_interval_of_sets
 from glassformer.evaluate.number_compare import LIMITS, MEASURES, number_statistic, permutation
 from glassformer.evaluate.tags import MEASURE
 from glassformer.study.answers import Answers
@@ -95,6 +96,8 @@ def add_tests(
         whole = [np.asarray(s(np.ones((1, n), np.float32)), float)[:, 0] for s in statistics]
         for i, arm in enumerate(arms):
             ends = np.clip(bounds(drawn[i]), *LIMITS.get(key, (0, 1))).tolist()
+            if key == "macro_f1" and first.spans is None and first.shares is None:
+                ends = _macro_f1_interval(answered[i], first, resamples)
             arm[key] = spread(whole[i].tolist()) | {"interval": ends}
         for i, values in enumerate(whole):
             if i == place:
@@ -108,6 +111,15 @@ def add_tests(
                 beside[list(simple or {})[i - len(arms)]] = found
     _correct(arms, runs, baseline, first, resamples, measure)
     return beside
+
+
+def _macro_f1_interval(own: Sequence[Answers], first: Answers, resamples: int) -> list[float]:
+    """Of one arm's mean over its seeds: as a run's own figures have it, with the seeds' scatter."""
+    y, guesses = first.targets, np.stack([a.predicted for a in own])
+    if y.ndim == 2:
+        return macro_f1_interval_of_sets(y, guesses, resamples=resamples)
+    one_hot = np.eye(len(first.classes), dtype=np.float32)
+    return macro_f1_interval_of_sets(one_hot[y], one_hot[guesses], every=False, resamples=resamples)
 
 
 def _correct(

@@ -25,9 +25,9 @@ from glassformer.evaluate.tags import MEASURE
 from glassformer.study.answers import (
     Answers,
     read_answers,
-    read_answers_split,
     read_object,
     read_simple_answers,
+    unlike,
 )
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
@@ -104,12 +104,8 @@ def beside(
     jobs = [job for finished in runs.values() for job, _ in finished.values()]
     for finished in runs.values():
         for job, answers in finished.values():
-            if (answers.examples, answers.classes) != (first.examples, first.classes):
-                what = f"{job.title!r} and {first_job.title!r} were judged on different examples"
-                ours, theirs = (read_answers_split(one.folder) for one in (job, first_job))
-                if ours != theirs and ours and theirs:
-                    what += f": {len(answers.targets):,} of {ours}, {len(first.targets):,} of {theirs}"
-                raise ConfigError(what, where=about["name"], fix=fix)
+            if apart := unlike((job.folder, first_job.folder), (answers, first)):
+                raise ConfigError(f"{job.title} and {first_job.title} {apart}", where="compare", fix=fix)
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
     measure = measure_for(first, [job.recipe for job in jobs], asked)
     metrics = read_object(first_job.folder / "metrics.json")

@@ -27,7 +27,7 @@ from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of
+from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
@@ -151,6 +151,7 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
         kind = kind_of(fit.train, fit.network, self._is_from_scratch())
+        warn_of_high_rate(fit.train, kind, fit.network.width)
         return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets))
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:

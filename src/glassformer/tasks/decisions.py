@@ -12,7 +12,7 @@ from glassformer.checkpoints.settings import shown
 from glassformer.data.checks import check_pairs
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.calibrate import Metric
-from glassformer.evaluate.metrics import wilson
+from glassformer.evaluate.intervals import wilson
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.target_classes import Classes

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from glassformer.data.encodings import reading
+from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
 from glassformer.explain.architecture import blocks
@@ -200,9 +201,8 @@ class Examine(Callback):
         started = time.perf_counter()
         report = self.look.doctor()
         write_json(self.work.folder / "doctor.json", report.to_dict())
-        for finding in report.findings:
-            if finding.severity in self.look.speak:
-                self.work.say(f"data doctor: {finding.sentence}")
+        for line in in_lines([f for f in report.findings if f.severity in self.look.speak]):
+            self.work.say(f"data doctor: {line}")
         self.seconds = time.perf_counter() - started
         training.began += self.seconds
 

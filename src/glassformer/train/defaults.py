@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from glassformer.errors import FewStepsWarning, IdleSettingWarning
+from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.config import ClassifierFitConfig
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
@@ -21,6 +21,7 @@ FEW = 36  # steps that teach nothing
 FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
 HURRY = 300  # steps in which a rate for long trainings gets nowhere
 BATCHES = (32, 16, 8, 4, 2)
+TOO_HIGH = 100  # times the usual rate
 EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
 GIVEN_STEPS = 72  # likewise all epochs together, where their number is given
 
@@ -126,6 +127,15 @@ def warn_of_few(steps: int, given: Mapping[str, Any]) -> None:
     what = f"{steps} optimizer {'step is' if steps == 1 else 'steps are'} too few to learn from ({said})"
     fix = " or ".join(named.values())
     warnings.warn(f"{what}; {fix}, or leave it unset", FewStepsWarning, stacklevel=outside())
+
+
+def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
+    """Warn of a rate that is more than ``TOO_HIGH`` times the usual one."""
+    usual = KINDS[kind].rate(d_model)
+    if train.lr is not None and train.lr > TOO_HIGH * usual:
+        what = f"lr = {train.lr:g} is {train.lr / usual:,.0f} times the usual {usual:g} of such a model"
+        fix = f"the training may end in nan; use about {usual:g}, or leave lr unset"
+        warnings.warn(f"{what}: {fix}", HighRateWarning, stacklevel=outside())
 
 
 def warn_of_idle(train: Any, judged: bool) -> None:

@@ -164,6 +164,9 @@ function drawWords(place, e) {
     span.title = figure(piece.score);
     return span;
   });
+  // What stands between the texts of a pair: all special tokens but the first and the last.
+  const between = e.second === null ? [] : special.splice(1, special.length - 2);
+  if (between.length) spans.splice(e.second, 0, ...between);
   place.replaceChildren(...special.slice(0, 1), ...spans, ...special.slice(1));
   return scored.map((piece) => [piece.text, piece.score]);
 }

@@ -8,6 +8,7 @@ const WAIT = 350; // milliseconds after the last key
 const BETWEEN = "\u001f"; // the texts of a pair, in one input
 const LONGEST_LINK = 8000; // characters of one input in a link
 const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"];
+const GIVES = { answers: "answer", tags: "tag" }; // what is explained, where it is no label
 const ABOUT = {
   attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
   rollout: "Attention followed through all layers. It shows where information could have come from, not why the answer is what it is.",
@@ -192,7 +193,9 @@ function dress() {
   byId("method").parentElement.hidden = !m.methods.length;
   byId("target").disabled = !TARGETED.includes(state.method);
   byId("compare").setAttribute("aria-pressed", String(state.compare));
-  byId("about").textContent = ABOUT[state.method] || "";
+  const noun = GIVES[m.gives] ?? (m.labels.length ? "label" : "number");
+  byId("whose").textContent = `For the ${noun}`;
+  byId("about").textContent = (ABOUT[state.method] || "").replaceAll("label", noun);
   const shown = state.compare ? panels : panels.slice(0, 1);
   panels.forEach((panel) => panel.dress());
   byId("panels").replaceChildren(...shown.map((panel) => panel.root));

@@ -43,7 +43,7 @@ from glassformer.tasks.question_answering.recipe import (
 )
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of
+from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import TextStream
 from glassformer.train.span_loss import AnswerSpans
 from glassformer.train.state import Training
@@ -219,6 +219,7 @@ class TextAnswerer(SpanAnswers, Estimator):
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
         kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
+        warn_of_high_rate(fit.train, kind, fit.network.width)
         return chosen(fit.train, kind, fit.network.width, len(fit.table.table))
 
     def _build(self, fit: Fit) -> Any:

@@ -53,7 +53,7 @@ from glassformer.tasks.token_tagging.recipe import (
     TaggingRecipe,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of
+from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords
 
@@ -226,6 +226,7 @@ class TokenTagger(TagAnswers, Estimator):
 
     def _choose(self, fit: Fit) -> dict[str, Any]:
         kind = kind_of(fit.train, fit.network, is_from_scratch(self.model))
+        warn_of_high_rate(fit.train, kind, fit.network.width)
         return chosen(fit.train, kind, fit.network.width, len(fit.examples.words))
 
     def _build(self, fit: Fit) -> Any:

@@ -1,0 +1,79 @@
+"""One's own table with the answers behind: ``predict --keep-table``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glassformer.cli.rows import MOST_COLUMNS, Layout, Row
+from glassformer.errors import ConfigError
+
+OPTION = "--keep-table"
+ENDS = (".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """How a table of delimited text is written, so that it can be written again."""
+
+    names: tuple[str, ...]  # of its columns, in their order
+    delimiter: str
+    mark: bool  # whether it begins with a byte order mark, or needs one where its encoding is another
+    pair: tuple[str, str] | None = None  # the columns of the first and second texts, of pairs
+
+    @contextmanager
+    def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
+        """What takes rows and a value for each of ``ours``; the file appears whole at the end.
+
+        Args:
+            texts: the columns of the texts, of pairs both.
+            ours: the columns behind; one whose name is taken is called ``model:NAME``.
+        """
+        from glassformer.data.spreadsheet import csv_safe
+        from glassformer.evaluate.table_file import table_file
+
+        heads = [f"model:{name}" if name in self.names else name for name in ours]
+        with table_file(out, delimiter=self.delimiter, mark=self.mark) as writer:
+            writer.writerow(map(csv_safe, [*self.names, *heads]))
+
+            def write(rows: Sequence[Row], values: Sequence[Sequence[Any]]) -> None:
+                for row, found in zip(rows, values, strict=True):
+                    own = row.given | dict(zip(texts, _sides(row.text), strict=False))
+                    writer.writerow(map(csv_safe, [*(own.get(name, "") for name in self.names), *found]))
+
+            yield write
+
+    def texts(self, layout: Layout) -> list[str]:
+        """The columns of the texts: those of the pair, else what is none of the user's other columns."""
+        return list(self.pair or (name for name in self.names if name not in layout.columns))
+
+
+def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
+    """The one table that is given.
+
+    Raises:
+        ConfigError: it is no single CSV or TSV file, has too many columns, or there is no ``--out``.
+        DataError: it cannot be read.
+    """
+    path = Path(given[0])
+    if out is None or len(given) != 1 or path.suffix.lower() not in ENDS or not path.is_file():
+        what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {OPTION}"
+        raise ConfigError(what, where=OPTION, fix=fix)
+    from glassformer.data.files import ESCAPE, UTF8, encoding_of
+    from glassformer.data.tables import delimiter_of, whole_records
+
+    delimiter = delimiter_of(path, ESCAPE)
+    _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
+    if len(names) > MOST_COLUMNS:
+        what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
+        raise ConfigError(what, where=OPTION, fix="Leave it out, or cut the table to the columns you need")
+    with path.open("rb") as file:
+        marked = file.read(3) == b"\xef\xbb\xbf"
+    return KeptTable(tuple(names), delimiter, marked or encoding_of(path) != UTF8)
+
+
+def _sides(text: Any) -> tuple[str, ...]:
+    return getattr(text, "sides", None) or (text,)

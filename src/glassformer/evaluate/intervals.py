@@ -1,0 +1,150 @@
+"""How far a share or a macro-F1 may be off, as the examples happen to be drawn.
+
+A macro-F1 gives a class of two examples the weight of one of two thousand. Resampled examples miss such a
+class, or have none of its mistakes, so the percentiles of a bootstrap promise too much (decision 0166). Here
+each class has Wilson's interval (1927), which holds its own for two examples; the classes are put together by
+the squares of their half-widths (Zou and Donner, 2008), with the correlations that shared mistakes make.
+
+K: classes, S: seeds, n: examples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+Z = 1.959964  # of 95 %
+
+
+def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
+    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
+    center = (hits + z * z / 2) / (n + z * z)
+    half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
+    return center - half, center + half
+
+
+def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> list[float]:
+    """95 % interval of the macro-F1 of one label an example, over the classes seen or predicted.
+
+    Args:
+        confusion: [K, K] counts of examples, [true, predicted].
+        resamples: draws that say how far few examples bend the figure.
+        seed: of these draws.
+    """
+    table = np.asarray(confusion, np.float64)
+    table = table[:, seen][seen] if not (seen := table.sum(0) + table.sum(1) > 0).all() else table
+    hits, support, named = np.diag(table), table.sum(1), table.sum(0)
+    given = support + named
+    # What an example in a cell adds to each class's F1, and sums of its products over the cells.
+    slope = 2 * hits / given**2
+    wrong = table - np.diag(hits)
+    together = (wrong + wrong.T) * np.outer(slope, slope)
+    own = hits * (2 / given - 2 * slope) ** 2 + (wrong.sum(0) + wrong.sum(1)) * slope**2
+    np.fill_diagonal(together, own)
+    return _interval(hits[None], support, named[None], together, own[None], resamples, seed)
+
+
+def macro_f1_interval_of_sets(
+    targets: ArrayLike, predicted: ArrayLike, *, every: bool = True, resamples: int = 1000, seed: int = 0
+) -> list[float]:
+    """The same of examples one by one, for several labels an example and for the mean over seeds.
+
+    What seeds scatter beyond the draw of examples is added as Student's t, as in ``compare.bootstrap_means``.
+
+    Args:
+        targets: [n, K], 0 or 1.
+        predicted: [S, n, K], 0 or 1; the seeds answer the same examples.
+        every: whether a class that nothing has or is given counts as 0 in the mean; else it is left out.
+    """
+    true, made = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    support, named, hits = true.sum(0), made.sum(1), np.einsum("nk,snk->sk", true, made)  # [K], [S, K] twice
+    given = np.maximum(support + named, 1)
+    weight = _weights(support, named, every)
+    adds = (2 * made * true - (2 * hits / given)[:, None] * (made + true)) / given[:, None]  # [S, n, K]
+    own = (adds**2).sum(1)
+    mean = np.einsum("sk,snk->nk", weight, adds) / len(made)
+    scatter = _scatter((weight * 2 * hits / given).sum(1), np.einsum("sk,snk->sn", weight, adds))
+    return _interval(
+        hits, support, named, mean.T @ mean, own, resamples, seed, every=every, n=len(true), scatter=scatter
+    )
+
+
+def _scatter(figures: np.ndarray, adds: np.ndarray) -> float:
+    """What seeds add to a squared half-width, from their figures ``[S]`` and what examples add ``[S, n]``."""
+    if (seeds := len(figures)) == 1:
+        return 0.0
+    from scipy.stats import t
+
+    by_examples = ((adds - adds.mean(0)) ** 2).sum() / (seeds - 1)
+    own = max(float(figures.var(ddof=1) - by_examples), 0.0)
+    return float(t.ppf(0.975, seeds - 1)) ** 2 * own / seeds
+
+
+def _weights(support: np.ndarray, named: np.ndarray, every: bool) -> np.ndarray:
+    """The part of each class in each seed's mean ``[S, K]``."""
+    counted = np.ones_like(named) if every else (support + named > 0).astype(np.float64)
+    return counted / np.maximum(counted.sum(1, keepdims=True), 1)
+
+
+def _interval(
+    hits: np.ndarray,
+    support: np.ndarray,
+    named: np.ndarray,
+    together: np.ndarray,
+    own: np.ndarray,
+    resamples: int,
+    seed: int,
+    *,
+    every: bool = False,
+    n: int | None = None,
+    scatter: float = 0.0,
+) -> list[float]:
+    """From counts ``[S, K]`` (``support`` ``[K]``), covariances of the classes ``[K, K]`` (any scale a class)
+    and their variances in each seed ``[S, K]``.
+    """
+    weight = _weights(support, named, every)
+    union = np.maximum(support + named - hits, 1)  # an F1 is 2 J / (1 + J) of J, a share of these examples
+    f1 = 2 * hits / np.maximum(support + named, 1)
+    ends = [np.clip(end, 0, 1) for end in wilson(hits, union, Z)]
+    low, high = (2 * end / (1 + end) for end in ends)
+    low, high = np.minimum(low, f1), np.maximum(high, f1)
+    seen = support + named > 0
+    # Seeds that answer alike say no more than one; others, less than their mean half-width.
+    variance = np.diag(together)
+    alone = (weight**2 * own).mean(0) if len(hits) > 1 else variance
+    alike = np.sqrt(np.divide(variance, alone, out=np.ones_like(alone), where=alone > 0))
+    scale = np.sqrt(np.where(variance > 0, variance, 1))
+    correlation = together / np.outer(scale, scale)
+    np.fill_diagonal(correlation, 1)
+    down, up = ((weight * seen * half).mean(0) * alike for half in (f1 - low, high - f1))
+    figure, lean = float((weight * f1).sum(1).mean()), _lean(hits, support, named, n, every, resamples, seed)
+    down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + scatter)) for half in (down, up))
+    return [max(figure - down - max(lean, 0.0), 0.0), min(figure + up - min(lean, 0.0), 1.0)]
+
+
+def _lean(
+    hits: np.ndarray,
+    support: np.ndarray,
+    named: np.ndarray,
+    n: int | None,
+    every: bool,
+    resamples: int,
+    seed: int,
+) -> float:
+    """How far above the truth a macro-F1 lies on average over test sets of this size.
+
+    Drawn from what was counted, with half an example right and half a one wrong beside each class's own: an
+    F1 is a fraction, and few examples, or none, bend its mean.
+    """
+    n, rng, lean = int(support.sum()) if n is None else n, np.random.default_rng(seed), 0.0
+    right = (hits + 0.5) / (support + 1)  # of the examples of each class, [S, K]
+    wrong = (named - hits) / np.maximum(n - support, 1)  # of all others
+    for rate, stray in zip(right, wrong, strict=True):
+        has = rng.binomial(n, support / n, (resamples, len(support)))
+        found, extra = rng.binomial(has, rate), rng.binomial(n - has, np.minimum(stray, 1))
+        drawn = _weights(has, found + extra, every) * 2 * found / np.maximum(has + found + extra, 1)
+        whole, beside = support * rate, (n - support) * stray
+        truth = _weights(support, (whole + beside)[None], every)[0]
+        truth = truth * 2 * whole / np.maximum(support + whole + beside, 1e-9)
+        lean += float(drawn.sum(1).mean() - truth.sum()) / len(hits)
+    return lean

@@ -1,0 +1,102 @@
+"""``predict --keep-table``: one's own table as it is, the answers behind."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.kept_table import kept_table
+from glassformer.cli.rows import Layout, Row
+from glassformer.data.text_pairs import TextPair
+
+from .tiny import sentences, settings, write_csv
+
+MARK = b"\xef\xbb\xbf"
+
+
+def records(path: Path, delimiter: str = ",", encoding: str = "utf-8-sig") -> list[list[str]]:
+    with path.open(encoding=encoding, newline="") as file:
+        return list(csv.reader(file, delimiter=delimiter))
+
+
+def test_columns_keep_names_order_and_separator(gf, run: Path, tmp_path: Path):
+    table = tmp_path / "mine.csv"
+    lines = ["Ticket;Customer comment;predicted;Mood", '1;"a splendid; café";x;fine', "2;a dreadful plot;;"]
+    table.write_bytes(MARK + ("\r\n".join(lines) + "\r\n").encode())
+    told = gf("predict", run, table, "--text-column", "Customer comment", "--out", "out.csv", "--keep-table")
+    assert told.code == 0, told.err
+    out = tmp_path / "out.csv"
+    assert out.read_bytes().startswith(MARK)
+    head, *rows = records(out, ";")
+    assert head == ["Ticket", "Customer comment", "predicted", "Mood", "model:predicted", "probability"]
+    assert [row[:4] for row in rows] == [
+        ["1", "a splendid; café", "x", "fine"],
+        ["2", "a dreadful plot", "", ""],
+    ]
+    usual = gf("predict", run, table, "--text-column", "Customer comment", "--out", "usual.csv")
+    assert usual.code == 0
+    wanted = [row[4:6] for row in records(tmp_path / "usual.csv")[1:]]
+    assert [row[4:] for row in rows] == wanted
+
+
+def test_another_encoding_gets_a_mark_and_utf8_without_one_gets_none(gf, run: Path, tmp_path: Path):
+    for name, encoding, marked in (("old.csv", "cp1252", True), ("new.csv", "utf-8", False)):
+        (tmp_path / name).write_bytes("text,who\na splendid café,Zoë\n".encode(encoding))
+        words = ("--encoding", encoding) if marked else ()
+        told = gf(*words, "predict", run, name, "--out", f"out-{name}", "--keep-table")
+        assert told.code == 0, told.err
+        assert (tmp_path / f"out-{name}").read_bytes().startswith(MARK) is marked
+        assert records(tmp_path / f"out-{name}")[1][:2] == ["a splendid café", "Zoë"]
+
+
+@pytest.mark.parametrize("piecewise", [False, True])
+def test_rows_without_an_answer_say_why(gf, run: Path, tmp_path: Path, monkeypatch, piecewise):
+    if piecewise:
+        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.answers.PIECE", 2)
+    write_csv(tmp_path / "t.csv", [("7", "a film"), ("11", ""), ("13", "a plot")], "id,text")
+    told = gf("predict", run, "t.csv", "--out", "o.csv", "--keep-table", "--on-bad-row", "skip")
+    assert told.code == 0, told.err
+    head, *rows = records(tmp_path / "o.csv")
+    assert head == ["id", "text", "predicted", "probability", "error"]
+    assert [row[:2] for row in rows] == [["7", "a film"], ["11", ""], ["13", "a plot"]]
+    assert [bool(row[2]) for row in rows] == [True, False, True]
+    assert [row[4] for row in rows] == ["", "the text is empty", ""]
+
+
+def test_numbers_have_their_bounds(gf, tmp_path: Path):
+    rows = [(text, str(i % 5)) for i, (text, _) in enumerate(sentences(60))]
+    data = write_csv(tmp_path / "scores.csv", rows, "text,score")
+    argv = ("train", "--text", data, "--label-column", "score", "--out", "run", *settings("target=number"))
+    argv = tuple(word for i, word in enumerate(argv) if "maps=1" not in (word, *argv[i + 1 : i + 2]))
+    assert gf(*argv).code == 0
+    write_csv(tmp_path / "t.csv", [("7", "a film")], "id,text")
+    assert gf("predict", "run", "t.csv", "--out", "o.csv", "--keep-table").code == 0
+    head, row = records(tmp_path / "o.csv")
+    assert head == ["id", "text", "predicted", "low", "high"]
+    assert row[:2] == ["7", "a film"]
+    assert gf("predict", "run", "t.csv", "--out", "usual.csv").code == 0
+    usual = dict(zip(*records(tmp_path / "usual.csv"), strict=True))
+    assert row[2:] == [usual[name] for name in ("predicted", "low", "high")]
+
+
+def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
+    from dataclasses import replace
+
+    table = write_csv(tmp_path / "t.csv", [("b", "7", "a")], "second,id,first")
+    kept = replace(kept_table([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
+    layout = Layout(("id",), False, False, True)
+    with kept.written(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
+        write([Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"})], [["yes"]])
+    assert records(tmp_path / "o.csv") == [["second", "id", "first", "predicted"], ["b", "7", "a", "yes"]]
+
+
+def test_what_is_no_single_table_is_refused(refused, run: Path, tmp_path: Path):
+    table = write_csv(tmp_path / "t.csv", [("a film",)], "text")
+    for given in ((table,), (table, table, "--out", "o.csv"), ("a film", "--out", "o.csv")):
+        assert "is about one CSV or TSV file" in refused("predict", run, *given, "--keep-table")
+    write_csv(tmp_path / "wide.csv", [["x"] * 201], ",".join(f"c{i}" for i in range(201)))
+    said = refused("predict", run, "wide.csv", "--out", "o.csv", "--keep-table")
+    assert "201 columns, at most 200 are kept" in said

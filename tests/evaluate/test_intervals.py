@@ -1,0 +1,130 @@
+"""Intervals of macro-F1: that they hold the figure, hold the truth as often as they say, and know rare classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
+from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
+from glassformer.evaluate.label_sets import LabelSetMeter
+from glassformer.evaluate.metrics import ClassificationMeter
+
+RARE = (2, 5, 19, 199)  # examples of each class
+
+
+def examples(confusion: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """True and predicted classes ``[n]`` of a confusion matrix."""
+    true, made = np.nonzero(confusion)
+    return np.repeat(true, confusion[true, made]), np.repeat(made, confusion[true, made])
+
+
+def drawn_table(rng: np.random.Generator, recalls: tuple[float, ...]) -> np.ndarray:
+    """Counts of a model whose classes are right so often and wrong in the others' proportion."""
+    return np.stack([rng.multinomial(n, row) for n, row in zip(RARE, chances(recalls), strict=True)])
+
+
+def chances(recalls: tuple[float, ...]) -> np.ndarray:
+    out = np.tile(np.array(RARE, float), (len(RARE), 1))
+    np.fill_diagonal(out, 0)
+    out *= (1 - np.array(recalls))[:, None] / out.sum(1, keepdims=True)
+    return out + np.diag(recalls)
+
+
+def macro_f1(table: np.ndarray) -> float:
+    return float(np.mean(2 * np.diag(table) / (table.sum(0) + table.sum(1))))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(2, 6), st.integers(1, 61), st.integers(0, 10**6))
+def test_an_interval_holds_its_figure_and_stays_a_share(classes, n, seed):
+    rng = np.random.default_rng(seed)
+    cells = rng.dirichlet(np.full(classes**2, 0.2))
+    table = rng.multinomial(n, cells).reshape(classes, classes)
+    y, guess = examples(table)
+    figure = sk.f1_score(y, guess, average="macro", zero_division=0)
+    low, high = macro_f1_interval(table, resamples=20)
+    assert 0 <= low <= figure + 1e-12
+    assert figure - 1e-12 <= high <= 1
+    several = macro_f1_interval_of_sets(
+        np.eye(classes)[y], np.eye(classes)[guess][None], every=False, resamples=20
+    )
+    assert several == pytest.approx([low, high], abs=0.08)  # the same but for the draws
+
+
+def test_a_class_of_two_right_examples_is_not_taken_for_certain():
+    table = np.diag(RARE)
+    low, high = macro_f1_interval(table)
+    assert high == 1.0
+    assert 0.75 < low < 0.95  # resampled examples are all right, so percentiles say 1.0 to 1.0
+
+
+@pytest.mark.parametrize("recalls", [(0.9, 0.9, 0.9, 0.97), (0.5, 0.6, 0.8, 0.95), (0.97, 0.97, 0.99, 0.995)])
+def test_coverage_with_rare_classes(recalls):
+    rng = np.random.default_rng(3)
+    truth = macro_f1(chances(recalls) * np.array(RARE)[:, None])
+    held = [
+        low <= truth <= high
+        for low, high in (macro_f1_interval(drawn_table(rng, recalls), resamples=100) for _ in range(211))
+    ]
+    assert 0.9 <= np.mean(held) <= 1.0
+
+
+def test_with_many_examples_it_is_the_bootstraps_own():
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 3, 1009)
+    guess = np.where(rng.random((3, 1009)) < [[0.8], [0.81], [0.79]], y, rng.integers(0, 3, (3, 1009)))
+    for seeds in (guess[:1], guess):
+        wanted = bounds(bootstrap_means([macro_f1_of(y, seeds, 3)], 1009, resamples=4000)[0])
+        eye = np.eye(3)
+        found = macro_f1_interval_of_sets(eye[y], eye[seeds], every=False)
+        assert found == pytest.approx(wanted, abs=0.004)
+
+
+def test_seeds_that_answer_alike_add_nothing_and_others_narrow_it():
+    rng = np.random.default_rng(7)
+    y = rng.integers(0, 2, (211, 5))
+    flip = rng.random((23, 211, 5)) < 0.2
+    made = np.where(flip, 1 - y, y)
+    one, same = (macro_f1_interval_of_sets(y, made[[0] * k]) for k in (1, 3))
+    assert same == pytest.approx(one, abs=0.002)
+    low, high = macro_f1_interval_of_sets(y, made)
+    assert high - low < 0.7 * (one[1] - one[0])
+
+
+def test_seeds_that_scatter_widen_it():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, (997, 3))
+    apart = np.stack([np.where(rng.random(y.shape) < rate, y, 1 - y) for rate in (0.7, 0.85, 0.95)])
+    low, high = macro_f1_interval_of_sets(y, apart)
+    alone = macro_f1_interval_of_sets(y, apart[:1])
+    assert high - low > 4 * (alone[1] - alone[0])
+
+
+def test_the_meters_give_it():
+    y, guess = examples(drawn_table(np.random.default_rng(0), (0.5, 0.6, 0.8, 0.95)))
+    meter, sets = ClassificationMeter(list("abcd")), LabelSetMeter(list("abcd"))
+    meter.update(np.eye(4)[guess], y)
+    sets.update(np.eye(4)[guess], np.eye(4)[y])
+    table = sk.confusion_matrix(y, guess, labels=range(4))
+    assert meter.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval(
+        table, resamples=50, seed=1
+    )
+    assert sets.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval_of_sets(
+        np.eye(4)[y], np.eye(4)[guess][None], resamples=50, seed=1
+    )
+
+
+def test_a_label_without_examples_counts_as_nothing_in_sets_and_is_left_out_of_classes():
+    y = np.eye(3)[[0, 0, 1, 1, 1]]
+    every, some = (macro_f1_interval_of_sets(y, y[None], every=flag) for flag in (True, False))
+    assert every[0] < 2 / 3 < every[1] < 0.75
+    assert some[1] == 1.0
+
+
+def test_wilson_of_few():
+    low, high = wilson(np.array([2.0]), np.array([2.0]))
+    assert (low[0], high[0]) == (pytest.approx(0.342, abs=1e-3), pytest.approx(1.0))
