@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassformer.errors import FewStepsWarning, MalformedTagsWarning, ShortModelWarning
+from glassformer.errors import FewStepsWarning, IdleSettingWarning, MalformedTagsWarning, ShortModelWarning
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
@@ -189,7 +189,9 @@ def said_plainly() -> Iterator[None]:
     """Warnings about settings are one line of their own, without a place in the source."""
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, FewStepsWarning | MalformedTagsWarning | ShortModelWarning):
+        if issubclass(
+            category, FewStepsWarning | IdleSettingWarning | MalformedTagsWarning | ShortModelWarning
+        ):
             note(str(message))
         else:
             before(message, category, *place)
