@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import tables_int8
 import tables_language as language
 import tables_packages
 import tables_questions
@@ -281,6 +282,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "families": speed.families,
     "rate": speed.rate,
     "kernels-fp32": speed.kernels_fp32,
+    "int8": tables_int8.int8,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
     "word-vectors-quality": language.quality,

@@ -56,3 +56,49 @@ def test_a_level_that_the_processor_lacks_is_refused(tool, monkeypatch, capsys):
     monkeypatch.setattr(loading, "cpu_flags", lambda: frozenset())
     assert bench.main(["--levels", "avx2"]) == 2
     assert capsys.readouterr().err == "the processor has no avx2\n"
+
+
+def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeypatch, tmp_path):
+    from glassformer.nn.kernels import int8
+
+    if int8.why_not():
+        pytest.skip(f"no int8: {int8.why_not()}")
+    bench, speed, table = tool("int8"), tool("tables_speed"), tool("tables_int8")
+    monkeypatch.setattr(bench, "SHAPES", ((13, 7),))
+    monkeypatch.setattr(bench, "ROWS", (3, 1024))
+    found = bench.products(rounds=1, least=0.0, seed=0)
+    assert [(one["rows"], one["inputs"], one["columns"]) for one in found] == [(3, 13, 7), (1024, 13, 7)]
+    assert all(way["min"] > 0 for one in found for way in one["microseconds"].values())
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert table.int8().startswith("Not measured yet")
+    found[1]["exact"] = {"torch._int_mm": False, "onednn.qlinear_pointwise": True}
+    seconds = {"median": 2.0, "min": 1.5, "max": 2.5}
+    part = {
+        "reviews": 7, "seconds": {"fp32": seconds, "int8": seconds}, "int8_against": {"fp32": seconds},
+        "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99}, "accuracy": {"fp32": 0.5, "int8": 0.51},
+        "gate": {"agree": 0.996, "n": 1000},
+    }  # fmt: skip
+    machine = {"cpu": "a processor", "load_before": [0.5]}
+    facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 1}
+    levels = {"a": {"level": "A", "products": found, "prediction": part}}
+    (tmp_path / "int8.json").write_text(json.dumps({**facts, "levels": levels}), encoding="utf-8")
+    lines = table.int8().splitlines()
+    assert lines[2] == "| A | fp32 | 2.0 (1.5 to 2.5) | 2.0 × (1.5 to 2.5) | 100.00% | 50.00% |"
+    assert "(sums wrong)" in lines[7]
+    assert lines[7].count("(sums wrong)") == 1
+    assert "A 99.60% of 1,000 labels" in lines[-1]
+
+
+def test_reviews_that_train_and_those_of_the_gate_differ(tool, monkeypatch):
+    from types import SimpleNamespace
+
+    bench = tool("int8")
+    texts = [f"review {i}" for i in range(23)]
+
+    def read(name, limit, seed, splits):
+        return SimpleNamespace(splits={splits[0]: SimpleNamespace(texts=texts[:limit], labels=[0, 1] * 12)})
+
+    monkeypatch.setattr(bench, "load_text_dataset", read)
+    first, held = bench.some_reviews("train", 23, 0)[0][:11], bench.some_reviews("train", 12, 0, 11)[0]
+    assert len(held) == 12
+    assert not set(first) & set(held)

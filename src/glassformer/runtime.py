@@ -75,14 +75,17 @@ def fits(device: torch.device, size: int) -> bool:
 
 
 def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
-    """The number format to compute in: ``auto`` is bf16 where the hardware has it, else fp32."""
-    if precision == "auto":
+    """The number format to compute in: ``auto`` is bf16 where the hardware has it, else fp32; so is what
+    lies between the products of ``int8``, which classifiers have."""
+    if precision in ("auto", "int8"):
         return torch.bfloat16 if has_fast_bf16(device) else torch.float32
     try:
         return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     except KeyError:
         raise ConfigError(
-            f"{precision!r} is not a precision", where="precision", fix="Use auto, fp32 or bf16"
+            f"{precision!r} is not a precision",
+            where="precision",
+            fix="Use auto, fp32 or bf16 (classifiers: int8)",
         ) from None
 
 

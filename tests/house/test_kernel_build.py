@@ -53,14 +53,16 @@ def compiler(hook, monkeypatch, tmp_path):
 
 def test_each_level_is_compiled_for_its_instructions_alone(hook, compiler, tmp_path):
     made, said = hook.build(tmp_path / "lib")
-    assert [file.name for file in made] == ["amx.so", "avx512.so", "avx512f.so", "avx2.so"]
-    assert said == f"kernels in C: amx, avx512, avx512f, avx2, by {compiler} -fast"
+    assert [file.name for file in made] == [f"{level.name}.so" for level in levels.LEVELS]
+    assert said == f"kernels in C: amx, avx512, avx512vnni, avx512f, avxvnni, avx2, by {compiler} -fast"
     assert {file.name for file in (tmp_path / "lib").iterdir()} == {file.name for file in made}
     words = {file.stem: file.read_text().split() for file in made}
-    assert ["-mamx-bf16" in found for found in words.values()] == [True, False, False, False]
-    assert ["-mavx512bf16" in found for found in words.values()] == [True, True, False, False]
+    assert ["-mamx-bf16" in found for found in words.values()] == [True] + [False] * 5
+    assert ["-mavx512bf16" in found for found in words.values()] == [True] * 2 + [False] * 4
+    assert ["-mavx512vnni" in found for found in words.values()] == [False, True, True] + [False] * 3
+    assert ["-mavxvnni" in found for found in words.values()] == [False] * 4 + [True, False]
     bases = [next(word for word in found if word.startswith("-march")) for found in words.values()]
-    assert bases == ["-march=x86-64-v4"] * 3 + ["-march=x86-64-v3"]
+    assert bases == ["-march=x86-64-v4"] * 4 + ["-march=x86-64-v3"] * 2
     for found in words.values():
         assert found[0] == "-fast"
         assert "-ffp-contract=off" in found
@@ -92,7 +94,7 @@ def test_a_compiler_that_does_not_know_a_level_makes_the_others(hook, compiler, 
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "amx.so").write_text("of an earlier build")
     made, said = hook.build(tmp_path / "lib")
-    assert [file.stem for file in made] == ["avx512", "avx512f", "avx2"]
+    assert [file.stem for file in made] == ["avx512", "avx512vnni", "avx512f", "avxvnni", "avx2"]
     assert said.endswith("(amx: cc: unrecognized option -mamx-tile)")
     assert not (tmp_path / "lib" / "amx.so").exists()
     monkeypatch.setenv("GLASSFORMER_BUILD", "kernels")
@@ -129,26 +131,19 @@ def test_a_wheel_holds_the_libraries_and_an_editable_install_finds_them_in_the_s
     monkeypatch.setattr(hook.KernelHook, "app", app, raising=False)
     data = {"force_include": {}, "pure_python": True}
     one.initialize(version, data)
-    inside = sorted(data["force_include"].values())
+    inside, files = sorted(data["force_include"].values()), sorted(level.file.name for level in levels.LEVELS)
     if version == "standard":
-        assert inside == [
-            f"glassformer/nn/kernels/lib/{name}.so" for name in ("amx", "avx2", "avx512", "avx512f")
-        ]
+        assert inside == [f"glassformer/nn/kernels/lib/{name}" for name in files]
         assert all(Path(file).is_file() for file in data["force_include"])
         assert data["tag"] == "py3-none-linux_x86_64"
         assert not data["pure_python"]
         assert not (tmp_path / "kernels" / "lib").exists()
     else:
         assert data == {"force_include": {}, "pure_python": True}
-        assert sorted(file.name for file in (tmp_path / "kernels" / "lib").iterdir()) == [
-            "amx.so",
-            "avx2.so",
-            "avx512.so",
-            "avx512f.so",
-        ]
+        assert sorted(file.name for file in (tmp_path / "kernels" / "lib").iterdir()) == files
     one.finalize(version, data, "")
     assert not any(Path(file).exists() for file in data["force_include"])
-    assert said[0].startswith("kernels in C: amx, avx512, avx512f, avx2, by ")
+    assert said[0].startswith("kernels in C: amx, avx512, avx512vnni, avx512f, avxvnni, avx2, by ")
 
 
 def test_the_compiler_is_fetched_where_one_is_needed(hook, monkeypatch):
@@ -187,7 +182,7 @@ from glassformer.nn.kernels import levels
 if sys.argv[1]:
     levels.LIBRARIES = Path(sys.argv[1])
 from glassformer.nn import attend, kernels
-from glassformer.nn.kernels import rows
+from glassformer.nn.kernels import int8, rows
 from glassformer.packing import Packing
 assert kernels.library()._name.startswith(str(levels.LIBRARIES)), kernels.why_not()
 whole = []
@@ -200,6 +195,10 @@ for dtype in filter(kernels.computes, (torch.bfloat16, torch.float32)):
     normed = rows.layer_norm(x, x, weight, weight, 1e-5) if dtype == torch.bfloat16 else x * weight
     (out.square().sum() + normed.square().sum() + bent.square().sum()).backward()
     whole += [out, qkv.grad, normed, bent, x.grad, weight.grad]
+if int8.why_not() is None:
+    with torch.no_grad():
+        packed = int8.pack(torch.randn(37, 64, generator=torch.Generator().manual_seed(5)), None)
+        whole += [int8.linear(x.detach(), packed, name) for name in int8.ACTIVATIONS]
 print(hashlib.sha256(b"".join(t.detach().view(torch.uint8).numpy().tobytes() for t in whole)).hexdigest())
 """
 

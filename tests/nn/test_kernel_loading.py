@@ -20,7 +20,9 @@ from glassformer.nn.kernels import levels, loading
 
 here = pytest.mark.skipif(kernels.why_not() is not None, reason=f"no kernel: {kernels.why_not()}")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernels are for Linux")
-AMX, BF16, V4, AVX2 = levels.LEVELS
+AMX, BF16, VNNI, V4, AVX_VNNI, AVX2 = levels.LEVELS
+
+ALL = frozenset().union(*(level.flags for level in levels.LEVELS))
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def machine(monkeypatch, tmp_path):
     monkeypatch.delenv(loading.SWITCH, raising=False)
     monkeypatch.setattr(loading.sys, "platform", "linux")
     monkeypatch.setattr(loading.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(loading, "cpu_flags", lambda: AMX.flags | {"other"})
+    monkeypatch.setattr(loading, "cpu_flags", lambda: ALL | {"other"})
     monkeypatch.setattr(loading, "_open", opens)
     return answers
 
@@ -51,7 +53,9 @@ def chosen():
         ("1", "amx"),
         ("amx", "amx"),
         (" AVX512 ", "avx512"),
+        ("avx512vnni", "avx512vnni"),
         ("avx512f", "avx512f"),
+        ("avxvnni", "avxvnni"),
         ("avx2", "avx2"),
         ("0", "switched off by GLASSFORMER_KERNELS=0"),
     ],
@@ -68,22 +72,26 @@ def test_a_switch_that_is_no_level_is_refused(machine, monkeypatch):
 
 
 def test_the_processor_decides(machine, monkeypatch):
+    def lacks(*missing):
+        monkeypatch.setattr(loading, "cpu_flags", lambda: ALL - set(missing))
+        return chosen()
+
     for missing in AMX.flags - BF16.flags:
-        monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
-        assert chosen() == "avx512"
-    for high, low in ((BF16, V4), (V4, AVX2)):
-        for missing in high.flags - low.flags:
-            monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
-            assert chosen() == low.name
+        assert lacks(missing) == "avx512"
+    for missing in BF16.flags - VNNI.flags:
+        assert lacks(missing, "amx_tile") == "avx512vnni"
+    assert lacks("avx512_vnni", "amx_tile") == "avx512f"
+    for missing in V4.flags - AVX2.flags:
+        assert lacks(missing) == "avxvnni"
+        assert lacks(missing, "avx_vnni") == "avx2"
     for missing in AVX2.flags:
-        monkeypatch.setattr(loading, "cpu_flags", lambda missing=missing: AMX.flags - {missing})
-        assert chosen() == "the processor has no AVX2"
+        assert lacks(missing) == "the processor has no AVX2"
 
 
 def test_a_level_that_cannot_be_had_leaves_the_next(machine):
     machine["amx"] = "the system keeps AMX from this process"
     assert chosen() == "avx512"
-    machine["avx512"] = machine["avx512f"] = "damaged"
+    machine["avx512"] = machine["avx512vnni"] = machine["avx512f"] = machine["avxvnni"] = "damaged"
     assert chosen() == "avx2"
     machine["avx2"] = "damaged too"
     assert chosen() == "damaged too"
@@ -115,7 +123,7 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
     assert level is not None
     monkeypatch.setattr(loading, "fingerprint", lambda: "0" * 16)
     assert "built from other sources" in str(loading._open(level))
-    monkeypatch.setattr(loading, "JOBS", (*loading.JOBS[:3], loading.JOBS[0]))
+    monkeypatch.setattr(loading, "JOBS", (*loading.JOBS[:4], loading.JOBS[0]))
     assert "built for other structures" in str(loading._open(level))
     monkeypatch.undo()
     monkeypatch.setattr(loading, "ABI", loading.ABI + 1)
@@ -125,7 +133,7 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
 @here
 def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     calls = kernels.library()
-    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32"]
+    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32", "linear_int8"]
     kept = SimpleNamespace(**{name: getattr(calls, name) for name in names}, prepare=lambda: 1)
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)
     level = AVX2._replace(title="XY")

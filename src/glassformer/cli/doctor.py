@@ -93,6 +93,7 @@ def _machine() -> list[Line]:
         Line("ok", "bf16", bf16) if has_fast_bf16(device) else Line("note", "bf16", slow),
         Line("ok", "computes", f"in {dtype} on {device.type}"),
         _kernels(),
+        _int8(),
     ]
 
 
@@ -106,6 +107,16 @@ def _kernels() -> Line:
     what = "attention, GELU, layer norm" if level.bf16 else "attention, GELU with tanh in fp32"
     what += ", linear layers' gradients" if level.name == "amx" else ""
     return Line("ok", "kernels in C", f"{level.title}: {what}, from {level.file}")
+
+
+def _int8() -> Line:
+    """Whether prediction can multiply in int8 here."""
+    from glassformer.nn.kernels import int8
+
+    reason = int8.why_not()
+    if reason is not None:
+        return Line("note", "int8", f"not used: {reason}")
+    return Line("ok", "int8", "classifiers with precision=int8, once held to their validation labels")
 
 
 def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:

@@ -39,6 +39,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
     if (folder / ABOUT).is_file():
         kind, fault = _own(folder)
         lines.append(("missing" if fault else "ok", "saved by glassformer", fault or kind))
+        lines += [] if fault else _int8(folder)
         if fault or kind in ("Translator", "Word2Vec"):
             return out
     try:
@@ -106,6 +107,16 @@ def _own(folder: Path) -> tuple[str, str]:
         return type(load(folder)).__name__, ""
     except InputError as error:
         return "", str(error)
+
+
+def _int8(folder: Path) -> list[Found]:
+    """What the gate of int8 said of the model, where it was measured."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.int8 import told
+
+    found = read_json(folder / ABOUT).get("int8")
+    return [] if found is None else [("ok" if found["passed"] else "note", "int8", told(found))]
 
 
 def _contents(checkpoint: Any) -> Iterator[Found]:

@@ -18,6 +18,7 @@ from rich.text import Text
 from glassformer.errors import (
     FewStepsWarning,
     HighRateWarning,
+    IdleSettingWarning,
     MalformedTagsWarning,
     ShortModelWarning,
 )
@@ -26,7 +27,13 @@ EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
 
 
-SAID = (FewStepsWarning, HighRateWarning, MalformedTagsWarning, ShortModelWarning)  # in a line of their own
+SAID = (  # in a line of their own
+    FewStepsWarning,
+    HighRateWarning,
+    IdleSettingWarning,
+    MalformedTagsWarning,
+    ShortModelWarning,
+)
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 

@@ -16,7 +16,7 @@ from glassformer.cli.given import PairColumn, with_data
 from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
 from glassformer.cli.kept_table import OPTION, kept_table
 from glassformer.cli.numbers import answers_of
-from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
+from glassformer.cli.output import AsJson, note, progress_bar, said_plainly, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, sides_in, zero_shot
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
@@ -33,6 +33,7 @@ def predict(
     pair_column: str | None = None,
     labels: Sequence[str] = (),
     template: str | None = None,
+    precision: str | None = None,
 ) -> tuple[Any, list[Row], Any]:
     """Label texts and the texts in files, row for row.
 
@@ -43,6 +44,7 @@ def predict(
         pair_column: of the second texts, for a model of pairs; None: likewise.
         labels, template: to choose from, and the sentence of each, where the model is one of entailment: see
             ``ZeroShotClassifier``.
+        precision: to compute in; None: as the model was saved with.
         on_bad_row: ``skip`` marks rows and pictures that cannot be used; else they end the reading.
 
     Returns:
@@ -51,7 +53,7 @@ def predict(
     Raises:
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
-    clf, skip = opened(folder), on_bad_row == "skip"
+    clf, skip = opened(folder, precision), on_bad_row == "skip"
     if labels or template:
         clf = zero_shot(clf, labels, template)
     if clf.NOUN == "pictures":
@@ -70,17 +72,22 @@ def predict(
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
 
-def opened(folder: str | Path) -> Any:
-    """The classifier in a folder.
+def opened(folder: str | Path, precision: str | None = None) -> Any:
+    """The classifier in a folder, which predicts in ``precision`` (None: as it was saved with).
 
     Raises:
-        ConfigError: there is none, or a model whose answers are no labels.
+        ConfigError: there is none, or a model whose answers are no labels; a precision that cannot be.
     """
     folder = check_folder(folder)
     from glassformer.tasks.load import load
 
     refuse_other(folder)
-    return load(folder)
+    clf = load(folder)
+    if precision is not None:
+        from glassformer.study.int8 import set_precision
+
+        set_precision(folder, clf, precision, note)
+    return clf
 
 
 def _trained_column(folder: str | Path) -> str | None:
@@ -237,6 +244,14 @@ def predict_command(
             help="skip: a row or picture that cannot be used gets no label, and says why.",
         ),
     ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|fp32|bf16|int8",
+            help="To compute in; int8: products of 8 bits, once held to the run's validation labels.",
+            show_default="as trained",
+        ),
+    ] = None,
     coverage: Annotated[
         float | None,
         typer.Option(
@@ -260,9 +275,14 @@ def predict_command(
         if kept is not None:
             what = "belongs to models of labels and of numbers"
             raise ConfigError(what, where=OPTION, fix="Leave it out")
-        tell_command(run, given, out, text_column, on_bad_row, pair_column, json)
+        tell_command(run, given, out, text_column, on_bad_row, pair_column, json, precision)
         return
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
+    if precision is not None and (table or engine != "serial"):
+        what = "tables from Parquet to Parquet are answered in the precision that the model was saved with"
+        raise ConfigError(
+            what, where="--precision", fix="Leave it out, or give --out a name that ends in .csv"
+        )
     if table or engine != "serial":
         if labels or template:
             what = "labels of one's own are not for tables from Parquet to Parquet"
@@ -274,25 +294,26 @@ def predict_command(
     if out is not None:
         check_output(out)
     skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
-    clf: Any = opened(run) if large is not None else None
-    if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
-        rows = LargeFile(large, text_column, [_trained_column(run)], skip)
-        answers = answers_of(clf, out, rows.layout, json, coverage)
-        answers.kept = kept
-        with answers.written(), _counted(clf, rows.good) as told:
-            for piece in rows:
-                texts = [row.text for row in piece if row.error is None]
-                answers.add(piece, clf.outputs(texts, progress=told) if texts else ())
-    else:
-        clf, found, probabilities = predict(
-            run, given, text_column, on_bad_row, pair_column, labels or (), template
-        )
-        answers = answers_of(clf, out, layout_of(found), json, coverage)
-        if kept is not None and answers.layout.pairs:
-            kept = replace(kept, pair=sides_in(kept.names, text_column, pair_column, run, given[0]))
-        answers.kept = kept
-        with answers.written():
-            answers.add(found, probabilities)
+    with said_plainly():
+        clf: Any = opened(run, precision) if large is not None else None
+        if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
+            rows = LargeFile(large, text_column, [_trained_column(run)], skip)
+            answers = answers_of(clf, out, rows.layout, json, coverage)
+            answers.kept = kept
+            with answers.written(), _counted(clf, rows.good) as told:
+                for piece in rows:
+                    texts = [row.text for row in piece if row.error is None]
+                    answers.add(piece, clf.outputs(texts, progress=told) if texts else ())
+        else:
+            clf, found, probabilities = predict(
+                run, given, text_column, on_bad_row, pair_column, labels or (), template, precision
+            )
+            answers = answers_of(clf, out, layout_of(found), json, coverage)
+            if kept is not None and answers.layout.pairs:
+                kept = replace(kept, pair=sides_in(kept.names, text_column, pair_column, run, given[0]))
+            answers.kept = kept
+            with answers.written():
+                answers.add(found, probabilities)
     if json:
         say_json(answers.to_dict())
     if out is not None:

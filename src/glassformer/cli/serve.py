@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 
 from glassformer.cli.completing import run_folders
-from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.output import AsJson, note, said_plainly, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
@@ -51,9 +52,9 @@ def serve_command(
         typer.Option(metavar="NAME", help="A host name that clients may use; several times."),
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="To compute with; 0: as many as torch takes.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto (bf16 where the processor has it), fp32 or bf16.")] = (
-        "auto"
-    ),
+    precision: Annotated[
+        str, typer.Option(help="auto (bf16 where the processor has it), fp32, bf16 or int8.")
+    ] = ("auto"),
     body_bytes: Annotated[int, typer.Option(help="Bytes of one request.")] = 8 << 20,
     all_bytes: Annotated[int, typer.Option(help="Bytes of all requests held at once.")] = 256 << 20,
     header_bytes: Annotated[int, typer.Option(help="Bytes of a request's line and headers.")] = 65_536,
@@ -104,17 +105,29 @@ def serve_command(
     key = api_key(os.environ.get(KEY))
     if not is_local(host) and key is None:
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
-    run_server(
-        runs,
-        limits,
-        host=host,
-        port=port,
-        key=key,
-        hosts=allow_host or (),
-        threads=threads,
-        precision=precision,
-        said=partial(_serving, [str(run) for run in runs] if json else None),
-    )
+    if precision == "int8":
+        hold_to_validation(runs)
+    with said_plainly():
+        run_server(
+            runs,
+            limits,
+            host=host,
+            port=port,
+            key=key,
+            hosts=allow_host or (),
+            threads=threads,
+            precision=precision,
+            said=partial(_serving, [str(run) for run in runs] if json else None),
+        )
+
+
+def hold_to_validation(runs: Sequence[Path]) -> None:
+    """Measure what int8 does to each model's labels, where that was not done, before anything is served."""
+    from glassformer.study.int8 import set_precision
+    from glassformer.tasks.load import load
+
+    for run in runs:
+        set_precision(run, load(run), "int8", note)
 
 
 def _serving(runs: list[str] | None, address: str) -> None:

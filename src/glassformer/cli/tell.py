@@ -48,6 +48,7 @@ def tell_command(
     on_bad_row: str | None,
     pair_column: str | None = None,
     as_json: bool = False,
+    precision: str | None = None,
 ) -> None:
     """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file.
 
@@ -58,6 +59,10 @@ def tell_command(
     from glassformer.tasks.load import load
 
     tell, model, skip = teller(run), load(run), on_bad_row == "skip"
+    if precision is not None:
+        from glassformer.study.int8 import set_precision
+
+        set_precision(run, model, precision, note)
     if model.NOUN == "questions":
         answer_command(tell, model, given, out, (text_column, pair_column), on_bad_row, as_json)
         return

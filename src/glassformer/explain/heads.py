@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.errors import InputError
+from glassformer.errors import ConfigError, InputError
 from glassformer.explain.faithfulness import interval
 from glassformer.explain.subject import Subject, attention_maps, text_subject
 from glassformer.explain.tokens import per_word, word_spans
+from glassformer.nn.int8 import precision_of
 
 SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")
 
@@ -144,6 +145,9 @@ def ablation(
         raise InputError(f"label {strange[0]!r} was not seen in training", where="ablation")
     targets = np.array([known[label] for label in labels])
     model = clf.predictor()
+    if precision_of(model) == "int8":
+        what = "heads are silenced in weights that int8 has laid out otherwise"
+        raise ConfigError(what, where="precision", fix="Set precision to auto, fp32 or bf16 first")
     config = model.encoder.config
 
     def judged() -> tuple[np.ndarray, np.ndarray]:

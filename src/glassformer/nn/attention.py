@@ -340,14 +340,12 @@ class MultiHeadAttention(nn.Module):
 
     def queries(self, x: Tensor) -> Tensor:
         """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
-        return F.linear(x, self.qkv.weight[: self.d_model], self.qkv.bias[: self.d_model]).view(
-            -1, *self.heads
-        )
+        return self.qkv.part(x, 0, self.d_model).view(-1, *self.heads)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``[N, D]`` -> 2 x ``[N, H, K]``, with the other two thirds."""
         d = self.d_model
-        k, v = F.linear(x, self.qkv.weight[d:], self.qkv.bias[d:]).view(-1, 2, *self.heads).unbind(1)
+        k, v = self.qkv.part(x, d, 3 * d).view(-1, 2, *self.heads).unbind(1)
         return k, v
 
     def forward(

@@ -24,6 +24,10 @@ class Linear(nn.Linear):
             return _Linear.apply(x, self.weight, self.bias)
         return F.linear(x, self.weight, self.bias)
 
+    def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
+        """Columns ``begin`` to ``end`` of the result alone."""
+        return F.linear(x, self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
+
 
 class _Linear(torch.autograd.Function):
     @staticmethod

@@ -22,6 +22,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
 from glassformer.explain.methods import methods_for, notes_of
+from glassformer.nn.int8 import precision_of
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
@@ -342,7 +343,6 @@ class Served:
         """As ``Model`` has it."""
         clf = self.clf
         encoder = getattr(clf.model_.config, "encoder", None)
-        dtype = next(clf.predictor().encoder.parameters()).dtype
         return {
             "name": self.name,
             "kind": self.kind,
@@ -352,7 +352,7 @@ class Served:
             "pairs": self.pairs,
             "max_length": clf.max_length if self.kind == "text" else None,
             "size": list(clf.transform_.size) if self.kind == "image" else None,
-            "precision": "bf16" if dtype == torch.bfloat16 else "fp32",
+            "precision": precision_of(clf.predictor()),
             "calibrated": calibrated,
             "temperature": 1.0 if np.ndim(clf.temperature_) else float(clf.temperature_),
             "temperatures": plain(clf.temperature_) if np.ndim(clf.temperature_) else None,

@@ -243,7 +243,7 @@ class Model(Strict):
     pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
     max_length: int | None = Field(description="Tokens that are read of a text")
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
-    precision: Literal["fp32", "bf16"]
+    precision: Literal["fp32", "bf16", "int8"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
     temperature: float = Field(description="1 is none; where each label has its own: see temperatures")
     temperatures: list[float] | None = Field(

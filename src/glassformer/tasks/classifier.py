@@ -178,7 +178,7 @@ class Supervised(Explains, Adapts, Estimator):
         super()._keep(fit, training)
         if fit.held is None or not self.kind_.binary:
             return
-        model = self.predictor()
+        model = self.predictor("auto" if self.precision == "int8" else None)
         device = next(model.parameters()).device
         logits = self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device)
         self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
@@ -200,10 +200,10 @@ class Supervised(Explains, Adapts, Estimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
-    def _rows(self, X: Sequence[Any], what: str, progress=None) -> np.ndarray:
+    def _rows(self, X: Sequence[Any], what: str, progress=None, precision: str | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         examples = self.check(X)
-        model = self.predictor()
+        model = self.predictor(precision)
         device = next(model.parameters()).device
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]
         parts = [

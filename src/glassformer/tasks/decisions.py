@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import torch
 
 from glassformer.checkpoints.settings import shown
 from glassformer.data.checks import check_pairs
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
 from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import wilson
+from glassformer.runtime import choose_device
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.classifier import Supervised
+from glassformer.tasks.estimator import Fit
+from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_outcome, told
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_numbers import Numbers
 
@@ -70,20 +75,92 @@ class Classifier(ClassifierMixin, Supervised):
     """A classifier of raw examples.
 
     Fitted state beside ``Supervised``'s: ``abstain_below_``, the probability of its label below which
-    ``predict`` gives None; None: it always gives a label.
+    ``predict`` gives None; None: it always gives a label. ``int8_``: what ``check_int8`` found; None: nothing
+    was measured.
     """
 
-    FIGURES = (*Supervised.FIGURES, "abstain_below")
+    FIGURES = (*Supervised.FIGURES, "abstain_below", "int8")
 
     abstain_below_: float | None = None
+    int8_: dict[str, Any] | None = None
 
     @classmethod
     def learns(cls, kind: Classes) -> bool:
         return kind.problem_type != Numbers.problem_type
 
+    def _examples(self, fit: Fit, *data: Any) -> Any:
+        examples, held = super()._examples(fit, *data)
+        if self.precision == "int8":
+            check_count(0 if held is None else len(held[0]))
+        return examples, held
+
     def _prepare(self, fit: Any) -> tuple[Any, Any]:
-        self.abstain_below_ = None
+        self.abstain_below_ = self.int8_ = None
         return super()._prepare(fit)
+
+    def _keep(self, fit: Fit, training: Any) -> None:
+        super()._keep(fit, training)
+        self.hold_int8(fit)
+
+    # --- products in int8 ------------------------------------------------------------------------
+
+    def check_int8(self, X: Sequence[Any], y: Sequence[Any]) -> dict[str, Any]:
+        """Whether ``precision="int8"`` may be used, by examples that the model was not trained on.
+
+        Args:
+            X, y: at least 200 examples and their labels, drawn as those that will be asked about.
+
+        Returns:
+            What becomes ``int8_`` and is saved: ``n``, ``agree`` (the share of labels as in fp32),
+            ``accuracy`` and ``accuracy_int8``, ``level``, and ``passed``: at least 99.5 % agree, and the
+            accuracies are at most 0.2 points apart.
+
+        Raises:
+            ConfigError: too few examples, or a machine or model that does not multiply in int8.
+            DataError: examples that cannot be used, or labels that were not trained.
+        """
+        check_is_fitted(self, "model_")
+        word = self.kind_.word
+        examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.check, self.kind_.read)
+        if reason := obstacle(self.model_, choose_device(self.device)):
+            raise ConfigError(f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16")
+        return self._measure_int8(examples, self.targets(labels, word))
+
+    def hold_int8(self, fit: Fit) -> None:
+        """After a fit with ``precision="int8"``: measure on what was held out."""
+        asked = self.precision == "int8" and fit.held is not None
+        if asked and obstacle(self.model_, choose_device(self.device)) is None:
+            self._measure_int8(*fit.held)
+
+    def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
+        check_count(len(examples))
+        full, small = (
+            self.chosen(self.chances(self._rows(examples, "logits", precision=precision)))
+            for precision in ("fp32", "int8")
+        )
+        self.int8_, self._compute_model = outcome(full, small, targets), None
+        return self.int8_
+
+    def _precision(self, device: torch.device) -> str:
+        """int8 where its gate was passed; else a line says why it is off.
+
+        Raises:
+            ConfigError: it was not measured.
+        """
+        if self.precision != "int8":
+            return self.precision
+        reason = obstacle(self.model_, device)
+        if reason is None and self.int8_ is None:
+            raise ConfigError(
+                "int8 was not held to this model's validation labels yet",
+                where="precision",
+                fix="Call check_int8(X, y) with examples that it has not learned from, then save",
+            )
+        if reason is None and self.int8_["passed"]:
+            return "int8"
+        said = f"off: {reason}" if reason else told(self.int8_)
+        warnings.warn(f"int8 is {said}; {USUAL}", IdleSettingWarning, stacklevel=2)
+        return "auto"
 
     def calibrate(
         self,
@@ -112,6 +189,7 @@ class Classifier(ClassifierMixin, Supervised):
         logits, targets = self.logits(examples), self.targets(labels, word)
         found = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = found, below
+        self.int8_ = self._compute_model = None  # it was of other decisions
         return self
 
     def abstains(self, probabilities: np.ndarray) -> np.ndarray:
@@ -162,4 +240,5 @@ class Classifier(ClassifierMixin, Supervised):
         ):
             what = f"abstain_below = {shown(below)} is no probability"
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
-        return super().restore(folder, {"abstain_below": None} | about)
+        about = {"abstain_below": None, "int8": None} | about
+        return super().restore(folder, about | {"int8": read_outcome(about["int8"], str(folder))})

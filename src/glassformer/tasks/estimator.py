@@ -6,7 +6,6 @@ its own way are the methods at the end of the class.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import time
@@ -31,6 +30,7 @@ from glassformer.report.notebook import Records, Shown
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
+from glassformer.tasks.int8 import compute_model, refuse_int8
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
@@ -81,8 +81,7 @@ class Estimator(Shown, BaseEstimator):
 
     RECIPE: ClassVar[type]
     SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
-    # Kept in glassformer.json.
-    FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")
+    FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
     ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
 
@@ -271,20 +270,21 @@ class Estimator(Shown, BaseEstimator):
     def _check_fitted(self) -> None:
         check_is_fitted(self, "model_")
 
-    def predictor(self) -> Any:
-        """The model in the number format of prediction, made anew after a fit, a load or other settings."""
+    def predictor(self, precision: str | None = None) -> Any:
+        """The model in a number format (None: as set), made anew after a fit, a load or other settings."""
         self._check_fitted()
-        settings = (self.threads, self.device, self.precision)
+        settings = (self.threads, self.device, precision or self.precision)
         made = getattr(self, "_compute_model", None)
         if made is None or made[0] != settings:
             set_threads(self.threads)
             device = choose_device(self.device)
-            dtype = choose_dtype(self.precision, device)
-            model = self.model_.to(device)
-            if dtype != torch.float32:
-                model = copy.deepcopy(model).set_compute_dtype(dtype)
-            made = self._compute_model = settings, model.eval()
+            model = compute_model(self.model_.to(device), precision or self._precision(device), device)
+            made = self._compute_model = settings, model
         return made[1]
+
+    def _precision(self, device: torch.device) -> str:
+        """What ``precision`` comes to there. Products in int8 are held to labels: ``Classifier`` has them."""
+        return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
         state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]  # a dict here

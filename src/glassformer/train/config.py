@@ -118,6 +118,11 @@ class ClassifierFitConfig(FitConfig):
         "what decides which weights are best; of equal ones the lower loss does; with several labels an "
         "example, accuracy is macro_f1",
     )
+    precision: Literal["auto", "fp32", "bf16", "int8"] = setting(  # type: ignore[assignment]  # one more
+        "auto",
+        "auto: bf16 where the hardware multiplies in it; int8: as auto in training, products of 8 bits in "
+        "prediction if validation labels stay",
+    )
     keep_epochs: bool = setting(
         False, "the weights of each epoch are kept, and judged once at the end: nothing is chosen by them"
     )

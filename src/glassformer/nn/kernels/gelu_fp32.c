@@ -1,7 +1,7 @@
 /* GELU with a tanh in fp32, and its gradient: torch's own takes several times as long. Its exact GELU does not. */
 #define NUMBER float
 #include "crew.h"
-#include "vectors.h"
+#include "gelu.h"
 
 typedef struct {
     const GeluJob *job;
@@ -9,13 +9,6 @@ typedef struct {
 } GeluCrew;
 
 enum { NUMBERS = 16384 }; /* of a share */
-
-/* (1 + tanh(u)) / 2 = 1 / (1 + e^(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3); the power is kept below fp32's largest. */
-INLINE vec gate(vec x) {
-    const vec one = all(1.0f), most = all(120.0f), twice = all(-2.0f * 0.7978845608f * LOG2_E);
-    const vec power = mul(x, fma_(mul(x, x), mul(twice, all(0.044715f)), twice));
-    return over(one, add(one, power_of_2(smaller(most, power))));
-}
 
 INLINE vec slope(vec x) {
     const vec s = gate(x), inner = fma_(mul(x, x), all(2.0f * 0.7978845608f * 3.0f * 0.044715f), all(2.0f * 0.7978845608f));

@@ -4,7 +4,7 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 2 };
+enum { ABI = 3 };
 
 typedef uint16_t bf16;
 #ifndef NUMBER
@@ -50,4 +50,14 @@ typedef struct {
     int32_t threads;
     float eps;
 } NormJob;
+
+typedef struct {
+    const void *x;        /* [rows, in] */
+    void *out;            /* [rows, columns]; both in fp32, or in bf16 where half is 1 */
+    const int8_t *weight; /* as linear_int8.c reads it */
+    const float *scale, *bias; /* of each column; as start, up to a multiple of 16 */
+    const int32_t *start;      /* what a column's sum begins with */
+    int64_t x_stride, out_stride, rows, in, columns;
+    int32_t half, activation, threads; /* activation: ACTIVATIONS of int8.py */
+} Int8Job;
 #endif

@@ -52,5 +52,15 @@ class NormJob(ctypes.Structure):
     ]
 
 
+class Int8Job(ctypes.Structure):
+    """A linear layer's product in int8."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("x", "out", "weight", "scale", "bias", "start")),
+        *((name, ctypes.c_int64) for name in ("x_stride", "out_stride", "rows", "inputs", "columns")),
+        *((name, ctypes.c_int32) for name in ("half", "activation", "threads")),
+    ]
+
+
 # In the order of ``structure_size`` of jobs.h.
-JOBS = (AttentionJob, LinearJob, GeluJob, NormJob)
+JOBS = (AttentionJob, LinearJob, GeluJob, NormJob, Int8Job)

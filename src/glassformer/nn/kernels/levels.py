@@ -11,8 +11,16 @@ from typing import NamedTuple
 FOLDER = Path(__file__).parent
 LIBRARIES = FOLDER / "lib"  # one a level, put there when the package is built
 # What a level has no instructions for is empty there.
-SOURCES = ("attention.c", "attention_fp32.c", "gelu_fp32.c", "library.c", "linear.c", "rows.c")
-ABI = 2  # ABI of jobs.h: goes up with every change of a structure or a call
+SOURCES = (
+    "attention.c",
+    "attention_fp32.c",
+    "gelu_fp32.c",
+    "library.c",
+    "linear.c",
+    "linear_int8.c",
+    "rows.c",
+)
+ABI = 3  # ABI of jobs.h: goes up with every change of a structure or a call
 
 # What x86-64-v3 and v4 ask of a processor beyond what all have, as Linux names it.
 V3 = frozenset({"abm", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})
@@ -33,6 +41,12 @@ class Level(NamedTuple):
         return "avx512_bf16" in self.flags
 
     @property
+    def int8(self) -> bool:
+        """Whether it has products in int8. With AMX those in bf16 are faster than VNNI's in int8; AVX512
+        without VNNI multiplies 16-bit numbers no faster than it does fp32."""
+        return bool({"avx512_vnni", "avx_vnni"} & self.flags) or self.name == "avx2"
+
+    @property
     def file(self) -> Path:
         return LIBRARIES / f"{self.name}.so"
 
@@ -45,8 +59,15 @@ LEVELS = (
         ("x86_64_v4", "avx512bf16", "amx_tile", "amx_bf16"),
         V4 | {"avx512_bf16", "amx_tile", "amx_bf16"},
     ),
-    Level("avx512", "AVX512-BF16", ("x86_64_v4", "avx512bf16"), V4 | {"avx512_bf16"}),
+    Level(
+        "avx512",
+        "AVX512-BF16",
+        ("x86_64_v4", "avx512bf16", "avx512vnni"),
+        V4 | {"avx512_bf16", "avx512_vnni"},
+    ),
+    Level("avx512vnni", "AVX512-VNNI", ("x86_64_v4", "avx512vnni"), V4 | {"avx512_vnni"}),
     Level("avx512f", "AVX512", ("x86_64_v4",), V4),
+    Level("avxvnni", "AVX-VNNI", ("x86_64_v3", "avxvnni"), V3 | {"avx_vnni"}),
     Level("avx2", "AVX2", ("x86_64_v3",), V3),
 )
 

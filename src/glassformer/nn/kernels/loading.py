@@ -1,8 +1,8 @@
 """Which of the compiled libraries this process computes with: the highest level that the processor has.
 
 They come with the package (``lib/LEVEL.so``) and are compiled when it is built, never here. The environment
-variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` uses none, ``avx512`` leaves AMX unused, ``avx512f``
-and ``avx2`` have fp32 only.
+variable ``GLASSFORMER_KERNELS`` limits the level: ``0`` uses none, ``avx512`` leaves AMX unused, those below
+have fp32, and for prediction int8, only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
-from glassformer.nn.kernels.jobs import JOBS, AttentionJob, LinearJob
+from glassformer.nn.kernels.jobs import JOBS, AttentionJob, Int8Job, LinearJob
 from glassformer.nn.kernels.levels import ABI, LEVELS, Level, fingerprint
 from glassformer.runtime import cpu_flags
 
@@ -94,6 +94,8 @@ def _open(level: Level) -> ctypes.CDLL | str:
         made_of = calls.sources().decode()
         if "amx" in level.name:
             calls.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
+        if level.int8:
+            calls.linear_int8.argtypes = (ctypes.POINTER(Int8Job), ctypes.c_void_p)
         for name in ("attention_fp32", *(["attention"] if level.bf16 else [])):
             getattr(calls, name).argtypes = (ctypes.POINTER(AttentionJob), ctypes.c_int, ctypes.c_void_p)
         for name in ("gelu_tanh_fp32", *(["gelu", "layer_norm"] if level.bf16 else [])):

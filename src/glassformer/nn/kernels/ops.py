@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glassformer.nn import kernels
-from glassformer.nn.kernels import rows
+from glassformer.nn.kernels import int8, rows
 from glassformer.packing import Packing
 
 
@@ -162,3 +162,23 @@ def weight_gradient(grad: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 @weight_gradient.register_fake
 def _(grad, x):
     return grad.new_empty(grad.shape[1], x.shape[1]), grad.new_empty(grad.shape[1])
+
+
+@torch.library.custom_op("glassformer::int8_linear", mutates_args=(), device_types="cpu")
+def int8_linear(
+    x: Tensor,
+    weight: Tensor,
+    start: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    inputs: int,
+    columns: int,
+    activation: str,
+) -> Tensor:
+    """``f(x W^T + b)`` ``[N, columns]`` of a packed weight; it has no gradient."""
+    return int8.linear(x, int8.Packed(weight, start, scale, bias, inputs, columns), activation)
+
+
+@int8_linear.register_fake
+def _(x, weight, start, scale, bias, inputs, columns, activation):
+    return x.new_empty(len(x), columns)

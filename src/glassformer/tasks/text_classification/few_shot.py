@@ -68,7 +68,7 @@ def fit_few_shot(
     if clf.pairs_:
         what = "few-shot compares single texts, and these are pairs"
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
-    clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
+    clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
     clf._training_table(texts)  # counts those that are cut
     embedder = Embedder(**_settings(clf))
     held = None if fit.held is None else (fit.held[0], fit.held[1].tolist())
@@ -82,6 +82,7 @@ def fit_few_shot(
     clf.model_.sentences = how
     clf._compute_model = None
     put_head(clf, texts, targets)
+    clf.hold_int8(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
     used = ("epochs", "lr", "warmup", "batch_size")
@@ -118,6 +119,7 @@ def _settings(clf: Any) -> dict[str, Any]:
     names = [name for name in Embedder.defaults() if name not in OWN and hasattr(clf, name)]
     values = {name: getattr(clf, name) for name in names}
     idle = ("validation_fraction", "batch_tokens", "length_window")  # held out above; comparisons are by text
+    values["precision"] = "auto" if clf.precision == "int8" else clf.precision  # int8 is for labels
     return {k: v for k, v in values.items() if v is not None and k not in idle}
 
 
@@ -142,7 +144,9 @@ def _pooling(how: Sentences, name: str) -> str:
 
 def put_head(clf: Any, texts: list[str], targets: np.ndarray) -> None:
     """Solve the head on the vectors of ``texts`` as the classifier makes them."""
-    vectors = clf.embed(texts, head=True)
+    vectors = (
+        clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")
+    )
     length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
     head = fit_head(vectors / length, targets)
     assert isinstance(head, LinearHead)

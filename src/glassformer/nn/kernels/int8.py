@@ -1,0 +1,95 @@
+"""A linear layer's product in int8, for prediction: weights with a scale a column, rows with a scale each.
+
+A row's scale is its largest number over 127, found when the row is computed, so that nothing has to be
+calibrated and no answer depends on its neighbors. Sums are exact: every level gives the same whole numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from glassformer.nn import kernels
+from glassformer.nn.kernels.jobs import Int8Job
+
+LARGEST = 127
+PANEL = 16  # columns that lie together: ``PANEL`` of linear_int8.c
+ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh")  # in the order of linear_int8.c
+MOST_INPUTS = 65_536  # sums of more might leave 32 bits
+
+
+class Packed(NamedTuple):
+    """A weight ``[columns, inputs]`` as the kernel of the level that is computed with reads it."""
+
+    weight: Tensor  # [columns / 16, inputs / group, 16, group] int8, filled up with zeros
+    start: Tensor  # [columns] int32: what a sum begins with; as the next two, up to a multiple of 16
+    scale: Tensor  # [columns] fp32
+    bias: Tensor  # [columns] fp32
+    inputs: int
+    columns: int
+
+    def columns_between(self, begin: int, end: int) -> Packed | None:
+        """Some of the columns, nothing being copied; None where they do not begin with a panel."""
+        if begin % PANEL:
+            return None
+        first, last = begin // PANEL, -(-end // PANEL)
+        inside = (x[begin : last * PANEL] for x in (self.start, self.scale, self.bias))
+        return Packed(self.weight[first:last], *inside, self.inputs, end - begin)
+
+
+def why_not() -> str | None:
+    """Why this machine does not multiply in int8 here; None where it does."""
+    if (reason := kernels.why_not()) is not None:
+        return reason
+    level = kernels.level()
+    assert level is not None
+    if level.name == "amx":
+        return "products in bf16 by AMX are faster"
+    return None if level.int8 else f"{level.title} without VNNI multiplies in int8 no faster than in fp32"
+
+
+def compute_dtype() -> torch.dtype:
+    """The format around the products: bf16 where the level has kernels in it, else fp32."""
+    return torch.bfloat16 if kernels.computes(torch.bfloat16) else torch.float32
+
+
+def quantize(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """``weight`` ``[columns, inputs]`` as int8 from -127 to 127, and each column's scale ``[columns]``."""
+    weight = weight.detach().float()
+    scale = weight.abs().amax(1) / LARGEST
+    return (weight / scale.clamp_min(1e-37)[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scale
+
+
+def pack(weight: Tensor, bias: Tensor | None) -> Packed:
+    """A layer's weight ``[columns, inputs]`` and bias, quantized and laid out; ``why_not`` says nothing."""
+    whole, scale = quantize(weight)
+    columns, inputs = whole.shape
+    level = kernels.level()
+    group = 2 if level is not None and level.name == "avx2" else 4
+    more = -columns % PANEL
+    laid = F.pad(whole, (0, -inputs % 4, 0, more)).view(-1, PANEL, -(-inputs // 4) * 4 // group, group)
+    start = (
+        -128 * whole.sum(1, dtype=torch.int32) if group == 4 else whole.new_zeros(columns, dtype=torch.int32)
+    )
+    bias = scale.new_zeros(columns) if bias is None else bias.detach().float()
+    filled = (F.pad(x, (0, more)) for x in (start, scale, bias))
+    return Packed(laid.transpose(1, 2).contiguous(), *filled, inputs, columns)
+
+
+def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
+    """``f(x W^T + b)`` ``[N, columns]`` of rows ``[N, inputs]`` in fp32, or bf16 where the level has it."""
+    if x.stride(1) != 1:
+        x = x.contiguous()
+    out = x.new_empty(len(x), packed.columns)
+    job = Int8Job(rows=len(x), inputs=packed.inputs, columns=packed.columns, threads=torch.get_num_threads())
+    job.x, job.out, job.x_stride, job.out_stride = x.data_ptr(), out.data_ptr(), x.stride(0), out.stride(0)
+    job.weight, job.start = packed.weight.data_ptr(), packed.start.data_ptr()
+    job.scale, job.bias = packed.scale.data_ptr(), packed.bias.data_ptr()
+    job.half, job.activation = x.dtype == torch.bfloat16, ACTIVATIONS.index(activation)
+    if kernels.library().linear_int8(ctypes.byref(job), kernels.torch_threads()):
+        raise MemoryError("linear layer: no memory for its rows in int8")
+    return out

@@ -1,0 +1,223 @@
+"""Prediction in int8 and its gate: passed, not passed, refused, saved, and asked for on the command line."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
+from glassformer.explain.heads import ablation
+from glassformer.nn.int8 import Int8Linear, precision_of
+from glassformer.nn.kernels import int8, loading
+from glassformer.tasks.int8 import outcome, read_outcome, told
+
+from .conftest import make_texts
+
+here = pytest.mark.skipif(int8.why_not() is not None, reason=f"no int8: {int8.why_not()}")
+OTHERS = make_texts(211, seed=1)
+PASSED = {"n": 400, "agree": 0.9975, "accuracy": 0.9, "accuracy_int8": 0.8985, "passed": True, "level": "X"}
+
+
+def reload(clf, tmp_path):
+    return gf.load(clf.save(tmp_path / "saved", overwrite=True))
+
+
+@pytest.fixture
+def own(fitted, tmp_path):
+    """The shared classifier, as a test may change it."""
+    return reload(fitted, tmp_path)
+
+
+def spoil(clf) -> None:
+    """Weights that int8 loses: one huge column beside each weight's others, over a place that is always 0."""
+    with torch.no_grad():
+        for part in clf.model_.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.weight[0] = part.bias[0] = 0.0
+        for layer in clf.model_.encoder.layers:
+            layer.attention.qkv.weight[:, 0] = layer.feed_forward.up.weight[:, 0] = 1e6
+    clf._compute_model = None
+
+
+def test_the_gate_counts_labels_and_points():
+    targets = np.arange(1000) % 2
+    wrong = lambda n: np.where(np.arange(1000) < n, 1 - targets, targets)  # noqa: E731
+    assert outcome(wrong(100), wrong(102), targets)["passed"]
+    assert not outcome(wrong(100), wrong(103), targets)["passed"]  # 0.3 points
+    swapped = wrong(100)
+    swapped[98:100], swapped[998:] = targets[98:100], 1 - targets[998:]
+    found = outcome(wrong(100), swapped, targets)
+    assert (found["agree"], found["accuracy"], found["accuracy_int8"], found["passed"]) == (
+        0.996,
+        0.9,
+        0.9,
+        True,
+    )
+    swapped[96:98], swapped[996:998] = targets[96:98], 1 - targets[996:998]
+    assert not outcome(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
+    several = np.zeros((200, 3), bool)
+    other = several.copy()
+    other[0] = True
+    assert outcome(several, other, several)["agree"] == 0.995
+    assert told(PASSED).startswith("on with precision=int8: 99.75 % of 400 validation labels as in fp32")
+    assert "(asked: 99.5 %, and 0.2 points at most between them)" in told(PASSED | {"passed": False})
+
+
+@here
+def test_a_model_that_passes_is_used_saved_and_loaded(own, tmp_path):
+    own.precision = "int8"
+    with pytest.raises(ConfigError, match=r"not held to this model's validation labels yet.*check_int8"):
+        own.predict(OTHERS[0])
+    found = own.check_int8(*OTHERS)
+    assert found == own.int8_
+    assert found["passed"]
+    assert found["n"] == 211
+    again = reload(own, tmp_path)
+    assert again.int8_ == found
+    assert again.precision == "int8"
+    assert precision_of(again.predictor()) == "int8"
+    small = again.logits(OTHERS[0])
+    again.precision = "fp32"
+    full = again.logits(OTHERS[0])
+    assert precision_of(again.predictor()) == "fp32"
+    assert 0 < np.abs(small - full).max() < 0.1 * np.abs(full).max()
+    assert np.mean(small.argmax(1) == full.argmax(1)) == found["agree"]
+    again.precision = "int8"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(again.logits(OTHERS[0]), small)
+    np.testing.assert_allclose(again.logits(OTHERS[0][:3]), small[:3], rtol=1e-5)  # whatever its neighbors
+    assert again.explain(OTHERS[0][0], method="gradient_x_input").scores.any()  # by the fp32 model
+    with pytest.raises(ConfigError, match="heads are silenced"):
+        ablation(again, *OTHERS)
+    again.calibrate(*OTHERS)
+    assert again.int8_ is None
+
+
+@here
+def test_a_model_that_does_not_pass_goes_on_without_and_says_so(own, tmp_path):
+    own.predict(OTHERS[0][:2])
+    spoil(own)
+    found = own.check_int8(*OTHERS)
+    assert not found["passed"]
+    assert found["agree"] < 0.995
+    again = reload(own, tmp_path)
+    full = again.logits(OTHERS[0])
+    again.set_params(precision="int8")
+    with pytest.warns(IdleSettingWarning) as said:
+        assert np.allclose(again.logits(OTHERS[0]), full, atol=0.05)
+    (line,) = [str(w.message) for w in said]
+    assert line.startswith(f"int8 is off: {100 * found['agree']:.2f} % of 211 validation labels as in fp32")
+    assert line.endswith("prediction computes as with precision=auto")
+    assert not any(isinstance(part, Int8Linear) for part in again.predictor().modules())
+
+
+@here
+def test_a_fit_with_int8_measures_it_on_what_it_held_out(small, data):
+    clf = small(precision="int8", epochs=1).fit(*data, validation=OTHERS)
+    assert clf.int8_ is not None
+    assert clf.int8_["n"] == 211
+    same = small(precision="auto", epochs=1).fit(*data, validation=OTHERS)
+    for a, b in zip(clf.model_.parameters(), same.model_.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert same.int8_ is None
+
+
+def test_what_cannot_be_held_to_labels_is_refused(small, data, held, own):
+    with pytest.raises(ConfigError, match="200 at least, and there are 0"):
+        small(precision="int8").fit(*data)
+    with pytest.raises(ConfigError, match="200 at least, and there are 29"):
+        small(precision="int8").fit(*data, validation=held)
+    with pytest.raises(ConfigError, match="int8"):
+        own.check_int8(*held)
+    regressor = gf.TextRegressor("encoder-mini", precision="int8")
+    with pytest.raises(ConfigError, match="precision"):
+        regressor.fit(data[0], [float(i) for i in range(len(data[0]))])
+    tagger = gf.TokenTagger("encoder-mini", d_model=16, num_heads=2, d_ff=16, num_layers=1, epochs=1)
+    tagger.fit([["a", "b"]] * 4, [["O", "B-X"]] * 4)
+    tagger.precision = "int8"
+    with pytest.raises(ConfigError, match="held to validation labels, which a TokenTagger does not give"):
+        tagger.predict([["a"]])
+
+
+def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
+    full = own.logits(OTHERS[0][:7])
+    monkeypatch.setattr(loading, "_loaded", ["switched off by a test"])
+    own.precision, own.int8_, own._compute_model = "int8", PASSED, None
+    with pytest.warns(
+        IdleSettingWarning, match="int8 is off: switched off by a test; prediction computes as"
+    ):
+        assert np.allclose(own.logits(OTHERS[0][:7]), full, atol=0.05)
+    with pytest.raises(ConfigError, match="int8 is off: switched off by a test"):
+        own.check_int8(*OTHERS)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        "yes",
+        PASSED | {"agree": 1.5},
+        PASSED | {"n": 0},
+        PASSED | {"passed": 1},
+        PASSED | {"accuracy": None},
+    ],
+)
+def test_an_outcome_that_nobody_measured_is_refused(wrong):
+    assert read_outcome(PASSED, "here") == PASSED
+    assert read_outcome(None, "here") is None
+    with pytest.raises(CheckpointError, match="no outcome of its gate"):
+        read_outcome(wrong, "here")
+
+
+@here
+@pytest.mark.filterwarnings("always::glassformer.errors.IdleSettingWarning")
+def test_the_command_measures_once_and_the_doctor_shows_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    texts, labels = make_texts(701, seed=2)
+    rows = [f"{text} {i},{label}" for i, (text, label) in enumerate(zip(texts, labels, strict=True))]
+    (tmp_path / "films.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    tiny = ["d_model=16", "num_heads=2", "d_ff=16", "num_layers=1", "max_length=16", "threads=1", "lr=0.03"]
+    tiny += ["epochs=2", "precision=fp32", "baselines=false", "bootstrap=20", "maps=0", "min_count=1"]
+    words = [
+        word for pair in (*tiny, "model=encoder-mini", "validation_size=211") for word in ("--set", pair)
+    ]
+    assert main(["train", "--text", "films.csv", "--out", "run", *words]) == 0
+
+    def ask(*argv: str) -> tuple[str, str]:
+        capsys.readouterr()
+        assert main(list(argv)) == 0
+        return capsys.readouterr()
+
+    out, err = ask("predict", "run", "a superb film", "--precision", "int8")
+    assert out.startswith("pos\t")
+    assert "note: int8 is held to 211 validation examples, once for this model\n" in err
+    kept = json.loads((tmp_path / "run" / "model" / "glassformer.json").read_text(encoding="utf-8"))
+    assert kept["int8"]["n"] == 211
+    assert kept["parameters"]["precision"] == "fp32"
+    state = "on with precision=int8" if kept["int8"]["passed"] else "off"
+    assert f"note: int8 is {state}: " in err
+    assert "once for this model" not in ask("predict", "run", "a superb film", "--precision", "int8")[1]
+    found = json.loads(ask("doctor", "run", "--json")[0])["checkpoint"]
+    (line,) = [line for line in found if line["what"] == "int8"]
+    assert line["found"].startswith(f"{state}: ")
+    assert "once held to their validation labels" in str(json.loads(ask("doctor", "--json")[0])["machine"])
+    spoiled = gf.load("run")
+    spoiled.int8_ = {**PASSED, "passed": False}
+    spoiled.save("run/model", overwrite=True)
+    err = ask("predict", "run", "a superb film", "--precision", "int8")[1]
+    assert err.startswith("note: int8 is off: 99.75 % of 400 validation labels")
+    assert err.count("\n") == 1
+    bare = gf.load("run")
+    bare.int8_ = None
+    bare.save("bare")
+    assert main(["predict", "bare", "a film", "--precision", "int8"]) == 2
+    assert "this folder is no run that has some" in capsys.readouterr().err
+    assert main(["predict", "run", "a film", "--precision", "int4"]) == 2
+    assert "'int4' is not a precision" in capsys.readouterr().err
