@@ -118,7 +118,7 @@ def review_labels_command(
         if chosen.task in TARGETS.values():  # known before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
             raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
-        if TASKS[chosen.task].each_answer:
+        if TASKS[chosen.task].each_answer or TASKS[chosen.task].pairs:
             check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds, one_label=True)

@@ -42,6 +42,7 @@ from glassformer.study.fold import (
     facts,
     several_labels,
 )
+from glassformer.study.pair_folds import run_pair_folds
 from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
@@ -81,15 +82,16 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_classifies(recipe, words=True, answers=True)
+    check_classifies(recipe, words=True, answers=True, pairs=not one_label)
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
         task = TASKS[recipe.task]
-        if task.each_word or task.each_answer:
+        if task.each_word or task.each_answer or task.pairs:
             run = run_word_folds if task.each_word else run_answer_folds
+            run = run_pair_folds if task.pairs else run
             return run(recipe, folder, folds, say, callbacks, started)
         return _run_folds(recipe, folder, folds, say, callbacks, started, one_label)
 

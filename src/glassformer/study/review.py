@@ -19,7 +19,7 @@ from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import csv_safe, read_predictions
 from glassformer.report.review import write_review_page
-from glassformer.study.answers import ANSWERED, TAGGED
+from glassformer.study.answers import ANSWERED, PAIRED, TAGGED
 from glassformer.study.corrected import give_back, given_settings, write_corrected
 from glassformer.study.fold import NAME, several_labels
 from glassformer.study.word_review import judged_words, write_to_correct
@@ -77,6 +77,9 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     if (folder / ANSWERED).is_file():
         fix = f"Look at {ANSWERED}: it has each answer beside the true ones"
         raise ConfigError("holds answers from texts, and labels are ranked", where=str(folder), fix=fix)
+    if (folder / PAIRED).is_file():
+        fix = f"Look at {PAIRED}: it has each cosine beside its score"
+        raise ConfigError("holds cosines of pairs, and labels are ranked", where=str(folder), fix=fix)
     if not (path.is_file() or tagged.is_file()):
         fix = "Give the command of the cross-validation again: it goes on"
         raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
