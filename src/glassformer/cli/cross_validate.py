@@ -64,7 +64,7 @@ def recipe_for_folds(
     return chosen
 
 
-def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = False) -> dict[str, Any]:
+def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
     """Run the folds in ``folder`` with a progress bar; see ``study.folds.cross_validate``."""
     from glassformer.study.folds import cross_validate
     from glassformer.train.callbacks import Interrupted, Progress
@@ -72,7 +72,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = Fals
     check_folder_path(folder)
     try:
         calls = [Progress(stream())]
-        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls, one_label=one_label)
+        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; give the same command to go on") from None
     except GlassformerError:

@@ -41,10 +41,16 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     """How many labels look wrong, and the first of them."""
     from glassformer.report.wording import percent
 
-    say(
-        f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
-        f"the estimated share of wrong labels is {percent(found['noise'])}"
-    )
+    if found.get("several"):
+        say(
+            f"{found['suspicious']:,} of {found['n']:,} examples have a label that looks wrong, or lack one; "
+            f"of each label, {percent(found['noise'])} of the examples have or lack it wrongly by estimate"
+        )
+    else:
+        say(
+            f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
+            f"the estimated share of wrong labels is {percent(found['noise'])}"
+        )
     rows = [
         [
             s["rank"],
@@ -121,7 +127,7 @@ def review_labels_command(
         if TASKS[chosen.task].each_answer or TASKS[chosen.task].pairs:
             check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
-        cross_validate(chosen, folder, folds, one_label=True)
+        cross_validate(chosen, folder, folds)
     from glassformer.study.review import review
 
     found = review(folder, top)
