@@ -1,11 +1,11 @@
 """Few examples a class: texts compared with each other, SetFit's procedure, fine-tuning, and a head alone.
 
     GLASSFORMER_DATA=... .venv/bin/python benchmarks/few_shot.py [--data imdb goemotions] [--examples 8 16 64]
-        [--draws 10] [--most-draws 5] [--out benchmarks/results/few-shot.json]
+        [--draws 10] [--most-draws 5] [--precision auto] [--out benchmarks/results/few-shot.json]
 
 IMDb (reviews cut to 128 tokens, 2,000 test reviews) and GoEmotions' five most frequent emotions but neutral among
-comments with one label. Every method has the same encoder (all-MiniLM-L6-v2), the same drawn examples and one
-thread, in fp32 and in a process that does nothing else:
+comments with one label. Every method has the same encoder (all-MiniLM-L6-v2), the same drawn examples, one thread and
+the same precision (``auto``: bf16 where the processor has it, SetFit's by its trainer's ``bf16`` and autocast):
 
     glassformer   gf.Embedder().fit(texts, labels), every setting at its default
     SetFit        pairs as the paper draws them (R = 20 of one class and 20 of two for each text), cosine loss,
@@ -14,8 +14,9 @@ thread, in fp32 and in a process that does nothing else:
     fine-tuning   gf.TextClassifier, every setting at its default
     linear probe  a logistic regression of the untouched vectors
 
-Each (data, examples, draw, method) is written as soon as it is there; the same command goes on. Times are of the
-fit alone, wall clock and of the processor, which other work beside it does not change.
+Each (data, examples, draw, method) is written as soon as it is there; the same command goes on, and draws come before
+methods, so that a stopped one has compared the methods on whole draws. Times are of the fit alone, wall clock and of
+the processor, which other work beside it changes little.
 """
 
 from __future__ import annotations
@@ -87,43 +88,48 @@ def drawn(texts: list[str], labels: list[Any], each: int, draw: int) -> tuple[li
     return [texts[i] for i in rows], [labels[i] for i in rows]
 
 
-# --- the methods: (texts, labels, draw) -> a function from texts to labels, and what the fit cost -----------
+# --- the methods: (texts, labels, draw, precision) -> a function from texts to labels, and what the fit cost --
 
 
 Predict = Callable[[list[str]], np.ndarray]
+Made = tuple[Predict, dict[str, float]]
 
 
-def timed(fit: Callable[[], Predict]) -> tuple[Predict, dict[str, float]]:
+def timed(fit: Callable[[], Predict]) -> Made:
     """The fitted model, and what it cost."""
     wall, cpu = time.perf_counter(), time.process_time()
     predict = fit()
     return predict, {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
 
 
-def glassformer(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dict[str, float]]:
+def opened(precision: str, **settings: Any) -> Any:
+    """An embedder whose checkpoint is read before the clock runs, as the others' is."""
     import glassformer as gf
 
-    model = gf.Embedder(MODEL, max_length=MAX_LENGTH, seed=draw, threads=1, precision="fp32")
-    model.similarity("a", "b")  # the checkpoint is read before the clock runs, as the others' is
-    return timed(lambda: model.fit(texts, labels).predict)
-
-
-def linear_probe(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dict[str, float]]:
-    import glassformer as gf
-
-    model = gf.Embedder(MODEL, max_length=MAX_LENGTH, threads=1, precision="fp32", train_layers=0)
+    model = gf.Embedder(MODEL, max_length=MAX_LENGTH, threads=1, precision=precision, **settings)
     model.similarity("a", "b")
+    return model
+
+
+def glassformer(texts: list[str], labels: list[Any], draw: int, precision: str) -> Made:
+    model = opened(precision, seed=draw)
     return timed(lambda: model.fit(texts, labels).predict)
 
 
-def fine_tuning(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dict[str, float]]:
+def linear_probe(texts: list[str], labels: list[Any], draw: int, precision: str) -> Made:
+    model = opened(precision, train_layers=0)
+    return timed(lambda: model.fit(texts, labels).predict)
+
+
+def fine_tuning(texts: list[str], labels: list[Any], draw: int, precision: str) -> Made:
     import glassformer as gf
 
-    model = gf.TextClassifier(MODEL, max_length=MAX_LENGTH, seed=draw, threads=1, precision="fp32")
+    model = gf.TextClassifier(MODEL, max_length=MAX_LENGTH, seed=draw, threads=1, precision=precision)
     return timed(lambda: model.fit(texts, labels).predict)
 
 
-def setfit(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dict[str, float]]:
+def setfit(texts: list[str], labels: list[Any], draw: int, precision: str) -> Made:
+    import torch
     from datasets import Dataset, disable_progress_bars
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
     from sentence_transformers import SentenceTransformerTrainingArguments as Arguments
@@ -136,6 +142,11 @@ def setfit(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dic
     model = SentenceTransformer(str(resolve_checkpoint(MODEL).path), device="cpu")
     model.max_seq_length = MAX_LENGTH
     targets = np.unique(labels, return_inverse=True)[1]
+    half = precision == "bf16"
+
+    def vectors(texts: list[str]) -> np.ndarray:
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            return model.encode(texts, show_progress_bar=False, convert_to_tensor=True).float().numpy()
 
     def fit() -> Predict:
         pairs = pairs_of_labels(texts, targets, PAIRS, draw)
@@ -147,16 +158,15 @@ def setfit(texts: list[str], labels: list[Any], draw: int) -> tuple[Predict, dic
         with tempfile.TemporaryDirectory() as folder:
             arguments = Arguments(
                 output_dir=folder, num_train_epochs=1, per_device_train_batch_size=BATCH, learning_rate=RATE,
-                warmup_steps=WARMUP, seed=draw, use_cpu=True, save_strategy="no", logging_strategy="no",
-                report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
+                warmup_steps=WARMUP, seed=draw, use_cpu=True, bf16=half, save_strategy="no",
+                logging_strategy="no", report_to="none", disable_tqdm=True, dataloader_pin_memory=False,
             )  # fmt: skip
             SentenceTransformerTrainer(
                 model=model, args=arguments, train_dataset=Dataset.from_dict(columns),
                 loss=losses.CosineSimilarityLoss(model),
             ).train()  # fmt: skip
-        vectors = model.encode(texts, show_progress_bar=False)
-        head = LogisticRegression(max_iter=1000).fit(vectors, labels)
-        return lambda others: head.predict(model.encode(others, show_progress_bar=False))
+        head = LogisticRegression(max_iter=1000).fit(vectors(texts), labels)
+        return lambda others: head.predict(vectors(others))
 
     return timed(fit)
 
@@ -219,6 +229,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--most-draws", type=int, default=5, help="of 64 examples a class and more")
+    parser.add_argument("--precision", default="auto", choices=["auto", "bf16", "fp32"])
     parser.add_argument("--out", type=Path, default=RESULTS / "few-shot.json")
     args = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -226,10 +237,16 @@ def main() -> None:
     import torch
     from sklearn.metrics import accuracy_score, f1_score
 
+    from glassformer.runtime import choose_dtype
+
     torch.set_num_threads(1)
-    result: dict[str, Any] = {"records": []}
+    half = choose_dtype(args.precision, torch.device("cpu")) == torch.bfloat16
+    precision = "bf16" if half else "fp32"
+    result: dict[str, Any] = {"precision": precision, "records": []}
     if args.out.is_file():
         result = json.loads(args.out.read_text(encoding="utf-8"))
+        if result["precision"] != precision:
+            parser.error(f"{args.out} holds figures in {result['precision']}: name another --out")
     records = result["records"]
     done = {(r["data"], r["examples"], r["draw"], r["method"]) for r in records}
     loaded: dict[str, Any] = {}
@@ -244,7 +261,7 @@ def main() -> None:
                     if data not in loaded:
                         loaded[data] = DATA[data]()
                     texts, labels, tests, wanted = loaded[data]
-                    predict, cost = METHODS[name](*drawn(texts, labels, each, draw), draw)
+                    predict, cost = METHODS[name](*drawn(texts, labels, each, draw), draw, precision)
                     answers = np.asarray(predict(tests))
                     records.append(
                         {

@@ -11,6 +11,7 @@ import pytest
 
 from glassformer.cli.app import main
 
+from .every import Runs, make_runs
 from .tiny import sentences, settings, write_csv
 
 
@@ -74,3 +75,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(trained: Path, tmp_path: Path) -> Path:
     """A finished run of the test's own."""
     return Path(shutil.copytree(trained, tmp_path / "run"))
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory) -> Runs:
+    """A run of every kind, for suites over all tasks."""
+    return make_runs(tmp_path_factory.mktemp("every"))

@@ -115,9 +115,30 @@ def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
     assert "--label-separator" in said
 
 
-def test_labels_to_review_are_refused_before_a_fold_is_trained(refused, table, tmp_path):
-    said = refused("review-labels", *asked(table), "--folds", "2", "--out", "folds")
-    assert (
-        "several labels each, and one label an example can be ranked. Use glassformer cross-validate" in said
-    )
-    assert not (tmp_path / "folds").exists()
+def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, table, tmp_path):
+    lines = table.read_text().splitlines()
+    texts = [line.split(",")[0] for line in lines[1:]]
+    wrong = [i for i, text in enumerate(texts) if "dog" in text.split()][:3]
+    for i in wrong:  # a dog is forgotten
+        lines[i + 1] = (
+            f"{texts[i]},{';'.join(label for label in LABELS if label in texts[i] and label != 'dog')}"
+        )
+    table.write_text("\n".join(lines) + "\n")
+    result = gf("review-labels", *asked(table, "epochs=25"), "--folds", "3", "--out", "folds")
+    assert result.code == 0, result.err
+    assert "examples have a label that looks wrong, or lack one" in result.out
+    with (tmp_path / "folds" / "to_correct.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["text"] for row in rows[:3]] != texts[:3]
+    assert sorted(row["text"] for row in rows) == sorted(texts)
+    marked = {row["text"] for row in rows if row["review:suspicious"] == "yes"}
+    forgotten = [row for row in rows if row["text"] in {texts[i] for i in wrong}]
+    assert sum(row["text"] in marked for row in forgotten) >= 2
+    assert all("dog" in row["review:suggested"].split(";") for row in forgotten if row["text"] in marked)
+    found = json.loads((tmp_path / "folds" / "review.json").read_text())
+    assert found["several"]
+    assert found["give_back"][found["give_back"].index("--label-separator") + 1] == ";"
+    assert next(p for p in found["pairs"] if p["label"] == "without dog")["count"] >= 2
+    assert "lack one" in (tmp_path / "folds" / "review.html").read_text()
+    again = gf(*found["give_back"][1:], "--out", "again")
+    assert again.code == 0, again.err

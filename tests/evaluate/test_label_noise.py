@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from cleanlab.count import compute_confident_joint
 from cleanlab.filter import find_label_issues
+from cleanlab.multilabel_classification.filter import find_multilabel_issues_per_class
 from cleanlab.rank import get_label_quality_scores
 
 from glassformer.errors import DataError, ShapeError
-from glassformer.evaluate.label_noise import confident_joint, review_labels
+from glassformer.evaluate.label_noise import confident_joint, review_label_sets, review_labels
 
 
 def noisy(n: int, classes: int, flipped: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -90,3 +91,25 @@ def test_one_example_of_a_class_always_stays():
     found = review_labels(labels, p)
     assert np.flatnonzero(found.suspicious).tolist() == [0]
     assert found.order[0] == 0
+
+
+def test_label_sets_equal_to_cleanlab_and_flips_are_found():
+    rng = np.random.default_rng(7)
+    true = rng.random((997, 3)) < (0.5, 0.3, 0.15)
+    p = 1 / (1 + np.exp(-(rng.normal(0, 1.1, true.shape) + 5.0 * true - 2.5)))
+    flip = rng.random(true.shape) < 0.05
+    has = true ^ flip
+    found = review_label_sets(has, p)
+    wanted = find_multilabel_issues_per_class([np.flatnonzero(row).tolist() for row in has], p, n_jobs=1)
+    for k in range(3):
+        assert np.array_equal(found.flips[found.suspicious][:, k], np.asarray(wanted)[found.suspicious, k])
+    assert np.array_equal(found.suspicious, np.asarray(wanted).any(1))
+    assert (found.flips & flip).sum() > 0.7 * flip.sum()
+    assert found.joint[:, [0, 1], [1, 0]].sum(1).mean() == pytest.approx(flip.mean(), abs=0.03)
+    assert np.all(np.diff(found.suspicious[found.order].astype(int)) <= 0)
+    never = review_label_sets(np.c_[has[:, :2], np.zeros(997)], p)
+    assert not never.flips[never.suspicious, 2].any()
+    with pytest.raises(DataError, match="of all examples, or of none"):
+        review_label_sets(np.ones((5, 2)), np.ones((5, 2)))
+    with pytest.raises(ShapeError):
+        review_label_sets([[0, 1]], np.ones((3, 2)))

@@ -180,7 +180,8 @@ Measure = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae.",
+        help="Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae; of "
+        "cosines spearman, pearson.",
         show_default="what chose the weights",
     ),
 ]

@@ -25,6 +25,7 @@ from glassformer.cli.given import (
 from glassformer.cli.numbers import show_number_folds
 from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
+from glassformer.cli.scored import show_pair_folds
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
@@ -63,7 +64,7 @@ def recipe_for_folds(
     return chosen
 
 
-def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = False) -> dict[str, Any]:
+def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
     """Run the folds in ``folder`` with a progress bar; see ``study.folds.cross_validate``."""
     from glassformer.study.folds import cross_validate
     from glassformer.train.callbacks import Interrupted, Progress
@@ -71,7 +72,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = Fals
     check_folder_path(folder)
     try:
         calls = [Progress(stream())]
-        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls, one_label=one_label)
+        return cross_validate(recipe, folder, folds, say=tell, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
         raise Interrupted("interrupted; give the same command to go on") from None
     except GlassformerError:
@@ -82,7 +83,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int, one_label: bool = Fals
 
 def predictions_of(folder: Path) -> Path:
     """The file of out-of-fold answers."""
-    others = (folder / "predictions.conll", folder / "predictions.jsonl")
+    others = (folder / "predictions.conll", folder / "predictions.jsonl", folder / "pairs.csv")
     return next((path for path in others if path.is_file()), folder / "predictions.csv")
 
 
@@ -186,6 +187,7 @@ def cross_validate_command(
     metrics = cross_validate(chosen, folder, folds)
     show = show_number_folds if "numbers" in metrics else show_folds
     show = show_answer_folds if "answers" in metrics else show
+    show = show_pair_folds if "similarity" in metrics else show
     show(metrics, folder)
     if json:
         files = {"predictions": predictions_of(folder), "report": folder / "report.html"}

@@ -1,4 +1,4 @@
-"""``glassformer export``: a trained classifier as a folder for other programs, checked before it is kept."""
+"""``glassformer export``: a trained model as a folder for other programs, checked before it is kept."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ def export(
     """
     check_folder(run)
     from glassformer.cli.predict import asked_by
-    from glassformer.export.answers import questions_of
     from glassformer.export.samples import samples_of
-    from glassformer.export.words import sentences_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
@@ -59,15 +57,16 @@ def export(
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
-        what = f"holds {with_article(type(clf).__name__)}; classifiers and taggers are exported"
+        able = "classifiers, regressors, taggers, answerers and embedders"
+        what = f"holds {with_article(type(clf).__name__)}; {able} are exported"
         raise ConfigError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
     task, labels = TASKS[clf.RECIPE.task], None
     samples: list[Any]
-    if task.each_word or task.each_answer:
-        samples = (sentences_of if task.each_word else questions_of)(clf, run, check)
+    if task.samples is not None:
+        samples = task.samples(clf, run, check)
     else:
         samples, labels = samples_of(clf, run, check)
     return folder, write(
@@ -94,6 +93,8 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     if not (Path(run) / "config.toml").is_file():
         return None
     recipe = read_run_recipe(Path(run))
+    if TASKS[recipe.task].samples is not None and not TASKS[recipe.task].each_word:
+        return None  # its int8 form is refused, or judged otherwise
     try:
         part = labelled(TASKS[recipe.task].load(recipe).validation)
     except DataError as error:
@@ -125,13 +126,16 @@ def export_command(
     ] = CHECKED,
     json: AsJson = False,
 ) -> None:
-    """Write the classifier for other programs; refused where their answers would differ."""
+    """Write the model for other programs; refused where their answers would differ."""
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     if json:
         say_json({"folder": folder, "to": to.value, **found})
-    say(f"{folder}: {found['inputs']} inputs, same labels, logits within {found['largest_difference']:.1e}")
+    same = "vectors" if "width" in found else "same labels, logits"
+    say(f"{folder}: {found['inputs']} inputs, {same} within {found['largest_difference']:.1e}")
     if to is Target.hf:
-        if found["whole"]:
+        if "width" in found:
+            say(f"sentence-transformers opens it, and transformers its encoder ({found['opens_as']})")
+        elif found["whole"]:
             say(f"transformers opens it as {found['opens_as']}")
         else:
             note(

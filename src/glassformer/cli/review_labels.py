@@ -41,10 +41,16 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     """How many labels look wrong, and the first of them."""
     from glassformer.report.wording import percent
 
-    say(
-        f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
-        f"the estimated share of wrong labels is {percent(found['noise'])}"
-    )
+    if found.get("several"):
+        say(
+            f"{found['suspicious']:,} of {found['n']:,} examples have a label that looks wrong, or lack one; "
+            f"of each label, {percent(found['noise'])} of the examples have or lack it wrongly by estimate"
+        )
+    else:
+        say(
+            f"{found['suspicious']:,} of {found['n']:,} labels look wrong; "
+            f"the estimated share of wrong labels is {percent(found['noise'])}"
+        )
     rows = [
         [
             s["rank"],
@@ -118,10 +124,10 @@ def review_labels_command(
         if chosen.task in TARGETS.values():  # known before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
             raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
-        if TASKS[chosen.task].each_answer:
+        if TASKS[chosen.task].each_answer or TASKS[chosen.task].pairs:
             check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
-        cross_validate(chosen, folder, folds, one_label=True)
+        cross_validate(chosen, folder, folds)
     from glassformer.study.review import review
 
     found = review(folder, top)

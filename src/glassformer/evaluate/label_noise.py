@@ -76,6 +76,49 @@ def review_labels(labels: ArrayLike, probabilities: ArrayLike) -> LabelReview:
     return LabelReview(quality, suggested, suspicious, order, joint / n, p.max(1))
 
 
+@dataclass(frozen=True)
+class SetReview:
+    """The outcome for n examples with several labels each, or none, of K labels: each is a yes or no."""
+
+    quality: np.ndarray  # [n]: probability of the least sure yes or no of an example
+    flips: np.ndarray  # [n, K] bool: those that look wrong; without such the least sure, if below one half
+    suspicious: np.ndarray  # [n] bool: whether any looks wrong
+    order: np.ndarray  # [n]: suspicious ones first, the least probable yes or no first
+    joint: np.ndarray  # [K, 2, 2]: estimated share of examples that have a label or not (row), and should
+
+
+def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
+    """``review_labels`` of each label by itself; one that all examples have, or none, is not doubted.
+
+    Args:
+        has: [n, K], 0 or 1.
+        probabilities: [n, K], out-of-fold, each of its own label.
+
+    Raises:
+        ShapeError: they do not fit.
+        DataError: no label that some examples have and others lack.
+    """
+    y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
+    if y.ndim != 2 or y.shape != p.shape:
+        raise ShapeError(f"labels {y.shape} and probabilities {p.shape} do not fit")
+    quality, wrong = np.where(y == 1, p, 1 - p), np.zeros(y.shape, bool)
+    joint = np.zeros((y.shape[1], 2, 2))
+    for k, count in enumerate(y.sum(0).tolist()):
+        if not 0 < count < len(y):
+            joint[k, int(count > 0), int(count > 0)] = 1
+            continue
+        found = review_labels(y[:, k], np.stack([1 - p[:, k], p[:, k]], 1))
+        wrong[:, k], joint[k] = found.suspicious, found.joint
+    if not ((y.sum(0) > 0) & (y.sum(0) < len(y))).any():
+        what = "every label is that of all examples, or of none"
+        raise DataError(what, where="review-labels", fix="Give examples that differ")
+    suspicious = wrong.any(1)
+    least = np.where(wrong | ~suspicious[:, None], quality, np.inf)
+    flips, rest = wrong.copy(), np.flatnonzero(~suspicious)
+    flips[rest, least[rest].argmin(1)] = least[rest].min(1) < 0.5
+    return SetReview(least.min(1), flips, suspicious, np.lexsort((least.min(1), ~suspicious)), joint)
+
+
 def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     y, p = np.asarray(labels), np.asarray(probabilities, np.float64)
     if p.ndim != 2 or p.shape[1] < 2 or y.shape != p.shape[:1]:

@@ -42,9 +42,15 @@ def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[li
 
 def random_text(clf: Any, rng: np.random.Generator) -> str:
     """Words of the vocabulary, as many as one in a short text or more than fit."""
-    size = clf.tokenizer_.get_vocab_size()
-    length = int(np.exp(rng.uniform(0, np.log(1.2 * clf.max_length)))) + 1
-    text = clf.tokenizer_.decode(rng.integers(0, size, length).tolist(), skip_special_tokens=True)
+    return random_words(clf.tokenizer_, clf.max_length, rng)
+
+
+def random_words(tokenizer: Any, longest: int, rng: np.random.Generator) -> str:
+    """The same of a tokenizer, of texts that have room for ``longest`` tokens."""
+    length = int(np.exp(rng.uniform(0, np.log(1.2 * longest)))) + 1
+    text = tokenizer.decode(
+        rng.integers(0, tokenizer.get_vocab_size(), length).tolist(), skip_special_tokens=True
+    )
     text = text.replace("\0", "")  # a token of byte-level vocabularies, and no text's
     return text if text.strip() else "text"
 

@@ -87,5 +87,5 @@ def leading_of(measure: str, scores: dict[str, Any]) -> list[tuple[str, str]]:
     """The two figures of a table of such scores, the chosen one first: key and what it is called."""
     if measure not in MEASURES:
         return leading(measure, scores)
-    second = next(key for key in ("pearson", "mae") if key != measure)
+    second = next(key for key in ("pearson", "mae", "spearman") if key != measure and key in scores)
     return [(measure, MEASURES[measure]), (second, MEASURES[second])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from glassformer.evaluate.predictions import read_predictions
 from glassformer.evaluate.simple_file import SIMPLE, read_simple
 from glassformer.evaluate.tags import span_counts
 
-TAGGED, ANSWERED = "predictions.conll", "predictions.jsonl"
+TAGGED, ANSWERED, PAIRED = "predictions.conll", "predictions.jsonl", "pairs.csv"
 TINY = 1e-6  # probabilities are written with six digits
 
 
@@ -47,6 +48,7 @@ class Answers:
     shares: np.ndarray | None = None  # [n, 2] of answers from texts: exact match and F1; right (0): exact
     spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
     numbers: bool = False  # whether targets and predicted are numbers
+    cosines: bool = False  # numbers whose scales differ: scores of pairs, and cosines
 
 
 def read_answers_split(folder: Path) -> str:
@@ -93,10 +95,12 @@ def read_answers(folder: Path) -> Answers:
         return _of_words(folder)
     if (folder / ANSWERED).is_file():
         return _of_questions(folder)
+    if (folder / PAIRED).is_file():
+        return _of_pairs(folder / PAIRED)
     path = folder / "predictions.csv"
     if not path.is_file():
         what = "has no answers that can be compared"
-        fix = "Name finished runs whose models give labels, tags or numbers"
+        fix = "Name finished runs whose models give labels, tags, numbers or cosines"
         raise DataError(what, where=str(folder), fix=fix)
     if holds_numbers(path):
         return _of_numbers(path)
@@ -134,6 +138,25 @@ def _of_numbers(path: Path) -> Answers:
         raise DataError("no true numbers to compare", where=str(path), fix=fix)
     true, found = np.array(targets, np.float64), np.array(predicted, np.float64)
     return Answers(digest.hexdigest(), (), true, found, None, numbers=True)
+
+
+def _of_pairs(path: Path) -> Answers:
+    """Answers of an embedder: the score of each judged pair, and its cosine."""
+    digest, scores, cosines = hashlib.sha256(), [], []
+    with path.open(encoding="utf-8", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file), 2):
+            digest.update(repr((row.get("first"), row.get("second"), row.get("score"))).encode("utf-8"))
+            try:
+                scores.append(float(row["score"]) if row["score"] else None)
+                cosines.append(float(row["cosine"]))
+            except (KeyError, TypeError, ValueError):
+                what, fix = "a score or cosine is no number", "Judge the run again"
+                raise DataError(what, where=f"{path}, row {number}", fix=fix) from None
+    if not scores or None in scores:
+        what, fix = "its pairs have no scores to compare cosines by", "Judge on pairs that have scores"
+        raise DataError(what, where=str(path), fix=fix)
+    true, found = np.array(scores, np.float64), np.array(cosines, np.float64)
+    return Answers(digest.hexdigest(), (), true, found, None, numbers=True, cosines=True)
 
 
 def read_simple_answers(folder: Path, first: Answers, names: Sequence[str]) -> dict[str, Answers]:

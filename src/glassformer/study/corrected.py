@@ -67,8 +67,9 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
     pictures = "broken" in data  # a key of pictures
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
     if _source(data) is not None:  # else the columns have names of ours
-        for key in ("text_column", "image_column", "label_column"):
-            words += ["--" + key.replace("_", "-"), data[key]] if data.get(key) else []
+        for key in ("text_column", "pair_column", "image_column", "label_column", "label_separator"):
+            named = data.get(key) not in (None, "", "none")
+            words += ["--" + key.replace("_", "-"), data[key]] if named else []
     skip = data.get("on_bad_row") == "skip"
     words += ["--on-bad-row", "skip"] if skip and not pictures else []
     if data.get("drop_duplicates"):
@@ -103,8 +104,8 @@ def given_settings(config: dict[str, Any]) -> list[str]:
 
 
 def _mark(rank: int, i: int, judged: Any, classes: Sequence[str]) -> list[Any]:
-    share = f"{float(judged.quality[i]):.6g}"
-    return [rank, csv_safe(classes[judged.suggested[i]]), "yes" if judged.suspicious[i] else "no", share]
+    share, suggested = f"{float(judged.quality[i]):.6g}", classes[judged.suggested[i]]
+    return [rank, csv_safe(suggested), "yes" if judged.suspicious[i] else "no", share]
 
 
 def _own(

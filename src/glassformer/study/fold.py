@@ -14,7 +14,6 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text
 from glassformer.config import to_toml
-from glassformer.errors import DataError
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.train.callbacks import time_left
 
@@ -97,10 +96,3 @@ def over_folds(found: Sequence[dict[str, Any]], figures: Sequence[str]) -> dict[
         spread = {"mean": values.mean(), "sd": values.std(ddof=1), "min": values.min(), "max": values.max()}
         out[key] = {name: float(value) for name, value in spread.items()}
     return out
-
-
-def several_labels(where: str) -> DataError:
-    """The error of a review of labels whose examples have several labels each."""
-    what = "its examples have several labels each, and one label an example can be ranked"
-    fix = "Use glassformer cross-validate, and look at each label's probability in predictions.csv"
-    return DataError(what, where=where, fix=fix)

@@ -21,7 +21,6 @@ from glassformer.checkpoints.files import disk_errors, replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import plain, read_toml
 from glassformer.data.copies import groups_of
-from glassformer.data.label_sets import are_sets
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
@@ -40,8 +39,8 @@ from glassformer.study.fold import (
     begun_plan,
     each_fold,
     facts,
-    several_labels,
 )
+from glassformer.study.pair_folds import run_pair_folds
 from glassformer.study.word_folds import run_word_folds
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.labelled import measure_of
@@ -61,16 +60,11 @@ def cross_validate(
     *,
     say: Say = lambda line: None,
     callbacks: Sequence[Callback] = (),
-    one_label: bool = False,
 ) -> dict[str, Any]:
     """Train and judge a recipe ``folds`` times on its training examples; what is finished is kept.
 
     Copies of one example share a fold, so that none is judged by a model that has seen it. The recipe's
     validation split, where it has one, chooses the best epoch in every fold.
-
-    Args:
-        one_label: several labels an example are refused before the first training: their answers are to be
-            ranked.
 
     Returns:
         What metrics.json holds: figures of all out-of-fold answers under ``test``, of each fold under
@@ -81,17 +75,18 @@ def cross_validate(
         DataError: a class with fewer examples than folds, or unusable data.
     """
     folder, started = Path(folder), time.perf_counter()
-    check_classifies(recipe, words=True, answers=True)
+    check_classifies(recipe, words=True, answers=True, pairs=True)
     if folds < 2:
         raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
         task = TASKS[recipe.task]
-        if task.each_word or task.each_answer:
+        if task.each_word or task.each_answer or task.pairs:
             run = run_word_folds if task.each_word else run_answer_folds
+            run = run_pair_folds if task.pairs else run
             return run(recipe, folder, folds, say, callbacks, started)
-        return _run_folds(recipe, folder, folds, say, callbacks, started, one_label)
+        return _run_folds(recipe, folder, folds, say, callbacks, started)
 
 
 def _run_folds(
@@ -101,7 +96,6 @@ def _run_folds(
     say: Say,
     callbacks: Sequence[Callback],
     started: float,
-    one_label: bool,
 ) -> dict[str, Any]:
     recipe, _ = as_begun(recipe, folder)
     splits = TASKS[recipe.task].load(recipe)
@@ -109,8 +103,6 @@ def _run_folds(
     TASKS[recipe.task].look(
         Work(TASKS[recipe.task], recipe, folder, say, data=splits)
     )  # refuses bad pictures
-    if one_label and are_sets(train.labels):
-        raise several_labels(train.origin)
     numbers = _assignment(recipe, train, folder, folds)
     begin(folder, recipe, numbers, folds)
     for line in getattr(splits.dataset, "said", ()):

@@ -38,6 +38,8 @@ LEVEL = 0.05  # of significance, after correction
 
 def measures_for(first: Answers) -> tuple[str, ...]:
     """What runs that answer so can be compared by."""
+    if first.cosines:
+        return ("spearman", "pearson")
     if first.numbers:
         return tuple(MEASURES)
     if first.shares is not None:
@@ -58,6 +60,8 @@ def measure_for(first: Answers, recipes: Sequence[Any], asked: str | None = None
                 f"no measure {asked!r} of these runs", where="measure", fix=nearest(asked, able)
             )
         return asked
+    if first.cosines:
+        return "spearman"
     if first.numbers:
         chosen = {recipe.train.monitor for recipe in recipes}
         return chosen.pop() if len(chosen) == 1 and chosen <= set(able) else "r2"
@@ -172,7 +176,7 @@ def _statistics(own: Sequence[Answers], first: Answers) -> dict[str, Statistic]:
         return {key: statistics[0] for key, statistics in found.items()}
     guesses = np.stack([a.predicted for a in own])  # [S, n], of several labels [S, n, K]
     if first.numbers:
-        return {key: number_statistic(key, y, guesses) for key in MEASURES}
+        return {key: number_statistic(key, y, guesses) for key in measures_for(first)}
     macro = macro_f1_of_sets(y, guesses) if y.ndim == 2 else macro_f1_of(y, guesses, len(first.classes))
     return {"accuracy": accuracy_of(np.stack([right(a, first) for a in own])), "macro_f1": macro}
 

@@ -31,7 +31,7 @@ from glassformer.study.answers import (
 )
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
-from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
+from glassformer.study.paired import LEVEL, add_tests, measure_for, measures_for, spread
 from glassformer.study.verdict import sentences
 
 CURVES = ("accuracy", "macro_f1", MEASURE, F1, *OF_NUMBERS, "loss")
@@ -109,14 +109,14 @@ def beside(
     arms = [_arm(name, finished) for name, finished in runs.items() if finished]
     measure = measure_for(first, [job.recipe for job in jobs], asked)
     metrics = read_object(first_job.folder / "metrics.json")
-    simple_of = next((j for j in jobs if read_object(j.folder / "metrics.json").get("baselines")), first_job)
-    baselines = read_object(simple_of.folder / "metrics.json").get("baselines") or {}
+    simple_of = next((j for j in jobs if _simple_models(j.folder)), first_job)
+    baselines = _simple_models(simple_of.folder)
     defined = [name for name, figures in baselines.items() if figures.get(measure) is not None]
     simple = read_simple_answers(simple_of.folder, first, defined)
     apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
     keys = ["accuracy", "macro_f1"] + [MEASURE] * (first.spans is not None)
     keys += [F1, "exact_match"] * (first.shares is not None)
-    keys = [*OF_NUMBERS] if first.numbers else keys
+    keys = [*measures_for(first)] if first.numbers else keys
     kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
         {"kind": "study"}
@@ -138,6 +138,12 @@ def beside(
     if metrics.get("judged"):
         results["judged"] = metrics["judged"]
     return results | sentences(results)
+
+
+def _simple_models(folder: Path) -> dict[str, Any]:
+    """The figures of a run's simple models, and of an embedder's the model before its training."""
+    metrics = read_object(folder / "metrics.json")
+    return metrics.get("baselines") or metrics.get("others") or {}
 
 
 def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, Any]:

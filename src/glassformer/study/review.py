@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
+from glassformer.data.label_sets import JOIN, as_sets, indicator
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.label_noise import LabelReview, review_labels
+from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
-from glassformer.evaluate.predictions import csv_safe, read_predictions
+from glassformer.evaluate.predictions import Prediction, csv_safe, read_predictions
 from glassformer.report.review import write_review_page
-from glassformer.study.answers import ANSWERED, TAGGED
+from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
 from glassformer.study.corrected import give_back, given_settings, write_corrected
-from glassformer.study.fold import NAME, several_labels
+from glassformer.study.fold import NAME
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 
@@ -77,6 +79,9 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     if (folder / ANSWERED).is_file():
         fix = f"Look at {ANSWERED}: it has each answer beside the true ones"
         raise ConfigError("holds answers from texts, and labels are ranked", where=str(folder), fix=fix)
+    if (folder / PAIRED).is_file():
+        fix = f"Look at {PAIRED}: it has each cosine beside its score"
+        raise ConfigError("holds cosines of pairs, and labels are ranked", where=str(folder), fix=fix)
     if not (path.is_file() or tagged.is_file()):
         fix = "Give the command of the cross-validation again: it goes on"
         raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
@@ -89,9 +94,9 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     if not rows:
         raise DataError(f"no {NAME} predictions", where=str(path))
     classes = list(rows[0].probabilities)
-    if any(row.label not in classes for row in rows):
-        raise several_labels(str(path))
     p = np.array([list(row.probabilities.values()) for row in rows])
+    if (read_object(folder / "metrics.json").get("test") or {}).get("kind") == "labels":
+        return _review_sets(folder, rows, classes, p, top)
     labels = np.array([classes.index(row.label) for row in rows])
     judged = review_labels(labels, p)
     chosen = judged.order[:top]
@@ -110,8 +115,72 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     ]
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
     found = _found(config, classes, judged, suggestions)
+    return _written(folder, config, found, suggestions, rows, judged, classes)
+
+
+def _review_sets(
+    folder: Path, rows: list[Prediction], classes: list[str], p: np.ndarray, top: int
+) -> dict[str, Any]:
+    """The same of several labels an example: each label that is given or missing is a yes or no."""
+    config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
+    given = [[label for label in row.label.split(JOIN) if label in classes] for row in rows]
+    has = indicator(given, classes).astype(bool)
+    judged = review_label_sets(has, p)
+    sets = as_sets(has ^ judged.flips, classes)
+    changed = judged.flips.any(1)
+    suggestions = [
+        Suggestion(
+            rank,
+            rows[i].row,
+            rows[i].text,
+            rows[i].label,
+            str(sets[i]),
+            float(judged.quality[i]),
+            float(1 - judged.quality[i] if changed[i] else judged.quality[i]),
+            bool(judged.suspicious[i]),
+        )
+        for rank, i in enumerate(judged.order[:top].tolist(), 1)
+    ]
+    separator = config.get("data", {}).get("label_separator") or JOIN.strip()
+    cells = [separator.join(map(str, own)) for own in sets]  # as the table's own column has them
+    each = [(k, has_it) for k in range(len(classes)) for has_it in (1, 0)]
+    pairs = [
+        {
+            "label": classes[k] if has_it else f"without {classes[k]}",
+            "suggested": f"without {classes[k]}" if has_it else classes[k],
+            "share": float(judged.joint[k, has_it, 1 - has_it]),
+            "count": round(float(judged.joint[k, has_it, 1 - has_it]) * len(rows)),
+        }
+        for k, has_it in each
+    ]
+    apart = judged.joint[:, [0, 1], [1, 0]].sum(1)
+    found = _found(config, classes, judged, suggestions, pairs, float(apart.mean())) | {"several": True}
+    marked = _Marked(judged.quality, np.arange(len(rows)), judged.suspicious, judged.order)
+    plain = [replace(row, label=separator.join(own)) for row, own in zip(rows, given, strict=True)]
+    return _written(folder, config, found, suggestions, plain, marked, cells)
+
+
+class _Marked(NamedTuple):
+    """What a table to correct says of each example."""
+
+    quality: np.ndarray
+    suggested: np.ndarray  # places in a list of suggestions
+    suspicious: np.ndarray
+    order: np.ndarray
+
+
+def _written(
+    folder: Path,
+    config: dict[str, Any],
+    found: dict[str, Any],
+    suggestions: list[Suggestion],
+    rows: list[Prediction],
+    judged: Any,
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """What was found, once its files are written."""
     _write_csv(folder / "review.csv", suggestions)
-    path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, classes)
+    path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
     found["judge"] = _judge(folder)
     found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
@@ -143,11 +212,16 @@ def _review_words(folder: Path, top: int) -> dict[str, Any]:
 
 
 def _found(
-    config: dict[str, Any], classes: list[str], judged: LabelReview, suggestions: list[Suggestion]
+    config: dict[str, Any],
+    classes: list[str],
+    judged: LabelReview | SetReview,
+    suggestions: list[Suggestion],
+    pairs: list[dict[str, Any]] | None = None,
+    noise: float | None = None,
 ) -> dict[str, Any]:
-    """What review.json says of labels, of examples or of words."""
+    """What review.json says of labels, of examples or of words; ``pairs`` and ``noise``: of sets."""
     n = len(judged.quality)
-    pairs = [
+    pairs = pairs or [
         {
             "label": classes[i],
             "suggested": classes[j],
@@ -164,7 +238,7 @@ def _found(
         "source": config.get("data", {}).get("source", ""),
         "n": n,
         "suspicious": int(judged.suspicious.sum()),
-        "noise": float(judged.joint.sum() - judged.joint.trace()),
+        "noise": float(judged.joint.sum() - judged.joint.trace()) if noise is None else noise,
         "classes": classes,
         "pairs": sorted(pairs, key=lambda pair: -pair["count"]),
         "listed": len(suggestions),

@@ -206,13 +206,16 @@ def recipe_classes() -> dict[str, type]:
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
-def check_classifies(recipe: Any, *, words: bool = False, answers: bool = False) -> None:
+def check_classifies(recipe: Any, *, words: bool = False, answers: bool = False, pairs: bool = False) -> None:
     """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do,
-    ``answers``: so will answers from texts."""
+    ``answers``: so will answers from texts, ``pairs``: and cosines of pairs."""
     able = [
         name
         for name, task in TASKS.items()
-        if task.answer or (words and task.each_word) or (answers and task.each_answer)
+        if task.answer
+        or (words and task.each_word)
+        or (answers and task.each_answer)
+        or (pairs and task.pairs)
     ]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"

@@ -302,6 +302,13 @@ def tiny() -> tuple[TextAnswerer, tuple]:
     return TextAnswerer("encoder-mini", **settings), (questions, answers)
 
 
+def samples(model: TextAnswerer, run: str | Path, count: int) -> list[Question]:
+    """Questions on which an export is checked."""
+    from glassformer.export.answers import questions_of
+
+    return questions_of(model, run, count)
+
+
 def export(
     model: TextAnswerer,
     form: str,
@@ -333,6 +340,7 @@ TASK = Task(
     show=show,
     tell=tell,
     each_answer=True,
+    samples=samples,
     export=export,
     opens=("spans",),
     packages=("tokenizers", "safetensors"),

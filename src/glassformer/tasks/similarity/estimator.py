@@ -329,11 +329,15 @@ class Embedder(Answers, Estimator):
         texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
         return encode(tokenizer, texts, max_length=how.max_length or LONGEST)
 
-    def write_parts(self, folder: Path) -> dict[str, Any]:
+    def write_encoder(self, folder: Path) -> None:
         """The tokenizer and the files of sentence-transformers, which opens the folder."""
         length = token_limit(self.model_.config.embedding, self._how.max_length)
         save_tokenizer(self.tokenizer_, folder, length, segments=self.model_.config.embedding.segments)
         write_sentences(self._how, folder, self.model_.config)
+
+    def write_parts(self, folder: Path) -> dict[str, Any]:
+        """What ``write_encoder`` writes, and the head of classes where there is one."""
+        self.write_encoder(folder)
         if self.head_ is None or self.classes_ is None:
             return {"classes": None}
         tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}

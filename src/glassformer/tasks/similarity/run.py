@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import csv
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,13 @@ from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.tasks.build import is_from_scratch
+from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.heads import unit
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, PairFolds, Task, Work
 
 READABLE = 14  # tokens of a side, about: pairs that a map can show
 SHOWN_DIGITS = 5
@@ -129,6 +132,20 @@ def measured(
     if split.scores is None:
         return retrieval(first, second), cosines
     return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
+
+
+def together(
+    split: ScoredSplit, cosines: np.ndarray, folds: Sequence[dict[str, Any]], resamples: int
+) -> dict[str, Any]:
+    """The figures of out-of-fold cosines; of pairs without scores the mean over the folds' pairs."""
+    if split.scores is not None:
+        return correlations(cosines, np.asarray(split.scores, np.float64), resamples)
+    sizes = [fold["n"] for fold in folds]
+    means = {
+        key: float(np.average([fold[key] for fold in folds], weights=sizes))
+        for key in ("found", "reciprocal_rank")
+    }
+    return {"pairs": len(split), **means}
 
 
 def judge(work: Work) -> dict[str, Any]:
@@ -272,6 +289,29 @@ def tiny() -> tuple[Embedder, tuple]:
     return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])
 
 
+def samples(embedder: Embedder, run: str | Path, count: int) -> list[str]:
+    """Texts on which an export is checked."""
+    from glassformer.export.vectors import texts_of
+
+    return texts_of(embedder, run, count)
+
+
+def export(
+    embedder: Embedder,
+    form: str,
+    folder: Path,
+    samples: list[str],
+    *,
+    run: str | Path | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Write an embedder in a form; what its check on ``samples`` found. ``options``: ``export_vectors``'s."""
+    from glassformer.export.vectors import export_vectors
+
+    card = partial(card_of, embedder, None if run is None else run_around(run))
+    return export_vectors(embedder, form, folder, samples, card=card, **options)
+
+
 TASK = Task(
     name="similarity",
     recipe=SimilarityRecipe,
@@ -284,6 +324,9 @@ TASK = Task(
     page=page,
     tiny=tiny,
     show=show,
+    samples=samples,
+    export=export,
+    pairs=PairFolds(given, figures, together, write_pairs),
     verb="similar",
     packages=("tokenizers", "safetensors"),
 )

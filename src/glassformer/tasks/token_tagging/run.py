@@ -259,6 +259,13 @@ def tiny() -> tuple[TokenTagger, tuple]:
     return TokenTagger("encoder-mini", **settings), (words, tags)
 
 
+def samples(tagger: TokenTagger, run: str | Path, count: int) -> list[list[str]]:
+    """Sentences on which an export is checked."""
+    from glassformer.export.words import sentences_of
+
+    return sentences_of(tagger, run, count)
+
+
 def export(
     tagger: TokenTagger,
     form: str,
@@ -290,6 +297,7 @@ TASK = Task(
     show=show,
     tell=tell,
     each_word=True,
+    samples=samples,
     export=export,
     packages=("tokenizers", "safetensors"),
 )
