@@ -196,7 +196,7 @@ priced = ""
 if file := recorded("cost-encoder"):  # a training step of a whole encoder, in the library's own test bench
     table = file["forward_backward"]
     kinds = list(table["1024"])
-    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms a step)")
+    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms of processor time a step)")
     for length, line in table.items():
         print(f"{length:>6} " + " ".join(f"{line[kind]['median_ms']:11.0f}" for kind in kinds))
     ms = {kind: table["1024"][kind]["median_ms"] for kind in kinds}
