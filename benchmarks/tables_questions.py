@@ -72,5 +72,5 @@ def cost_encoder() -> str:
     for length, found in result["forward_backward"].items():
         cells = [f"{found[kind]['median_ms']:,.0f}" for kind in kinds]
         lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
-    about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}; local: places on either side."
+    about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}, {result['clock']}; local: places on either side."
     return "\n".join([*lines, "", about, measured(result)])

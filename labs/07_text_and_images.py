@@ -103,7 +103,7 @@ for i, (name, line) in enumerate(found.items()):
 ax.set_xticks(np.arange(3) + 0.18, list(line))
 ax.legend(frameon=False)
 plt.show()
-about = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures"
+about, settled = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures", ""
 told = {name: {k: f"{v:.2f}" for k, v in f.items()} for name, f in found.items()}
 if file := recorded("lab-maps"):
     about = f"{len(file['seeds'])} seeds, {file['inputs']} reviews of 128 tokens or pictures of 65, 95 % intervals"
@@ -112,10 +112,12 @@ if file := recorded("lab-maps"):
         name: {k: "{:.2f} ({:.2f} to {:.2f})".format(f["mean"], *f["interval"]) for k, f in kind.items()}
         for name, kind in file["kinds"].items()
     }
+    (low, _), (_, high) = sorted((k["movement"]["interval"] for k in file["kinds"].values()), reverse=True)
+    settled = "" if low > high else ", though the intervals of that overlap"
 more, other = sorted(found, key=lambda name: -found[name]["movement"])
 answer(
     "adaptation",
-    f"The look of the {more} model follows content more than that of the {other} model: "
+    f"The look of the {more} model follows content more than that of the {other} model{settled}: "
     + "; ".join(
         f"{name}: entropy {t['entropy']}, distance {t['distance']} of an even look's, {t['movement']} of the weight moves with "
         "the input"
@@ -196,7 +198,7 @@ priced = ""
 if file := recorded("cost-encoder"):  # a training step of a whole encoder, in the library's own test bench
     table = file["forward_backward"]
     kinds = list(table["1024"])
-    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms a step)")
+    print("length " + " ".join(f"{kind:>11}" for kind in kinds) + "  (ms of processor time a step)")
     for length, line in table.items():
         print(f"{length:>6} " + " ".join(f"{line[kind]['median_ms']:11.0f}" for kind in kinds))
     ms = {kind: table["1024"][kind]["median_ms"] for kind in kinds}

@@ -9,9 +9,21 @@ from glassformer.errors import ConfigError
 from glassformer.nn.encoder import EncoderConfig
 
 SAME = (
-    "d_model", "num_layers", "num_heads", "d_ff", "norm", "activation", "dropout", "attention_dropout",
-    "feed_forward_dropout", "stochastic_depth", "final_norm", "zero_init", "attention", "attention_window",
-)  # fmt: skip
+    "d_model",
+    "num_layers",
+    "num_heads",
+    "d_ff",
+    "norm",
+    "activation",
+    "dropout",
+    "attention_dropout",
+    "feed_forward_dropout",
+    "stochastic_depth",
+    "final_norm",
+    "zero_init",
+    "attention",
+    "attention_window",
+)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
