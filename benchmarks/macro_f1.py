@@ -43,6 +43,8 @@ MIXTURES: dict[str, tuple[Sequence[int], Sequence[float]]] = {
     "80, 700, 800": ((80, 700, 800), (0.5, 0.9, 0.9)),
 }
 
+COMPARED = ("2, 5, 20, 200: good", "2, 5, 20, 200: fair", "60 of 3", "100, 100, 100")  # two equal models
+
 
 def chances(counts: Sequence[int], recalls: Sequence[float]) -> np.ndarray:
     """What a class is taken for ``[K, K]``: itself, or another one in proportion to its examples."""
@@ -227,7 +229,7 @@ def spans(options: argparse.Namespace) -> dict[str, Any]:
 def false_alarms(options: argparse.Namespace) -> dict[str, float]:
     """How often two models with the same chances are told apart at 5 %, by macro-F1."""
     out = {}
-    for name in ("2, 5, 20, 200: good", "2, 5, 20, 200: fair", "60 of 3", "100, 100, 100"):
+    for name in COMPARED:
         counts, recalls = MIXTURES[name]
         rates, rng, alarms = chances(counts, recalls), np.random.default_rng(options.seed), 0
         trials = min(options.trials, 400)

@@ -298,3 +298,35 @@ def test_a_length_that_the_model_does_not_read_is_refused(length, explained, cap
 def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
     verbatim = load_tool("tables_trust", monkeypatch).verbatim
     assert verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
+
+
+# --- intervals of macro-F1 ------------------------------------------------------------------------
+
+
+def test_coverage_of_intervals_is_counted_and_kept(tmp_path, monkeypatch):
+    tool = load_tool("macro_f1", monkeypatch)
+    kept = ("2, 5, 20, 200: good", "100, 100, 100")
+    monkeypatch.setattr(tool, "MIXTURES", {name: tool.MIXTURES[name] for name in kept})
+    monkeypatch.setattr(tool, "COMPARED", kept)
+    assert tool.main(["--trials", "7", "--resamples", "11", "--results", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "macro-f1-intervals.json").read_text())
+    assert [(row["mixture"], row["counts"]) for row in found["coverage"]] == [
+        (name, design) for name in kept for design in ("fixed", "drawn")
+    ]
+    for row in found["coverage"]:
+        assert set(row["kinds"]) == set(tool.KINDS)
+        for told in row["kinds"].values():
+            assert told["covered"] + told["too_low"] + told["too_high"] == pytest.approx(1)
+    assert set(found["false_alarms"]) == set(kept)
+
+
+def test_what_the_kept_figures_say_of_the_chosen_interval():
+    found = json.loads((BENCHMARKS / "results" / "macro-f1-intervals.json").read_text(encoding="utf-8"))
+    covered = {
+        kind: [row["kinds"][kind]["covered"] for row in found["coverage"]]
+        for kind in found["coverage"][0]["kinds"]
+    }
+    best = max(covered, key=lambda kind: np.mean(covered[kind]))
+    assert best == "Wilson, put together"
+    assert min(covered[best]) == max(map(min, covered.values()))
+    assert all(row["kinds"][best]["holds_figure"] == 1 for row in found["coverage"])

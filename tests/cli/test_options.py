@@ -71,6 +71,7 @@ OPTIONS = {
         "--data",
         "--engine",
         "--json",
+        "--keep-table",
         "--labels",
         "--on-bad-row",
         "--out",
@@ -88,6 +89,7 @@ OPTIONS = {
         "--method",
         "--out",
         "--pair-column",
+        "--row",
         "--set",
         "--target",
         "--text-column",
@@ -314,3 +316,11 @@ def test_every_recipe_names_its_command():
         assert f"train {name}" in commands_in(path)
     for name, path in study_names().items():
         assert f"compare {name}" in commands_in(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(("--epochs", "x"), "a whole number"), (("--lr", "x"), "a number")]
+)
+def test_a_value_of_another_type_is_told_in_plain_words(refused, words, said):
+    line = refused("train", "--text", "a.csv", *words)
+    assert line == f"error: {words[0]} takes {said}. See 'glassformer train --help'"

@@ -64,6 +64,14 @@ def test_a_run_of_pairs(run):
     assert (run / "report.html").is_file()
 
 
+def test_the_next_command_has_both_texts(run):
+    from glassformer.cli.finished import next_step
+    from glassformer.tasks.run_folder import Run, read_run_recipe
+
+    said = next_step(Run.of(run), read_run_recipe(run))
+    assert said.startswith(f'next: glassformer predict {run} "A TEXT OF YOUR OWN" "ITS SECOND TEXT"')
+
+
 def test_two_arguments_and_two_columns_are_answered(run, tmp_path, capsys):
     pair = ("the red one 3", "a red one here 2")
     assert main(["predict", str(run), *pair]) == 0

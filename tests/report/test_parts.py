@@ -50,6 +50,8 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     assert f"at least 99.70{THIN}% of such" in wording.verdict(scores(1.0), "test")
     assert wording.bounds(scores(1.0, n=100, low=1.0, high=1.0), "accuracy") == f"at least 97.0{THIN}%"
     assert wording.bounds(scores(0.9, n=100, low=0.8, high=0.95), "accuracy") == f"80.0 to 95.0{THIN}%"
+    rare = scores(1.0, n=100, low=1.0, high=1.0) | {"macro_f1_interval": [0.81, 1.0]}
+    assert wording.bounds(rare, "macro_f1") == f"at least 81.0{THIN}%"
     simple = {"weak": scores(0.7, low=0.68, high=0.72), "strong": scores(0.9, low=0.89, high=0.91)}
     overlap = wording.against(scores(0.906, low=0.9, high=0.912), simple)
     assert "0.60 points above the best simple model, strong" in overlap

@@ -7,6 +7,7 @@ SIGTERM or SIGHUP, at whatever stage; see ``stopping.py``).
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -98,6 +99,8 @@ app.command("serve", rich_help_panel=GIVE)(serve.serve_command)
 
 # click's own, which recent versions of typer carry under a private name
 UsageError: Any = typer.BadParameter.__base__
+UNFIT = re.compile(r"Invalid value for '?(.+?)'?: Input should be a valid (\w+).*", re.DOTALL)  # in its words
+KINDS = {"integer": "a whole number", "number": "a number"}
 
 
 def _show_version(wanted: bool) -> None:
@@ -202,7 +205,10 @@ def _misused(error: Any, arguments: list[str]) -> str:
             value = "".join(arguments[at + 1 : at + 2])
         if instead := instead_of_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {instead}"
-    return f"{error.format_message()} See '{help_for} --help'"
+    said = error.format_message()
+    if found := UNFIT.fullmatch(said):
+        said = f"{found[1]} takes {KINDS.get(found[2], found[2])}."
+    return f"{said} See '{help_for} --help'"
 
 
 def _options_of(arguments: Sequence[str]) -> list[str]:

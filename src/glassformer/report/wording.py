@@ -102,9 +102,12 @@ def digits_for(n: int) -> int:
 
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of ``accuracy`` or ``macro_f1`` in words."""
-    if scores["accuracy"] == 1:
-        return f"at least {percent(_at_least(scores['n']), digits_for(scores['n']))}"
-    return interval(scores.get(f"{key}_interval"), digits_for(scores["n"]))
+    known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
+    if scores["accuracy"] < 1:
+        return interval(known, digits)
+    # Of rare classes that are all right, less is known than of the share of all examples.
+    least = known[0] if key == "macro_f1" and known and known[0] < 1 else _at_least(scores["n"])
+    return f"at least {percent(least, digits)}"
 
 
 def _at_least(n: int) -> float:
