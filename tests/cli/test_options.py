@@ -75,6 +75,7 @@ OPTIONS = {
         "--on-bad-row",
         "--out",
         "--pair-column",
+        "--precision",
         "--template",
         "--text-column",
         "[given...]",
