@@ -10,7 +10,7 @@ get the same scales as ours by torch's operators around them (``alone``: without
 for a whole batch, and torch gives its quantized tensors up. ``exact`` says whether their sums are the right whole numbers, for numbers from -127 to 127.
 
 Prediction: from texts to probabilities, tokenizing included. The model is a run's (``--model``), or MiniLM fine-tuned by the
-defaults on 1,000 reviews; 1,000 others are the validation examples of the gate. A level that was measured stays in the file
+defaults on 1,000 reviews (``--epochs``: fewer passes); others (``--held``) are the validation examples of the gate. A level that was measured stays in the file
 when another is added.
 """
 
@@ -50,7 +50,7 @@ SWITCHES = {
 }
 SHAPES = ((384, 384), (384, 1536), (1536, 384))  # inputs, columns
 ROWS = (64, 256, 1024, 2048)
-TRAINED, HELD = 1000, 1000  # reviews
+TRAINED, HELD = 1000, 1000  # reviews of the training split; of the second some decide the gate
 Work = Callable[[], Any]
 
 
@@ -132,13 +132,14 @@ def products(rounds: int, least: float, seed: int) -> list[dict[str, Any]]:
     return out
 
 
-def prediction(model: Path, reviews: int, rounds: int, seed: int) -> dict[str, Any]:
+def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> dict[str, Any]:
     """Seconds of the process for the same reviews in each format, in turn; labels, accuracy, and the gate."""
     clf = load(model)
     clf.threads = 1
     names = ["fp32", *(["bf16"] if kernels.computes(torch.bfloat16) else []), "int8"]
-    held, test = some_reviews("train", HELD, seed, TRAINED), some_reviews("test", reviews, seed)
-    gate = clf.check_int8(*held)
+    test = some_reviews("test", reviews, seed)
+    others = (part[TRAINED : TRAINED + held] for part in some_reviews("train", TRAINED + HELD, seed))
+    gate = clf.check_int8(*others)
     print(f"gate: {gate}", file=sys.stderr, flush=True)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     answers: dict[str, np.ndarray] = {}
@@ -170,18 +171,18 @@ def prediction(model: Path, reviews: int, rounds: int, seed: int) -> dict[str, A
     }
 
 
-def some_reviews(split: str, count: int, seed: int, after: int = 0) -> tuple[list[str], list[Any]]:
-    """Reviews of one split, drawn once; ``after`` leaves out the first of them."""
-    found = load_text_dataset("imdb", limit=after + count, seed=seed, splits=[split]).splits[split]
-    order = np.random.default_rng(seed).permutation(len(found.texts))[after:]
+def some_reviews(split: str, count: int, seed: int) -> tuple[list[str], list[Any]]:
+    """So many reviews of one split and their labels, in random order."""
+    found = load_text_dataset("imdb", limit=count, seed=seed, splits=[split]).splits[split]
+    order = np.random.default_rng(seed).permutation(len(found.texts))
     assert found.labels is not None
     return [found.texts[i] for i in order], [found.labels[i] for i in order]
 
 
-def train_model(folder: Path, seed: int) -> None:
-    """MiniLM fine-tuned by the defaults, saved."""
+def train_model(folder: Path, epochs: int | None, seed: int) -> None:
+    """MiniLM fine-tuned by the defaults (of ``epochs``, unless that is None), saved."""
     texts, labels = some_reviews("train", TRAINED + HELD, seed)
-    TextClassifier(seed=seed).fit(texts[:TRAINED], labels[:TRAINED]).save(folder)
+    TextClassifier(seed=seed, epochs=epochs).fit(texts[:TRAINED], labels[:TRAINED]).save(folder)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -193,7 +194,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     result: dict[str, Any] = {"level": found.level.title, "torch": torch.backends.cpu.get_cpu_capability()}
     result["products"] = products(options.rounds, options.least, options.seed)
     if options.reviews:
-        result["prediction"] = prediction(options.model, options.reviews, options.rounds, options.seed)
+        counts = options.reviews, options.held, options.rounds
+        result["prediction"] = prediction(options.model, *counts, options.seed)
     return result
 
 
@@ -204,6 +206,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--levels", nargs="+", choices=SWITCHES, default=["avx512", "avx2"])
     parser.add_argument("--model", type=Path, help="a saved classifier of IMDb; default: one is trained")
     parser.add_argument("--reviews", type=int, default=2000, help="0: products alone")
+    parser.add_argument(
+        "--held", type=int, default=1000, help="reviews that the gate is measured on, at most 1,000"
+    )
+    parser.add_argument("--epochs", type=int, help="of the training; default: the classifier's own")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--least", type=float, default=0.02, help="seconds that a product is repeated for")
@@ -222,12 +228,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         if options.model is None and options.reviews:
             options.model = Path(scratch) / "model"
-            train_model(options.model, options.seed)
+            train_model(options.model, options.epochs, options.seed)
         for name in options.levels:
             print(f"-- {name}", flush=True)
             command = [sys.executable, __file__, "--here", "--rounds", str(options.rounds)]
             command += ["--seed", str(options.seed), "--least", str(options.least)]
-            command += ["--reviews", str(options.reviews), "--model", str(options.model)]
+            command += ["--reviews", str(options.reviews), "--held", str(options.held)]
+            command += ["--model", str(options.model)]
             own = {loading.SWITCH: name, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
             done = subprocess.run(
                 command, env=os.environ | SWITCHES[name] | own, stdout=subprocess.PIPE, text=True, check=True

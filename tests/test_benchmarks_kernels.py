@@ -87,18 +87,3 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     assert "(sums wrong)" in lines[7]
     assert lines[7].count("(sums wrong)") == 1
     assert "A 99.60% of 1,000 labels" in lines[-1]
-
-
-def test_reviews_that_train_and_those_of_the_gate_differ(tool, monkeypatch):
-    from types import SimpleNamespace
-
-    bench = tool("int8")
-    texts = [f"review {i}" for i in range(23)]
-
-    def read(name, limit, seed, splits):
-        return SimpleNamespace(splits={splits[0]: SimpleNamespace(texts=texts[:limit], labels=[0, 1] * 12)})
-
-    monkeypatch.setattr(bench, "load_text_dataset", read)
-    first, held = bench.some_reviews("train", 23, 0)[0][:11], bench.some_reviews("train", 12, 0, 11)[0]
-    assert len(held) == 12
-    assert not set(first) & set(held)

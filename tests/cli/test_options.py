@@ -76,6 +76,7 @@ OPTIONS = {
         "--on-bad-row",
         "--out",
         "--pair-column",
+        "--precision",
         "--template",
         "--text-column",
         "[given...]",

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from glassformer.errors import ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.int8 import Int8Linear, in_int8, multiplies, precision_of
@@ -144,6 +145,17 @@ def test_bits_depend_neither_on_the_batch_nor_on_the_threads_nor_on_the_layout()
     assert torch.equal(int8.linear(x.T.contiguous().T, packed, "gelu"), whole)
     wide = torch.cat([x, x], 1)[:, 61:]  # rows that lie apart
     assert torch.equal(int8.linear(wide, packed, "gelu"), whole)
+
+
+def test_rows_that_do_not_fit_are_refused_and_more_axes_are_rows(level):
+    layer = Int8Linear(Linear(13, 17))
+    x = drawn(3, 5, 13)
+    assert torch.equal(layer(x), layer(x.flatten(0, 1)).view(3, 5, 17))
+    with pytest.raises(ShapeError, match=r"rows \[3, 12\] for a weight of 13 inputs"):
+        layer(drawn(3, 12))
+    for dtype in (torch.float16, torch.float64, *([] if level.bf16 else [torch.bfloat16])):
+        with pytest.raises(TypeError, match="products in int8 take float32"):
+            layer(drawn(3, 13).to(dtype))
 
 
 def test_some_of_the_columns_are_those_of_all():

@@ -24,11 +24,13 @@ class Int8Linear(nn.Module):
         self.packed = int8.pack(layer.weight, layer.bias)
         self.activation = activation
 
-    def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
+    def forward(self, x: Tensor) -> Tensor:  # [..., in] -> [..., out]
         if torch.is_grad_enabled() and x.requires_grad:
             raise RuntimeError("products in int8 have no gradient: ask the model in fp32")
         if torch.compiler.is_compiling():
             return ops.int8_linear(x, *self.packed, self.activation)
+        if x.ndim != 2:
+            return int8.linear(x.flatten(0, -2), self.packed, self.activation).unflatten(0, x.shape[:-1])
         return int8.linear(x, self.packed, self.activation)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]

@@ -60,7 +60,7 @@ class Adapts:
         check_is_fitted(self, "model_")
         add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
-        self._compute_model = None
+        self.int8_ = self._compute_model = None  # of the weights before
         return self
 
     def save_beside(self, folder: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from glassformer.errors import ShapeError
 from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import Int8Job
 
@@ -81,7 +82,16 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:
-    """``f(x W^T + b)`` ``[N, columns]`` of rows ``[N, inputs]`` in fp32, or bf16 where the level has it."""
+    """``f(x W^T + b)`` ``[N, columns]`` of rows ``[N, inputs]`` in fp32, or bf16 where the level has it.
+
+    Raises:
+        ShapeError: rows of another width.
+        TypeError: rows in another format.
+    """
+    if x.ndim != 2 or x.shape[1] != packed.inputs:
+        raise ShapeError(f"rows {list(x.shape)} for a weight of {packed.inputs} inputs", where="int8")
+    if x.dtype not in (torch.float32, compute_dtype()):
+        raise TypeError(f"products in int8 take float32 or {compute_dtype()}, not {x.dtype}")
     if x.stride(1) != 1:
         x = x.contiguous()
     out = x.new_empty(len(x), packed.columns)
