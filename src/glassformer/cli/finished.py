@@ -63,6 +63,8 @@ def next_step(run: Run, recipe: Any) -> str:
             f'next: glassformer predict {shlex.quote(str(run.folder))} "A QUESTION" "A TEXT WITH ITS ANSWER"'
         )
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
+    if getattr(recipe.data, "pair_column", None) not in (None, "none", "auto") and task.verb == "predict":
+        given = '"A TEXT" "ITS SECOND TEXT"'
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
     table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"

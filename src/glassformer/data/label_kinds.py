@@ -13,6 +13,7 @@ from typing import Any
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
 MANY = 20  # different numbers: with more, one that never comes again is no class
+MOSTLY = 0.9  # of the labels: the rest of a column of prices is "n/a", or "11,00"
 FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
 NUMBER = "--set target=number"
 CUT = (
@@ -73,7 +74,9 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     if lists := [text for text in counts if _is_list(text)]:
         what = f"these look like lists, several labels an example ({_shown(lists)})"
         return what, _separated(lists)
-    if all(map(is_number, there)) and len(there) < FEW * len(counts) and _measured(there, counts):
+    numbers = [label for label in there if is_number(label)]
+    mostly = len(numbers) >= MOSTLY * len(there) and len(there) < FEW * len(counts)
+    if mostly and _measured(numbers, Counter(str(label).strip() for label in numbers)):
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
     several = _several(counts)
     if several:
