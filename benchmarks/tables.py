@@ -23,6 +23,7 @@ import tables_questions
 import tables_speed as speed
 import tables_trust as trust
 import tables_untuned
+import task_price
 from tables_speed import RESULTS, read, times
 
 from glassformer.report.published import headline
@@ -32,6 +33,7 @@ PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
     "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md", "docs/install.md",
     "docs/guide/long-inputs.md",
+    "docs/extend.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
@@ -277,6 +279,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pictures-base": lambda: speed.pictures("base"),
     "nearest-peers": speed.nearest_peers,
     "reliability": scoreboard,
+    "task-price": task_price.table,
     "inference": speed.inference,
     "embedding": speed.embedding,
     "families": speed.families,

@@ -115,6 +115,31 @@ def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
     assert "--label-separator" in said
 
 
+def test_the_doctor_names_the_separator_that_it_sees(gf, table, tmp_path):
+    result = gf("data", "doctor", table, "--label-column", "tags")
+    assert result.code == 0, result.err
+    said = " ".join(result.out.replace("│", " ").split())
+    assert "Name what stands between them with --label-separator ';'" in said
+    assert "class_weight" not in said
+    assert "lone-classes" not in said
+    assert "--label-separator ';'" in result.out.splitlines()[-1]
+
+
+def test_a_label_that_is_asked_about_has_its_own_probability(gf, table, tmp_path):
+    assert gf("train", *asked(table), "--out", "run").code == 0
+    clf = glassformer.load(tmp_path / "run")
+    p = dict(zip(clf.classes_, clf.predict_proba(["a red dog run"])[0], strict=True))
+    first, *_, last = sorted(p, key=p.__getitem__, reverse=True)
+    given = ["explain", "run", "a red dog run", "--method", "occlusion", "--target", last]
+    answer, asked_for = gf(*given).out.splitlines()[0].split(" · ")
+    assert answer.split()[0] == first
+    assert float(answer.split()[1]) == pytest.approx(p[first], abs=0.02)
+    assert asked_for.startswith(f"occlusion for {last} ")
+    assert float(asked_for.split()[-1]) == pytest.approx(p[last], abs=0.02)
+    assert gf(*given, "--out", "why.html").code == 0
+    assert f"{100 * float(asked_for.split()[-1]):.1f} %" in (tmp_path / "why.html").read_text()
+
+
 def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, table, tmp_path):
     lines = table.read_text().splitlines()
     texts = [line.split(",")[0] for line in lines[1:]]

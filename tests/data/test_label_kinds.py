@@ -22,6 +22,7 @@ from glassformer.errors import DataError
             "Cut them into a few",
         ),
         ([0.5, 1.5, 2.25, 3.75], "numbers", "Cut them"),
+        ([*(f"{i / 4}" for i in range(60)), "11,00", "60,00", "11"], "numbers", "Cut them"),  # prices
         ([*range(40)] * 3 + [1000], "numbers", "Cut them"),  # one that never comes again among many
         (list(range(30)), "numbers", "Cut them"),
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "label_separator"),

@@ -273,6 +273,12 @@ def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]
     assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--json"]) == 0
+    capsys.readouterr()
+    page = tmp_path / "why.html"
+    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--out", str(page)]) == 0
+    number = capsys.readouterr().out.splitlines()[0].rpartition(": ")[2]  # no probability behind it
+    assert float(number) == pytest.approx(answer["answers"][0]["number"], abs=0.1)
+    assert f">{number}</h1>" in page.read_text()
 
 
 def test_folds(table, tmp_path, capsys):

@@ -243,7 +243,7 @@ def explain_command(
     if out is not None:
         _write(out, made)
         for e in made[:SHOWN]:
-            say(f"{excerpt(e.name or e.text)}: {e.label} {e.probability:.4f}")
+            say(f"{excerpt(e.name or e.text)}: {_answer(e)}")
         say(f"{len(made)} explained by {made[0].method}: {out}")
     if as_json:
         given_out = {"explained": len(made), "method": made[0].method, "out": out}
@@ -267,12 +267,18 @@ def _check_options(method: str, target: str | None, options: dict[str, Any]) -> 
         raise ConfigError(f"{method} has no option 'maps'", where="--set", fix=f"Known: {known}")
 
 
+def _answer(e: Any) -> str:
+    """A label and its probability; a number alone."""
+    return str(e.label) if e.number else f"{e.label} {e.probability:.4f}"
+
+
 def _show(e: Any) -> None:
     """The strongest words or patches (of a pair for each text), and what special tokens have."""
     from glassformer.data.text_pairs import SIDES
 
     about = f" for {e.target}" if e.target is not None else ""
-    say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
+    about += f" {e.of_target:.4f}" if e.of_target is not None else ""
+    say(f"{_answer(e)} · {e.method}{about}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     small = not words or abs(words[0][1]) < LEAST
     if e.sides is None:

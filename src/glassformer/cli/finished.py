@@ -84,6 +84,13 @@ def repr_of(recipe: Any, otherwise: str) -> str:
     return shlex.quote(one_line(sentences[0])) if sentences else f'"{otherwise}"'
 
 
+def better_simple(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measure: str) -> str | None:
+    """The simple model with the best figure, where it is above this one's."""
+    found = {name: own[measure] for name, own in baselines.items() if own.get(measure) is not None}
+    best = max(found, key=found.__getitem__, default=None)
+    return best if best is not None and found[best] > scores[measure] else None
+
+
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import measures_of, no_better_than_one
@@ -102,6 +109,10 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         show_scores(title, rows, measure)
         if plain := no_better_than_one(scores):
             note(f"{recipe.model.model} is {plain}")
+        if better := better_simple(scores, metrics["baselines"], measure):
+            called, digits = measures_of(scores)[measure], digits_for(scores["n"])
+            by = f"{called} {percent(metrics['baselines'][better][measure], digits)}"
+            say(f"{better} does better here: {by}; the report says how sure that is")
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:

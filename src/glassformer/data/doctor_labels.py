@@ -10,7 +10,14 @@ from typing import Any
 
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.label_kinds import NUMBER, missing_names, plain_name, what_labels_are, without_class
+from glassformer.data.label_kinds import (
+    NUMBER,
+    SEVERAL,
+    missing_names,
+    plain_name,
+    what_labels_are,
+    without_class,
+)
 from glassformer.data.label_sets import LabelSet, are_sets, each
 
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
@@ -129,12 +136,11 @@ def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, less what is said of classes where the labels look like numbers."""
-    if not any(f.code == "label-kind" and NUMBER in f.fix for f in findings):
+    """The findings, less what is said of classes where the labels look like numbers, or like several each."""
+    if not any(f.code == "label-kind" and (NUMBER in f.fix or SEVERAL in f.fix) for f in findings):
         return list(findings)
-    return [
-        f for f in findings if f.code not in ("balance", "lone-classes", "missing-classes", "twin-classes")
-    ]
+    of_classes = ("balance", "lone-classes", "missing-classes", "twin-classes")
+    return [f for f in findings if f.code not in of_classes]
 
 
 def in_one_table(findings: Sequence[Finding]) -> list[Finding]:

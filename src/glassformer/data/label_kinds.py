@@ -13,13 +13,15 @@ from typing import Any
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
 MANY = 20  # different numbers: with more, one that never comes again is no class
+MOSTLY = 0.9  # of the labels: the rest of a column of prices is "n/a", or "11,00"
 FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
 NUMBER = "--set target=number"
 CUT = (
     "Cut them into a few classes first (such as low, middle, high), or learn the numbers themselves with "
     f"{NUMBER} (in Python: TextRegressor, ImageRegressor)"
 )
-SEVERAL = "Name what stands between them with label_separator: an example may have several labels"
+SEVERAL = "Name what stands between them with label_separator"
+BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # which the labels show
 
 NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for it; lower case
     [
@@ -71,12 +73,14 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     counts = Counter(str(label).strip() for label in there)
     if lists := [text for text in counts if _is_list(text)]:
         what = f"these look like lists, several labels an example ({_shown(lists)})"
-        return what, SEVERAL
-    if all(map(is_number, there)) and len(there) < FEW * len(counts) and _measured(there, counts):
+        return what, _separated(lists)
+    numbers = [label for label in there if is_number(label)]
+    mostly = len(numbers) >= MOSTLY * len(there) and len(there) < FEW * len(counts)
+    if mostly and _measured(numbers, Counter(str(label).strip() for label in numbers)):
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
     several = _several(counts)
     if several:
-        return f"these look like several labels an example ({_shown(several)})", SEVERAL
+        return f"these look like several labels an example ({_shown(several)})", _separated(several)
     return None
 
 
@@ -169,6 +173,13 @@ def _several(counts: Counter[str]) -> list[str]:
         for text, found in parts.items()
         if len(found) > 1 and all(within[x] > 1 for x in found) and any(x in counts for x in found)
     ]
+
+
+def _separated(texts: Sequence[str]) -> str:
+    """What to do with cells that hold several labels each: the separator that most of them show."""
+    shown = Counter(mark for text in texts for mark in {*text} & {*"|;,/"})
+    named = f" '{shown.most_common(1)[0][0]}'" if shown else ""
+    return f"{SEVERAL}{named}: an example may have several labels"
 
 
 def _shown(texts: Sequence[str], most: int = 3) -> str:

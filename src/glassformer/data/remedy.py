@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from glassformer.data.findings import Finding
-from glassformer.data.label_kinds import NUMBER, missing_names
+from glassformer.data.label_kinds import BETWEEN, NUMBER, missing_names
 from glassformer.data.label_sets import each
 from glassformer.data.mending import commonest
 
@@ -41,7 +41,9 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
     kind = next((f for f in findings if f.code == "label-kind"), None)
     chosen += dict.fromkeys(answers[code] for code in warned if code in answers)
-    if kind and NUMBER in kind.fix:
+    if kind and (between := BETWEEN(kind.fix)):
+        chosen.append(("--label-separator", between[1]))
+    elif kind and NUMBER in kind.fix:
         chosen.append(tuple(NUMBER.split()))
     elif not kind and {"twin-classes", "lone-classes", "no-label"} & {*warned}:
         chosen.append(("--set", f"merge_labels={_merged(splits)}"))

@@ -128,6 +128,7 @@ def explain(
         probability=float(subject.probabilities[subject.target]),
         method=method,
         target=subject.classes[number] if has_target else None,
+        target_probability=float(subject.probabilities[number]) if has_target else None,
         maps=None if maps is False else kept,
         reads=reads,
         error=result.error,

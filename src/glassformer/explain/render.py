@@ -30,9 +30,12 @@ def fragment(explanation: Result) -> str:
     """The text with each word on a background as strong as its score; hovering shows the figure."""
     e = explanation
     method = escape(e.method.replace("_", " "))
-    head = f"<b>{escape(str(e.label))}</b> {certainty(e.probability)} % &middot; {method}"
+    sure = "" if e.number else f" {certainty(e.probability)} %"
+    head = f"<b>{escape(str(e.label))}</b>{sure} &middot; {method}"
     if e.target is not None:
         head += f" for <b>{escape(str(e.target))}</b>"
+    if e.of_target is not None:
+        head += f" at {certainty(e.of_target)} %"
     if e.error is not None:
         head += f" &middot; error {e.error:.1e}"
     notes = "".join(f"<p>{escape(note)}</p>" for note in e.notes)
@@ -133,7 +136,7 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
             css=Markup(css),
             script=Markup(script),
             policy=policy(css, script, pictures=any(v.picture for v in views)),
-            title=title or f"{explanations[0].label} at {certainty(explanations[0].probability)} %",
+            title=title or _title(explanations[0]),
             views=views,
             shown=list(zip(explanations, views, strict=True)),
             has_maps=has_maps,
@@ -145,6 +148,11 @@ def page(explanations: Sequence[Result], title: str = "") -> str:
             curves=[Markup(trust_picture(e.trust)) if e.trust is not None else "" for e in explanations],
         )
     )
+
+
+def _title(e: Result) -> str:
+    """The answer, and how sure it is where it is no number."""
+    return str(e.label) if e.number else f"{e.label} at {certainty(e.probability)} %"
 
 
 @cache

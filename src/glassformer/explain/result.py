@@ -67,7 +67,15 @@ class Result:
 
     word_ids: np.ndarray | None = None  # [T], the word of each token, -1 for special ones
     sides: np.ndarray | None = None  # [T] of a pair: 0 its first text, 1 its second, -1 special tokens
+    target_probability: float | None = None  # of ``target``
+    number: bool = False  # whether ``label`` is a predicted number, and ``probability`` the same one
     cross: dict[str, Any] | None = None  # the words of a pair against each other, where that was asked for
+
+    @property
+    def of_target(self) -> float | None:
+        """The probability of a target that is another label than the answer."""
+        other = self.target is not None and str(self.target) != str(self.label) and not self.number
+        return self.target_probability if other else None
 
     @property
     def numbers(self) -> np.ndarray:
@@ -112,6 +120,7 @@ class Result:
             "probability": self.probability,
             "method": self.method,
             "target": None if self.target is None else str(self.target),
+            "target_probability": self.target_probability,
             "error": self.error,
             "settings": self.settings,
             "notes": self.notes,

@@ -208,6 +208,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
             "offsets": tokens.offsets,
             "word_ids": tokens.words,
             "label": label,
+            "number": not clf.kind_.labels_given,
             "notes": [*_several(clf, probabilities), *_unread(clf, text)],
             **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
@@ -286,6 +287,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
             "offsets": [],
             "image": image,
             "label": label,
+            "number": not clf.kind_.labels_given,
             "notes": _several(clf, probabilities),
         },
     )

@@ -1,0 +1,48 @@
+"""What a task costs is counted from the imports: its folder, files of its own beyond it, lines that name these."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from glassformer.tasks.catalog import TASKS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def price():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield import_module("task_price")
+    for name in ("task_price", "common"):
+        sys.modules.pop(name, None)
+
+
+def test_every_task_has_a_price_and_its_own_files_are_found(price):
+    rows = {row["task"]: row for row in price.prices()}
+    numbers = {"text-regression", "image-regression"}
+    assert rows.keys() == {*TASKS} - numbers | {"regression"}
+    folder = [*(ROOT / "src/glassformer/tasks/similarity").glob("[a-z]*.py")]
+    assert rows["similarity"]["folder"] == {
+        "files": len(folder),
+        "lines": sum(len(path.read_text().splitlines()) for path in folder),
+    }
+    assert {"report.similarity", "data.pair_doctor", "serve.embedders"} <= rows["similarity"]["beyond"].keys()
+    assert {"data.tag_doctor", "study.word_folds"} <= rows["token-tagging"]["beyond"].keys()
+    assert "report.numbers" in rows["regression"]["beyond"]
+    shared = [name for row in rows.values() for name in row["beyond"]]
+    assert len(shared) == len(set(shared))
+    assert "tasks.estimator" not in shared
+    assert all(row["elsewhere"]["tasks.catalog"] >= 4 for row in rows.values())
+
+
+def test_lines_count_where_an_import_holds(price):
+    own = {"evaluate.translation"}
+    lines = price.naming("tasks.translation.run", own)
+    text = (ROOT / "src/glassformer/tasks/translation/run.py").read_text().splitlines()
+    assert any("glassformer.evaluate.translation" in text[line - 1] for line in lines)
+    assert 2 <= len(lines) < 30
