@@ -74,10 +74,13 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     found[1]["exact"] = {"torch._int_mm": False, "onednn.qlinear_pointwise": True}
     seconds = {"median": 2.0, "min": 1.5, "max": 2.5}
     part = {
-        "reviews": 7, "seconds": {"fp32": seconds, "int8": seconds}, "int8_against": {"fp32": seconds},
-        "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99}, "accuracy": {"fp32": 0.5, "int8": 0.51},
+        "reviews": 7,
+        "seconds": {"fp32": seconds, "int8": seconds},
+        "int8_against": {"fp32": seconds},
+        "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99},
+        "accuracy": {"fp32": 0.5, "int8": 0.51},
         "gate": {"agree": 0.996, "n": 1000},
-    }  # fmt: skip
+    }
     machine = {"cpu": "a processor", "load_before": [0.5]}
     facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 1}
     levels = {"a": {"level": "A", "products": found, "prediction": part}}

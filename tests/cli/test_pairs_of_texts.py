@@ -189,12 +189,3 @@ def test_exports_agree_and_run_alone(form, run, tmp_path, capsys):
         assert float(done.stdout.split("\t")[1]) == pytest.approx(
             np.max(clf.predict_proba([tuple(pair)])), abs=1e-3
         )
-
-
-def test_the_next_command_has_two_texts(run):
-    from types import SimpleNamespace
-
-    from glassformer.cli.finished import next_step
-
-    said = next_step(SimpleNamespace(folder=run), read_run_recipe(run))
-    assert said.startswith(f'next: glassformer predict {run} "A TEXT" "ITS SECOND TEXT"')
