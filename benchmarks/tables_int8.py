@@ -41,10 +41,11 @@ def int8() -> str:
             beside.append(
                 f"| {level['level']} | {one['inputs']} → {one['columns']} | " + " | ".join(shown) + " |"
             )
-    gates = [
-        f"{level['level']} {level['prediction']['gate']['agree']:.2%} of {level['prediction']['gate']['n']:,} labels"
-        for level in result["levels"].values()
-    ]
-    reviews = next(iter(result["levels"].values()))["prediction"]["reviews"]
-    told = f"{reviews:,} reviews, seconds of the process; {result['rounds']} rounds. The gate: {'; '.join(gates)}."
+    gates = []
+    for level in result["levels"].values():
+        reviews, gate = level["prediction"]["reviews"], level["prediction"]["gate"]
+        gates.append(
+            f"{level['level']}: {reviews:,} reviews; gate {gate['agree']:.2%} of {gate['n']:,} labels"
+        )
+    told = f"Seconds of the process, {result['rounds']} rounds. {'. '.join(gates)}."
     return "\n".join([*lines, "", *beside, "", f"Products in milliseconds. {told} {measured(result)}"])

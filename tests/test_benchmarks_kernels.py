@@ -89,4 +89,4 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     assert lines[2] == "| A | fp32 | 2.0 (1.5 to 2.5) | 2.0 × (1.5 to 2.5) | 100.00% | 50.00% |"
     assert "(sums wrong)" in lines[7]
     assert lines[7].count("(sums wrong)") == 1
-    assert "A 99.60% of 1,000 labels" in lines[-1]
+    assert "A: 7 reviews; gate 99.60% of 1,000 labels." in lines[-1]
