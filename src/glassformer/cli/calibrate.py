@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
 FEW = 100  # examples that a temperature may rest on without a word about it
+FEW_MISTAKES = 5
 METRICS = ("accuracy", "macro_f1", "f1")
 # Python that takes a calibration back.
 UNDO = (
@@ -70,6 +72,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     if seen < FEW:
         what = f"{seen} {'words' if words else 'examples'}"
         note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
+    for line in few_mistakes(found):
+        note(line)
     if found["at_bound"]:
         note(
             "the temperature is at the end of the range looked at: the model is far from calibrated, or the "
@@ -81,6 +85,22 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         decision = "".join(f"; clf.{name}_ = None" for name in changed)
         say(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
     say(f"report: {run / 'report.html'}")
+
+
+def few_mistakes(found: dict[str, Any]) -> Iterator[str]:
+    """What a temperature rests on that hardly any mistake chose; nothing where there were some."""
+    n, made = found["splits"][found["chosen_by"]]["before"]["n"], found["mistakes"]
+    rests = "the temperature rests on one imagined mistake (Platt, 1999) and says little of harder examples"
+    if isinstance(made, list):
+        clean = [label for label, count in zip(found["classes"], made, strict=True) if not count]
+        if clean:
+            what = ", ".join(clean[:FEW_MISTAKES]) + (", …" if len(clean) > FEW_MISTAKES else "")
+            yield f"no mistake among the {n:,} for {len(clean):,} of {len(made):,} labels ({what}): {rests}"
+    elif not made:
+        yield f"no mistake among the {n:,}: {rests}"
+    elif made < FEW_MISTAKES:
+        mistakes = "1 mistake" if made == 1 else f"{made} mistakes"
+        yield f"only {mistakes} among the {n:,}: the temperature is little more than a guess"
 
 
 def show_decision(found: dict[str, Any]) -> None:

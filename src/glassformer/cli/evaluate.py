@@ -177,13 +177,21 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
             e["epoch"],
             "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}",
             f"{e['accuracy']:.2%}",
-            "{:.2%} to {:.2%}".format(*e["accuracy_interval"]) if e["accuracy_interval"] else "",
+            _of_epoch(e),
         ]
         for e in epochs
     ]
     show_table(
         title, ("epoch", "mean batch loss", "accuracy", "95 % interval"), rows, right=("epoch", "accuracy")
     )
+
+
+def _of_epoch(epoch: Mapping[str, Any]) -> str:
+    """The interval of an epoch's accuracy, where there is one."""
+    from glassformer.report.wording import share_interval
+
+    known = epoch["accuracy_interval"]
+    return share_interval(epoch["accuracy"], known, epoch["n"], 2) if known else ""
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

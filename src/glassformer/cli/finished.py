@@ -159,8 +159,10 @@ def show_tags_run(run: Run, recipe: Any) -> None:
 
 def between(scores: dict[str, Any]) -> str:
     """The interval of an entity F1, where there is one."""
-    low, high = scores.get("entity_f1_interval") or (None, None)
-    return "" if low is None else f"{low:.2%} to {high:.2%}"
+    from glassformer.report.wording import share_interval
+
+    known = scores.get("entity_f1_interval")
+    return share_interval(scores["entity_f1"], known, max(scores["entities"], 1), 2) if known else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:

@@ -34,6 +34,18 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
     return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
 
 
+def share_interval(share: float, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
+    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all of them count.
+
+    Nothing that resamples knows how far from all, or none, a share may be; the "rule of three" does.
+    """
+    if share == 1:
+        return f"at least {percent(_at_least(n), digits)}"
+    if share == 0:
+        return f"at most {percent(1 - _at_least(n), digits)}"
+    return interval(bounds, digits)
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands set apart, or "–"."""
     return NONE if value is None else f"{value:,.0f}"
@@ -102,9 +114,8 @@ def digits_for(n: int) -> int:
 
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of ``accuracy`` or ``macro_f1`` in words."""
-    if scores["accuracy"] == 1:
-        return f"at least {percent(_at_least(scores['n']), digits_for(scores['n']))}"
-    return interval(scores.get(f"{key}_interval"), digits_for(scores["n"]))
+    all_or_none = scores["accuracy"] if scores["accuracy"] in (0, 1) else 0.5
+    return share_interval(all_or_none, scores.get(f"{key}_interval"), scores["n"], digits_for(scores["n"]))
 
 
 def _at_least(n: int) -> float:
