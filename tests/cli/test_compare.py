@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.cli.calibrate import few_mistakes
 from glassformer.config import read_toml
 from glassformer.report.published import published_rows
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -113,8 +114,19 @@ def test_calibrate(gf, refused, run):
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
     assert "examples only: with fewer than 100" in result.err
+    assert "abstaining on the validation examples: choose one with --abstain-below P" in result.out
     found = json.loads(gf("calibrate", run, "--json").out)
     assert found["threshold"] is None
+    limits = found["abstaining"]
+    assert [left["answered"] for left in limits] == sorted((x["answered"] for x in limits), reverse=True)
+    mistakes = round((1 - found["splits"]["validation"]["before"]["accuracy"]) * limits[0]["n"])
+    assert found["mistakes"] == mistakes
+    assert next(few_mistakes(found | {"mistakes": 0})).startswith(f"no mistake among the {limits[0]['n']}")
+    assert "only 1 mistake among" in next(few_mistakes(found | {"mistakes": 1}))
+    assert not list(few_mistakes(found | {"mistakes": 5}))
+    several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
+    assert "for 1 of 2 labels (warm)" in several
+    assert "abstaining on" not in gf("calibrate", run, "--abstain-below", 0.6).out
     assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
     assert "no such run folder" in refused("calibrate", "nowhere")
 

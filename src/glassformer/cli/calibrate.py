@@ -72,7 +72,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     if seen < FEW:
         what = f"{seen} {'words' if words else 'examples'}"
         note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
-    for line in few_mistakes(found):
+    for line in (*few_mistakes(found), *no_check(found)):
         note(line)
     if found["at_bound"]:
         note(
@@ -103,6 +103,36 @@ def few_mistakes(found: dict[str, Any]) -> Iterator[str]:
         yield f"only {mistakes} among the {n:,}: the temperature is little more than a guess"
 
 
+def no_check(found: dict[str, Any]) -> Iterator[str]:
+    """What examples that the run knows already cannot tell; nothing where they are others."""
+    n = found["splits"][found["chosen_by"]]["before"]["n"]
+    for split, count in found.get("seen", {}).items():
+        if not count:
+            continue
+        said = (
+            f"{count:,} of the {n:,} examples that chose, or copies of them, are the run's {split} examples"
+        )
+        if split == "train":
+            yield f"{said}: a model is surer of what it learned, so the temperature is too low for others"
+        else:
+            yield f"{said}: its {split} figures after calibration are no check any more"
+
+
+def show_limits(found: dict[str, Any]) -> None:
+    """What abstaining below each limit would leave of the examples that chose."""
+    from glassformer.report.wording import digits_for, percent, share_interval
+
+    rows = []
+    for left in found["abstaining"]:
+        n, share = left["answered"], left["accuracy"]
+        known = share_interval(share, left["accuracy_interval"], n, digits_for(n)) if n else ""
+        answered = percent(n / left["n"], digits_for(left["n"]))
+        rows.append([f"{left['below']:g}", answered, percent(share, digits_for(n)), known])
+    columns = ("below", "answered", "right of these", "95 % interval")
+    title = f"abstaining on the {found['chosen_by']} examples: choose one with --abstain-below P"
+    show_table(title, columns, rows, right=columns)
+
+
 def show_decision(found: dict[str, Any]) -> None:
     """The threshold on the second of two classes or that of each of more, and what abstaining leaves."""
     from glassformer.evaluate.metrics import CALLED
@@ -121,6 +151,8 @@ def show_decision(found: dict[str, Any]) -> None:
     for name, split in found["splits"].items():
         if left := split["after"].get("abstention"):
             say(f"{name}: {abstention_line(left)}")
+    if found.get("abstaining") and found.get("abstain_below") is None:
+        show_limits(found)
 
 
 def _by_class(found: dict[str, Any]) -> list[tuple[str, float]]:

@@ -273,6 +273,8 @@ def _show(e: Any) -> None:
 
     about = f" for {e.target}" if e.target is not None else ""
     say(f"{e.label} {e.probability:.4f} · {e.method}{about}")
+    if e.method in LOOKED and e.sides is None and e.cross is None:
+        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     small = not words or abs(words[0][1]) < LEAST
     if e.sides is None:
@@ -297,8 +299,6 @@ def _show(e: Any) -> None:
             say(f"beside the words: {', '.join(elsewhere)}")
     for line in e.notes:
         say(line)
-    if e.method in LOOKED and e.sides is None and e.cross is None:
-        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
 
 
 def _figure(score: float, small: bool) -> str:

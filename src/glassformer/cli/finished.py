@@ -45,7 +45,19 @@ def as_dict(run: Run) -> dict[str, Any]:
         "model": run.folder / "model",
         "report": run.report,
         "metrics": run.metrics,
+        **({"verdict": said} if (said := _verdict(run)) else {}),
     }
+
+
+def _verdict(run: Run) -> str:
+    """What a classifier's run comes to, in words; of other kinds nothing."""
+    from glassformer.report.wording import verdict_of
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
+        return ""
+    return verdict_of(run.metrics, TASKS[read_run_recipe(run.folder).task].estimator.NOUN)
 
 
 def next_step(run: Run, recipe: Any) -> str:
@@ -77,7 +89,7 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import measures_of, no_better_than_one
-    from glassformer.report.wording import digits_for, percent
+    from glassformer.report.wording import digits_for, percent, verdict_of
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -92,6 +104,7 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         show_scores(title, rows, measure)
         if plain := no_better_than_one(scores):
             note(f"{recipe.model.model} is {plain}")
+        say(verdict_of(metrics, noun))
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:

@@ -193,5 +193,15 @@ def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measur
     return f"{text}." if gap > 0 else f"{text}: a simpler and faster model is better here."
 
 
+def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
+    """What a classifier's metrics say in words, beside the simple models'; empty without judged examples."""
+    scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
+    if not scores:
+        return ""
+    split = metrics.get("judged", "test") if metrics.get("test") else "validation"
+    beside = against(scores, metrics.get("baselines") or {}, measure)
+    return " ".join(filter(None, (verdict(scores, split, noun, measure), beside))).replace(THIN, " ")
+
+
 def guess_loss(classes: int) -> str:
     return f"{math.log(max(classes, 1)):.3f}"

@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
+from glassformer.data.copies import groups_of
 from glassformer.data.splits import labelled
 from glassformer.data.tags import repaired
 from glassformer.errors import ConfigError, DataError
@@ -27,7 +28,7 @@ from glassformer.evaluate.calibrate import (
 from glassformer.evaluate.class_thresholds import FOLDS, figure_of, unseen_figure
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
-from glassformer.tasks.decisions import abstention, check_abstain, fitted_decision
+from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
@@ -127,7 +128,11 @@ def _calibrate(
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
+    if not kind.binary:
+        out["abstaining"] = abstaining(kind, kind.chances(logits, temperature), targets, limit)
     judged_split = labelled(splits.judged)
+    if data:
+        out["seen"] = _seen(chosen_by, splits, judged_split)
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
@@ -235,6 +240,14 @@ def _both(
         if below is not None and name == "after":
             out[name]["abstention"] = abstention(kind, p, targets, cut, below)
     return out
+
+
+def _seen(chosen_by: Any, splits: Any, judged: Any) -> dict[str, int]:
+    """How many of the examples that chose, or copies of them, stand in a run's training and judged split."""
+    own = groups_of(chosen_by)
+    parts = {"train": splits.train, splits.judged_name: judged}
+    keys = {name: set(groups_of(part)) for name, part in parts.items() if part is not None}
+    return {name: sum(key in known for key in own) for name, known in keys.items()}
 
 
 def _targets(clf: Any, split: Any) -> np.ndarray:
