@@ -114,7 +114,7 @@ def test_calibrate(gf, refused, run):
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
     assert "examples only: with fewer than 100" in result.err
-    assert "abstaining on the validation examples: choose one with --abstain-below P" in result.out
+    assert "choose one with --abstain-below P; figures of the validation examples" in result.out
     found = json.loads(gf("calibrate", run, "--json").out)
     assert found["threshold"] is None
     limits = found["abstaining"]
@@ -126,7 +126,7 @@ def test_calibrate(gf, refused, run):
     assert not list(few_mistakes(found | {"mistakes": 5}))
     several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
     assert "for 1 of 2 labels (warm)" in several
-    assert "abstaining on" not in gf("calibrate", run, "--abstain-below", 0.6).out
+    assert "choose one" not in gf("calibrate", run, "--abstain-below", 0.6).out
     assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
     assert "no such run folder" in refused("calibrate", "nowhere")
 
@@ -185,6 +185,7 @@ def test_review_runs_the_folds_that_it_needs(gf, tmp_path):
     assert result.code == 0, result.err
     assert "labels look wrong" in result.out
     assert "marks those that look wrong" in result.out
+    assert "flatter the figures on them" in result.err
     closing = next(line for line in result.out.splitlines() if "give it back: " in line)
     given = shlex.split(closing.split("give it back: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")

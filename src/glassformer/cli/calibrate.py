@@ -129,8 +129,8 @@ def show_limits(found: dict[str, Any]) -> None:
         answered = percent(n / left["n"], digits_for(left["n"]))
         rows.append([f"{left['below']:g}", answered, percent(share, digits_for(n)), known])
     columns = ("below", "answered", "right of these", "95 % interval")
-    title = f"abstaining on the {found['chosen_by']} examples: choose one with --abstain-below P"
-    show_table(title, columns, rows, right=columns)
+    show_table("no label", columns, rows, right=columns)
+    say(f"choose one with --abstain-below P; figures of the {found['chosen_by']} examples")
 
 
 def show_decision(found: dict[str, Any]) -> None:

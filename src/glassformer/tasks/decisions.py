@@ -23,7 +23,20 @@ from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_o
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_numbers import Numbers
 
-LIMITS = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)  # below which to abstain, to choose from
+LIMITS = (
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+    0.98,
+    0.99,
+    0.995,
+)  # below which to abstain, to choose from
 
 
 def fitted_decision(
@@ -76,10 +89,11 @@ def abstention(
 def abstaining(
     kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any
 ) -> list[dict[str, Any]]:
-    """As ``abstention`` at each of ``LIMITS``; of those that leave nothing out, the highest alone."""
+    """As ``abstention`` at each of ``LIMITS``; of those that leave nothing out, the highest alone, and
+    none that leaves nothing."""
     found = [abstention(kind, probabilities, targets, threshold, below) for below in LIMITS]
     whole = sum(left["answered"] == len(targets) for left in found)
-    return found[max(whole - 1, 0) :]
+    return [left for left in found[max(whole - 1, 0) :] if left["answered"]]
 
 
 class Classifier(ClassifierMixin, Supervised):
