@@ -128,11 +128,10 @@ def _calibrate(
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
-    if not kind.binary:
-        out["abstaining"] = abstaining(kind, kind.chances(logits, temperature), targets, limit)
+    chances = kind.chances(logits, temperature)
+    out["abstaining"] = None if kind.binary else abstaining(kind, chances, targets, limit)
     judged_split = labelled(splits.judged)
-    if data:
-        out["seen"] = _seen(chosen_by, splits, judged_split)
+    out["seen"] = _seen(chosen_by, splits, judged_split) if data else {}
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
