@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.cli.calibrate import few_mistakes
 from glassformer.config import read_toml
 from glassformer.report.published import published_rows
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -113,8 +114,19 @@ def test_calibrate(gf, refused, run):
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
     assert "examples only: with fewer than 100" in result.err
+    assert "choose one with --abstain-below P; figures of the validation examples" in result.out
     found = json.loads(gf("calibrate", run, "--json").out)
     assert found["threshold"] is None
+    limits = found["abstaining"]
+    assert [left["answered"] for left in limits] == sorted((x["answered"] for x in limits), reverse=True)
+    mistakes = round((1 - found["splits"]["validation"]["before"]["accuracy"]) * limits[0]["n"])
+    assert found["mistakes"] == mistakes
+    assert next(few_mistakes(found | {"mistakes": 0})).startswith(f"no mistake among the {limits[0]['n']}")
+    assert "only 1 mistake among" in next(few_mistakes(found | {"mistakes": 1}))
+    assert not list(few_mistakes(found | {"mistakes": 5}))
+    several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
+    assert "for 1 of 2 labels (warm)" in several
+    assert "choose one" not in gf("calibrate", run, "--abstain-below", 0.6).out
     assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
     assert "no such run folder" in refused("calibrate", "nowhere")
 
@@ -173,6 +185,7 @@ def test_review_runs_the_folds_that_it_needs(gf, tmp_path):
     assert result.code == 0, result.err
     assert "labels look wrong" in result.out
     assert "marks those that look wrong" in result.out
+    assert "flatter the figures on them" in result.err
     closing = next(line for line in result.out.splitlines() if "give it back: " in line)
     given = shlex.split(closing.split("give it back: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")

@@ -21,8 +21,11 @@ def test_evaluate_repeats_the_figures_of_the_run(gf, run: Path):
     result = gf("evaluate", run, "--json")
     assert result.code == 0, result
     figures = json.loads(result.out)
+    verdict = figures.pop("verdict")
+    assert "test texts, not seen in training" in verdict
     assert figures == json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]
     shown = gf("evaluate", run).out
+    assert verdict in shown
     assert "accuracy" in shown
     assert "precision" in shown
 

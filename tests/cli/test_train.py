@@ -19,6 +19,7 @@ from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import no_better_than_one
+from glassformer.report.wording import verdict_of
 from glassformer.tasks.text_classification.recipe import Recipe
 
 from .tiny import RUN_FILES, sentences, settings, write_csv
@@ -48,6 +49,11 @@ def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
 
 def test_train_states_the_baselines(gf, reviews: Path):
     out = gf("train", "--text", reviews, *settings("baselines=true")).out
+    metrics = json.loads(Path("runs/reviews/metrics.json").read_text("utf-8"))
+    said = verdict_of(metrics)
+    assert "6 test texts, not seen in training" in said
+    assert any(name in said for name in metrics["baselines"])
+    assert said in out
     assert "TF-IDF + logistic regression" in out
     assert "mean bag of embeddings" in out
 

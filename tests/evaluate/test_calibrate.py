@@ -19,6 +19,7 @@ from glassformer.evaluate.calibrate import (
     log_loss,
     probabilities_of,
     reliability,
+    smoothed_loss,
     tune_threshold,
 )
 
@@ -38,11 +39,14 @@ def test_temperature_is_found_again(factor):
     assert fit_temperature(logits * factor, y) == pytest.approx(factor, rel=0.04)
 
 
-def test_temperature_is_the_minimum_of_the_log_loss():
+def test_temperature_is_the_minimum_of_the_smoothed_log_loss():
     logits, y = honest(503, 5)
     best = fit_temperature(3.0 * logits, y)
-    losses = [log_loss(3.0 * logits, y, t) for t in (best * 0.99, best, best * 1.01)]
+    losses = [smoothed_loss(3.0 * logits, y, t) for t in (best * 0.99, best, best * 1.01)]
     assert losses[1] == min(losses)
+    p, soft = probabilities_of(logits), np.full((503, 5), 1 / 505 / 4)
+    soft[np.arange(503), y] = 1 - 1 / 505
+    assert smoothed_loss(logits, y) == pytest.approx(-(soft * np.log(p)).sum(1).mean())
     assert log_loss(logits, y) == pytest.approx(sk.log_loss(y, probabilities_of(logits)))
 
 
@@ -54,6 +58,21 @@ def test_temperature_scaling_lowers_the_error_and_changes_no_answer():
     assert np.array_equal(before.argmax(1), after.argmax(1))
     assert calibration_error(before, y) > 0.1
     assert calibration_error(after, y) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("n", "classes", "stated"), [(121, 5, 0.992), (121, 5, 0.9), (29, 2, 0.7), (499, 3, 1 - 1e-6)]
+)
+def test_without_a_mistake_answers_are_as_sure_as_their_number_allows(n, classes, stated):
+    y = np.arange(n) % classes
+    logits = np.zeros((n, classes))
+    logits[np.arange(n), y] = np.log(stated / (1 - stated) * (classes - 1))
+    t = fit_temperature(logits, y)
+    assert probabilities_of(logits, t).max(1) == pytest.approx((n + 1) / (n + 2), abs=1e-5)
+    logits[0] = logits[0, ::-1]  # one mistake: two in n + 2, the smoothed one too
+    y[0] = 0
+    after = probabilities_of(logits, fit_temperature(logits, y)).max(1).mean()
+    assert after == pytest.approx(1 - 2 / (n + 2), abs=0.3 / n)
 
 
 def test_a_model_that_is_always_wrong_gets_the_hottest_temperature():

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from glassformer.cli.output import abstention_line
 from glassformer.config import to_dict
 from glassformer.errors import DataError
+from glassformer.evaluate.intervals import wilson
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
 from glassformer.report import figures, maps, tables, wording
 from glassformer.report.sequences import write_sequence_report
+from glassformer.report.units import unit_of
 from glassformer.report.vectors import write_vectors_report
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
@@ -43,6 +46,22 @@ def test_numbers_as_a_person_writes_them():
     expected = ["–", "yes", "5000", "22,713,986", "0.0001", "a, 1", "a: 0.5", "x", "–"]
     assert [wording.plain(v) for v in values] == expected
     assert wording.cut("abc def", 4) == "abc …"
+
+
+def test_an_interval_holds_its_own_figure():
+    low, high = wilson(np.array([135, 0]), np.array([135, 11]))
+    assert (high[0], low[1]) == (1, 0)
+    assert wording.share_interval(1.0, [float(low[0]), 1.0], 135) == f"at least 97.8{THIN}%"
+    assert wording.share_interval(0.0, [0.0, 0.0], 30) == f"at most 10.0{THIN}%"
+    assert wording.share_interval(0.5, [0.4, 0.6], 100) == f"40.0 to 60.0{THIN}%"
+    assert wording.bounds(scores(1.0, 135), "macro_f1") == f"at least 97.8{THIN}%"
+    assert wording.bounds(scores(0.0, 30), "accuracy") == f"at most 10.0{THIN}%"
+    assert unit_of("accuracy").between([1.0, 1.0], 1, 135) == f"at least 97.8{THIN}%"
+    assert unit_of("accuracy").between([0.97, 1.0], 1, 135) == f"97.0 to 100.0{THIN}%"
+    left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.972, 1.0]}
+    assert abstention_line(left).endswith(
+        f"100.0{THIN}% of these right (95 % interval: at least 97.8{THIN}%)"
+    )
 
 
 def test_the_verdict_claims_no_more_than_the_intervals_allow():

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glassformer.cli.calibrate import no_check
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import fit_temperature
 from glassformer.report.html import write_report
@@ -83,6 +84,15 @@ def test_report_shows_it(run):
 def test_other_data_may_choose(run, tmp_path):
     write_split(tmp_path / "other.csv", 23, start=900)
     found = calibrate_run(run, data=str(tmp_path / "other.csv"), bootstrap=20)
+    assert found["seen"] == {"train": 0, "test": 0}
+    assert not list(no_check(found))
+    folder = Path(load_recipe(run / "config.toml").data.source)
+    (tmp_path / "again.csv").write_text((folder / "test.csv").read_text(encoding="utf-8"), encoding="utf-8")
+    known = calibrate_run(run, data=str(tmp_path / "again.csv"), bootstrap=20)
+    n = known["splits"][known["chosen_by"]]["before"]["n"]
+    assert known["seen"] == {"train": 0, "test": n}
+    said = f"{n} of the {n} examples that chose, or copies of them, are the run's test examples"
+    assert [line.split(":")[0] for line in no_check(known)] == [said]
     assert found["splits"][str(tmp_path / "other.csv")]["before"]["n"] == 23
     (tmp_path / "odd.csv").write_text("text,label\na,good\nb,odd\nc,bad\n")
     with pytest.raises(DataError, match=r"odd\.csv, row 3.*'odd' was not seen"):

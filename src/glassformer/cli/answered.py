@@ -168,10 +168,13 @@ def show_answers_run(run: Run, recipe: Any) -> None:
 
 
 def _cells(scores: dict[str, Any]) -> list[str]:
+    from glassformer.report.wording import share_interval
+
     cells = []
     for key in ("exact_match", "f1"):
-        low, high = scores.get(f"{key}_interval") or (None, None)
-        cells += [f"{scores[key]:.2%}", "" if low is None else f"{low:.2%} to {high:.2%}"]
+        known = scores.get(f"{key}_interval")  # over the draw of texts
+        told = share_interval(scores[key], known, scores["contexts"], 2) if known else ""
+        cells += [f"{scores[key]:.2%}", told]
     return cells
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from glassformer.cli.kept_table import KeptTable
+from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.output import excerpt, one_line
 from glassformer.cli.rows import (
     MOST_COLUMNS,
@@ -50,6 +51,7 @@ class Answers:
     """
 
     kept: KeptTable | None = None
+    least: LeastSure | None = None  # where set, its table takes the place of lines on the terminal
     BEHIND = ("predicted", "probability")  # what ``_behind`` gives for a row
 
     def __init__(self, clf: Any, out: Path | None, layout: Layout, json: bool = False):
@@ -89,6 +91,9 @@ class Answers:
         texts = [row.text for row in rows if row.error is None]
         labels, shares = answered(self.clf, probabilities) if texts else ([], [])
         self.abstained += sum(label is None for label in labels)
+        if self.least is not None and texts:
+            good = [row for row in rows if row.error is None]
+            self.least.add(good, labels, shares, probabilities)
         for i, row in enumerate(rows, self.count + 1):
             if row.error is not None:
                 self.rejected.append(RejectedRow(row.file, row.row or i, row.error))
@@ -105,7 +110,7 @@ class Answers:
             self._to_file(self._write, rows, labels, shares, probabilities)
         elif self.json:
             self._keep(rows, labels, shares, probabilities)
-        else:
+        elif self.least is None:
             self._show(rows, labels, shares)
 
     def _own_table(self) -> Any:
@@ -167,6 +172,7 @@ class Answers:
             "without_answer": len(self.rejected),
             "truncated": self.truncated,
             **({"abstained": self.abstained} if self.abstained else {}),
+            **({} if self.least is None else {"least_sure": self.least.found()}),
         }
         if self.out is not None:
             return {"out": self.out, **counts}

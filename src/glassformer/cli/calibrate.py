@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
 FEW = 100  # examples that a temperature may rest on without a word about it
+FEW_MISTAKES = 5
 METRICS = ("accuracy", "macro_f1", "f1")
 # Python that takes a calibration back.
 UNDO = (
@@ -70,6 +72,8 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
     if seen < FEW:
         what = f"{seen} {'words' if words else 'examples'}"
         note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
+    for line in (*few_mistakes(found), *no_check(found)):
+        note(line)
     if found["at_bound"]:
         note(
             "the temperature is at the end of the range looked at: the model is far from calibrated, or the "
@@ -81,6 +85,52 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         decision = "".join(f"; clf.{name}_ = None" for name in changed)
         say(f"to undo it, in Python: {UNDO.format(run=run, decision=decision)}")
     say(f"report: {run / 'report.html'}")
+
+
+def few_mistakes(found: dict[str, Any]) -> Iterator[str]:
+    """What a temperature rests on that hardly any mistake chose; nothing where there were some."""
+    n, made = found["splits"][found["chosen_by"]]["before"]["n"], found["mistakes"]
+    rests = "the temperature rests on one imagined mistake (Platt, 1999) and says little of harder examples"
+    if isinstance(made, list):
+        clean = [label for label, count in zip(found["classes"], made, strict=True) if not count]
+        if clean:
+            what = ", ".join(clean[:FEW_MISTAKES]) + (", …" if len(clean) > FEW_MISTAKES else "")
+            yield f"no mistake among the {n:,} for {len(clean):,} of {len(made):,} labels ({what}): {rests}"
+    elif not made:
+        yield f"no mistake among the {n:,}: {rests}"
+    elif made < FEW_MISTAKES:
+        mistakes = "1 mistake" if made == 1 else f"{made} mistakes"
+        yield f"only {mistakes} among the {n:,}: the temperature is little more than a guess"
+
+
+def no_check(found: dict[str, Any]) -> Iterator[str]:
+    """What examples that the run knows already cannot tell; nothing where they are others."""
+    n = found["splits"][found["chosen_by"]]["before"]["n"]
+    for split, count in found.get("seen", {}).items():
+        if not count:
+            continue
+        said = (
+            f"{count:,} of the {n:,} examples that chose, or copies of them, are the run's {split} examples"
+        )
+        if split == "train":
+            yield f"{said}: a model is surer of what it learned, so the temperature is too low for others"
+        else:
+            yield f"{said}: its {split} figures after calibration are no check any more"
+
+
+def show_limits(found: dict[str, Any]) -> None:
+    """What abstaining below each limit would leave of the examples that chose."""
+    from glassformer.report.wording import digits_for, percent, share_interval
+
+    rows = []
+    for left in found["abstaining"]:
+        n, share = left["answered"], left["accuracy"]
+        known = share_interval(share, left["accuracy_interval"], n, digits_for(n)) if n else ""
+        answered = percent(n / left["n"], digits_for(left["n"]))
+        rows.append([f"{left['below']:g}", answered, percent(share, digits_for(n)), known])
+    columns = ("below", "answered", "right of these", "95 % interval")
+    show_table("no label", columns, rows, right=columns)
+    say(f"choose one with --abstain-below P; figures of the {found['chosen_by']} examples")
 
 
 def show_decision(found: dict[str, Any]) -> None:
@@ -101,6 +151,8 @@ def show_decision(found: dict[str, Any]) -> None:
     for name, split in found["splits"].items():
         if left := split["after"].get("abstention"):
             say(f"{name}: {abstention_line(left)}")
+    if found.get("abstaining") and found.get("abstain_below") is None:
+        show_limits(found)
 
 
 def _by_class(found: dict[str, Any]) -> list[tuple[str, float]]:

@@ -133,8 +133,9 @@ def evaluate_command(
     }
     columns = refuse_columns(named, data)
     figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch)
+    said = "" if every_epoch else _verdict(run, figures, data)
     if json:
-        say_json(figures)
+        say_json(figures | ({"verdict": said} if said else {}))
         return
     if every_epoch:
         show_epochs(str(run), figures["epochs"])
@@ -150,6 +151,7 @@ def evaluate_command(
         show_number_figures(str(run), figures)
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run))
+        say(said)
         if found := figures.get("abstention"):
             say(abstention_line(found))
     elif all(
@@ -160,6 +162,30 @@ def evaluate_command(
     else:
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
+
+
+def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
+    """A classifier's figures in words, on its own split beside the simple models'; of other kinds nothing."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.report.wording import verdict_of
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if not {"per_class", "accuracy", "n"} <= figures.keys() or "labels" not in figures:
+        return ""
+    noun = TASKS[read_run_recipe(run).task].estimator.NOUN
+    known = {"test": figures, "judged": "other", "measure": _measure(run)}
+    if data is None and (run / "metrics.json").is_file():
+        metrics = read_json(run / "metrics.json")
+        own = metrics.get("test") or metrics.get("validation") or {}
+        split = metrics.get("judged", "test") if metrics.get("test") else "validation"
+        known |= {"judged": split, "baselines": metrics.get("baselines") or {}}
+        if own.get("accuracy") != figures["accuracy"]:  # its differences were of other answers
+            drop = {"difference"}
+            known["baselines"] = {
+                name: {k: v for k, v in b.items() if k not in drop} for name, b in known["baselines"].items()
+            }
+    return verdict_of(known, noun)
 
 
 def _measure(run: Path) -> str:
@@ -177,13 +203,21 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
             e["epoch"],
             "" if e["batch_loss"] is None else f"{e['batch_loss']:.4f}",
             f"{e['accuracy']:.2%}",
-            "{:.2%} to {:.2%}".format(*e["accuracy_interval"]) if e["accuracy_interval"] else "",
+            _of_epoch(e),
         ]
         for e in epochs
     ]
     show_table(
         title, ("epoch", "mean batch loss", "accuracy", "95 % interval"), rows, right=("epoch", "accuracy")
     )
+
+
+def _of_epoch(epoch: Mapping[str, Any]) -> str:
+    """The interval of an epoch's accuracy, where there is one."""
+    from glassformer.report.wording import share_interval
+
+    known = epoch["accuracy_interval"]
+    return share_interval(epoch["accuracy"], known, epoch["n"], 2) if known else ""
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:

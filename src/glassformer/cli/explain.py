@@ -279,6 +279,8 @@ def _show(e: Any) -> None:
     about = f" for {e.target}" if e.target is not None else ""
     about += f" {e.of_target:.4f}" if e.of_target is not None else ""
     say(f"{_answer(e)} · {e.method}{about}")
+    if e.method in LOOKED and e.sides is None and e.cross is None:
+        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
     small = not words or abs(words[0][1]) < LEAST
     if e.sides is None:
@@ -303,8 +305,6 @@ def _show(e: Any) -> None:
             say(f"beside the words: {', '.join(elsewhere)}")
     for line in e.notes:
         say(line)
-    if e.method in LOOKED and e.sides is None and e.cross is None:
-        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
 
 
 def _figure(score: float, small: bool) -> str:

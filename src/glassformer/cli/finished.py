@@ -45,7 +45,19 @@ def as_dict(run: Run) -> dict[str, Any]:
         "model": run.folder / "model",
         "report": run.report,
         "metrics": run.metrics,
+        **({"verdict": said} if (said := _verdict(run)) else {}),
     }
+
+
+def _verdict(run: Run) -> str:
+    """What a classifier's run comes to, in words; of other kinds nothing."""
+    from glassformer.report.wording import verdict_of
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if "baselines" not in run.metrics or {"scheme", "answers", "numbers", "similarity"} & run.metrics.keys():
+        return ""
+    return verdict_of(run.metrics, TASKS[read_run_recipe(run.folder).task].estimator.NOUN)
 
 
 def next_step(run: Run, recipe: Any) -> str:
@@ -84,17 +96,10 @@ def repr_of(recipe: Any, otherwise: str) -> str:
     return shlex.quote(one_line(sentences[0])) if sentences else f'"{otherwise}"'
 
 
-def better_simple(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measure: str) -> str | None:
-    """The simple model with the best figure, where it is above this one's."""
-    found = {name: own[measure] for name, own in baselines.items() if own.get(measure) is not None}
-    best = max(found, key=found.__getitem__, default=None)
-    return best if best is not None and found[best] > scores[measure] else None
-
-
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import measures_of, no_better_than_one
-    from glassformer.report.wording import digits_for, percent
+    from glassformer.report.wording import digits_for, percent, verdict_of
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -109,10 +114,7 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         show_scores(title, rows, measure)
         if plain := no_better_than_one(scores):
             note(f"{recipe.model.model} is {plain}")
-        if better := better_simple(scores, metrics["baselines"], measure):
-            called, digits = measures_of(scores)[measure], digits_for(scores["n"])
-            by = f"{called} {percent(metrics['baselines'][better][measure], digits)}"
-            say(f"{better} does better here: {by}; the report says how sure that is")
+        say(verdict_of(metrics, noun))
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
@@ -180,8 +182,10 @@ def show_tags_run(run: Run, recipe: Any) -> None:
 
 def between(scores: dict[str, Any]) -> str:
     """The interval of an entity F1, where there is one."""
-    low, high = scores.get("entity_f1_interval") or (None, None)
-    return "" if low is None else f"{low:.2%} to {high:.2%}"
+    from glassformer.report.wording import share_interval
+
+    known = scores.get("entity_f1_interval")
+    return share_interval(scores["entity_f1"], known, max(scores["entities"], 1), 2) if known else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:

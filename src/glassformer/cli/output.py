@@ -166,14 +166,15 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
 def abstention_line(found: dict[str, Any]) -> str:
     """What abstaining below a probability leaves, in a sentence."""
-    from glassformer.report.wording import digits_for, interval, percent
+    from glassformer.report.wording import digits_for, percent, share_interval
 
     said = f"abstaining below {found['below']:g} answers {found['answered']:,} of {found['n']:,}"
     if not found["answered"]:
         return said
     digits = digits_for(found["answered"])
-    known = f"95 % interval {interval(found['accuracy_interval'], digits)}"
-    return f"{said}, and {percent(found['accuracy'], digits)} of these right ({known})"
+    share, n = found["accuracy"], found["answered"]
+    known = f"95 % interval: {share_interval(share, found['accuracy_interval'], n, digits)}"
+    return f"{said}, and {percent(share, digits)} of these right ({known})"
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:

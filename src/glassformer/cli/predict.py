@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
 from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
 from glassformer.cli.kept_table import OPTION, kept_table
+from glassformer.cli.least_sure import OPTION as LEAST_SURE
+from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, said_plainly, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, sides_in, zero_shot
@@ -244,6 +247,10 @@ def predict_command(
             help="skip: a row or picture that cannot be used gets no label, and says why.",
         ),
     ] = None,
+    least_sure: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="List the N answers to look at first: their two likeliest labels."),
+    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(
@@ -271,10 +278,13 @@ def predict_command(
     if on_bad_row != "skip":
         check_encodings(given)
     kept = kept_table(given, out) if keep_table else None
+    least = None if least_sure is None else LeastSure(least_sure, ())
     if run.is_dir() and teller(run) is not None:
         if kept is not None:
             what = "belongs to models of labels and of numbers"
             raise ConfigError(what, where=OPTION, fix="Leave it out")
+        if least is not None:
+            raise ConfigError("belongs to models of labels", where=LEAST_SURE, fix="Leave it out")
         tell_command(run, given, out, text_column, on_bad_row, pair_column, json, precision)
         return
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
@@ -284,6 +294,9 @@ def predict_command(
             what, where="--precision", fix="Leave it out, or give --out a name that ends in .csv"
         )
     if table or engine != "serial":
+        if least is not None:
+            what = "tables from Parquet to Parquet are only written"
+            raise ConfigError(what, where=LEAST_SURE, fix="Give --out a name that ends in .csv, or none")
         if labels or template:
             what = "labels of one's own are not for tables from Parquet to Parquet"
             raise ConfigError(what, where="--labels", fix="Give --out a name that ends in .csv")
@@ -299,7 +312,7 @@ def predict_command(
         if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
             rows = LargeFile(large, text_column, [_trained_column(run)], skip)
             answers = answers_of(clf, out, rows.layout, json, coverage)
-            answers.kept = kept
+            answers.kept, answers.least = kept, _least_of(least, clf)
             with answers.written(), _counted(clf, rows.good) as told:
                 for piece in rows:
                     texts = [row.text for row in piece if row.error is None]
@@ -311,12 +324,27 @@ def predict_command(
             answers = answers_of(clf, out, layout_of(found), json, coverage)
             if kept is not None and answers.layout.pairs:
                 kept = replace(kept, pair=sides_in(kept.names, text_column, pair_column, run, given[0]))
-            answers.kept = kept
+            answers.kept, answers.least = kept, _least_of(least, clf)
             with answers.written():
                 answers.add(found, probabilities)
     if json:
         say_json(answers.to_dict())
+    elif answers.least is not None:
+        answers.least.show(clf.NOUN)
     if out is not None:
         say(f"{answers.count:,} {clf.NOUN}: {out}")
     for line in answers.notes():
         note(line)
+    if answers.least is not None and not labels:
+        for line in answers.least.notes(shlex.quote(str(run))):
+            note(line)
+
+
+def _least_of(least: LeastSure | None, clf: Any) -> LeastSure | None:
+    """The same, for the labels of a classifier; ConfigError where its answers are numbers."""
+    if least is None:
+        return None
+    if hasattr(clf, "interval"):
+        what = "belongs to models of labels: an interval of a regressor is as wide for every number"
+        raise ConfigError(what, where=LEAST_SURE, fix="Leave it out")
+    return LeastSure(least.count, clf.classes_.tolist())

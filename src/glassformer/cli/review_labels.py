@@ -64,12 +64,19 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
-    marks = "the most doubtful first; the column 'suspicious' marks those that look wrong"
+    marked = min(found["suspicious"], found["listed"])
+    marks = (
+        f"the most doubtful first; the column 'suspicious' marks those that look wrong, {marked:,} of them"
+    )
     say(f"{found['listed']:,} suggestions, {marks}: {folder / 'review.csv'}")
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
         say(f"{table} has been edited and stays as it is")
     say(f"correct the labels in {table} and give it back: {shlex.join(found['give_back'])}")
+    note(
+        "labels of test rows that you correct as a model suggests flatter the figures on them; to see what "
+        "correcting gains, put test rows aside first (train.csv and test.csv in one folder)"
+    )
     if found["judge"]:
         note(found["judge"])
     say(f"page: {folder / 'review.html'}")

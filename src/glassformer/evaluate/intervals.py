@@ -17,10 +17,11 @@ Z = 1.959964  # of 95 %
 
 
 def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray, np.ndarray]:
-    """95 % intervals of shares; unlike the plain ones they make sense for few answers."""
+    """95 % intervals of shares, which hold these; unlike the plain ones they make sense for few answers."""
     center = (hits + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
-    return center - half, center + half
+    # Exactly 0 and 1 where nothing or all is a hit: a sum that is a little off leaves the share outside.
+    return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
 
 
 def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> list[float]:

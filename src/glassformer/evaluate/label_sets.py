@@ -56,8 +56,8 @@ def tune_thresholds(probabilities: ArrayLike, targets: ArrayLike) -> np.ndarray:
 
 
 def fit_temperatures(logits: ArrayLike, targets: ArrayLike) -> np.ndarray:
-    """The temperature of each label ``[K]`` with the lowest log loss; that of all labels together where fewer
-    than ``FEW`` examples have it, or lack it.
+    """The temperature of each label ``[K]`` with the lowest smoothed log loss; that of all labels together
+    where fewer than ``FEW`` examples have it, or lack it.
 
     Raises:
         DataError: no example.

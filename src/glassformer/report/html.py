@@ -30,6 +30,7 @@ FILTERS = {
     for f in (
         wording.percent,
         wording.interval,
+        wording.share_interval,
         wording.count,
         wording.decimal,
         wording.duration,

@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.evaluate.metrics import CALLED
 from glassformer.evaluate.number_compare import LOWER_IS_BETTER, MEASURES
 from glassformer.report.tables import leading
-from glassformer.report.wording import NONE, interval, percent
+from glassformer.report.wording import NONE, interval, percent, share_interval
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,10 @@ class Share:
     def value(self, x: float | None, digits: int) -> str:
         return percent(x, digits)
 
-    def between(self, bounds: Sequence[float] | None, digits: int) -> str:
+    def between(self, bounds: Sequence[float] | None, digits: int, n: int | None = None) -> str:
+        """An interval; of a share of ``n`` that is 0 or 1, how far from there it may be."""
+        if n and bounds and bounds[0] == bounds[1] and bounds[0] in (0, 1):
+            return share_interval(bounds[0], bounds, n, digits)
         return interval(bounds, digits)
 
     def apart(self, x: float, digits: int) -> str:
@@ -49,7 +52,7 @@ class Plain(Share):
     def value(self, x: float | None, digits: int) -> str:
         return NONE if x is None else f"{x:#.4g}" if self.lower else f"{x:.{digits + 2}f}"
 
-    def between(self, bounds: Sequence[float] | None, digits: int) -> str:
+    def between(self, bounds: Sequence[float] | None, digits: int, n: int | None = None) -> str:
         return f"{self.value(bounds[0], digits)} to {self.value(bounds[1], digits)}" if bounds else NONE
 
     def apart(self, x: float, digits: int) -> str:

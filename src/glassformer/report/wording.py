@@ -34,6 +34,18 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
     return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
 
 
+def share_interval(share: float, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
+    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all of them count.
+
+    Nothing that resamples knows how far from all, or none, a share may be; the "rule of three" does.
+    """
+    if share == 1:
+        return f"at least {percent(_at_least(n), digits)}"
+    if share == 0:
+        return f"at most {percent(1 - _at_least(n), digits)}"
+    return interval(bounds, digits)
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands set apart, or "–"."""
     return NONE if value is None else f"{value:,.0f}"
@@ -103,11 +115,10 @@ def digits_for(n: int) -> int:
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of ``accuracy`` or ``macro_f1`` in words."""
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
-    if scores["accuracy"] < 1:
-        return interval(known, digits)
-    # Of rare classes that are all right, less is known than of the share of all examples.
-    least = known[0] if key == "macro_f1" and known and known[0] < 1 else _at_least(scores["n"])
-    return f"at least {percent(least, digits)}"
+    if key == "macro_f1" and scores["accuracy"] == 1 and known and known[0] < 1:
+        return f"at least {percent(known[0], digits)}"  # of rare classes less is known than of all examples
+    all_or_none = scores["accuracy"] if scores["accuracy"] in (0, 1) else 0.5
+    return share_interval(all_or_none, known, scores["n"], digits)
 
 
 def _at_least(n: int) -> float:
@@ -183,6 +194,16 @@ def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measur
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
     return f"{text}." if gap > 0 else f"{text}: a simpler and faster model is better here."
+
+
+def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
+    """What a classifier's metrics say in words, beside the simple models'; empty without judged examples."""
+    scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
+    if not scores:
+        return ""
+    split = metrics.get("judged", "test") if metrics.get("test") else "validation"
+    beside = against(scores, metrics.get("baselines") or {}, measure)
+    return " ".join(filter(None, (verdict(scores, split, noun, measure), beside))).replace(THIN, " ")
 
 
 def guess_loss(classes: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
+from glassformer.data.copies import groups_of
 from glassformer.data.splits import labelled
 from glassformer.data.tags import repaired
 from glassformer.errors import ConfigError, DataError
@@ -27,7 +28,7 @@ from glassformer.evaluate.calibrate import (
 from glassformer.evaluate.class_thresholds import FOLDS, figure_of, unseen_figure
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
-from glassformer.tasks.decisions import abstention, check_abstain, fitted_decision
+from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
@@ -118,6 +119,7 @@ def _calibrate(
         "threshold": plain(limit),
         "metric": threshold or ("f1" if limit is not None else None),
         "abstain_below": below,
+        "mistakes": kind.mistakes(logits, targets),
         "unseen": None if limit is None or kind.binary else _unseen(kind, logits, targets, threshold),
         "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
         "chosen_by": name,
@@ -126,7 +128,10 @@ def _calibrate(
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
+    chances = kind.chances(logits, temperature)
+    out["abstaining"] = None if kind.binary else abstaining(kind, chances, targets, limit)
     judged_split = labelled(splits.judged)
+    out["seen"] = _seen(chosen_by, splits, judged_split) if data else {}
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
@@ -159,6 +164,7 @@ def _calibrate_words(
         "temperature": temperature,
         "threshold": None,
         "metric": None,
+        "mistakes": int((held.logits.argmax(1) != held.targets)[held.known].sum()),
         "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99,
         "chosen_by": name,
         "classes": clf.classes_.tolist(),
@@ -233,6 +239,14 @@ def _both(
         if below is not None and name == "after":
             out[name]["abstention"] = abstention(kind, p, targets, cut, below)
     return out
+
+
+def _seen(chosen_by: Any, splits: Any, judged: Any) -> dict[str, int]:
+    """How many of the examples that chose, or copies of them, stand in a run's training and judged split."""
+    own = groups_of(chosen_by)
+    parts = {"train": splits.train, splits.judged_name: judged}
+    keys = {name: set(groups_of(part)) for name, part in parts.items() if part is not None}
+    return {name: sum(key in known for key in own) for name, known in keys.items()}
 
 
 def _targets(clf: Any, split: Any) -> np.ndarray:

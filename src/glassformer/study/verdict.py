@@ -196,7 +196,7 @@ def markdown(results: dict[str, Any]) -> str:
             NONE,
             led.value(figures.get(first), digits),
             NONE,
-            led.between(figures.get(f"{first}_interval"), digits),
+            led.between(figures.get(f"{first}_interval"), digits, results["n"]),
             then.value(figures.get(second), digits),
             decimal(figures["log_loss"], 4),
             signed(figures, digits, unit),

@@ -23,6 +23,21 @@ from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_o
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_numbers import Numbers
 
+LIMITS = (
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+    0.95,
+    0.98,
+    0.99,
+    0.995,
+)  # below which to abstain, to choose from
+
 
 def fitted_decision(
     kind: Classes, logits: np.ndarray, targets: np.ndarray, metric: Metric | None, own: Any = None
@@ -69,6 +84,16 @@ def abstention(
     low, high = wilson(np.array(right), np.array(max(n, 1)))
     known = [max(float(low), 0.0), min(float(high), 1.0)]
     return out | {"accuracy": right / n if n else None, "accuracy_interval": known if n else None}
+
+
+def abstaining(
+    kind: Classes, probabilities: np.ndarray, targets: np.ndarray, threshold: Any
+) -> list[dict[str, Any]]:
+    """As ``abstention`` at each of ``LIMITS``; of those that leave nothing out, the highest alone, and
+    none that leaves nothing."""
+    found = [abstention(kind, probabilities, targets, threshold, below) for below in LIMITS]
+    whole = sum(left["answered"] == len(targets) for left in found)
+    return [left for left in found[max(whole - 1, 0) :] if left["answered"]]
 
 
 class Classifier(ClassifierMixin, Supervised):

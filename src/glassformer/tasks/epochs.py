@@ -25,7 +25,7 @@ def judge_epochs(
 
     Returns:
         A record an epoch: ``epoch`` from 1, ``step``, ``batch_loss`` (mean over its steps), and of the
-        split ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
+        split ``n``, ``accuracy``, ``accuracy_interval``, ``macro_f1``, ``log_loss``.
 
     Raises:
         ConfigError: no epochs were kept.
@@ -44,7 +44,7 @@ def judge_epochs(
             _take(clf, weights, path)
             same = final is not None and all(torch.equal(ended[name], w) for name, w in weights.items())
             found = final if same and final is not None else judge()
-            keys = ("accuracy", "accuracy_interval", "macro_f1", "log_loss")
+            keys = ("n", "accuracy", "accuracy_interval", "macro_f1", "log_loss")
             record = {"epoch": epoch, "step": step, "batch_loss": losses.get(epoch)}
             out.append(record | {key: found[key] for key in keys})
     finally:

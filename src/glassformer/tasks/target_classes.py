@@ -130,8 +130,12 @@ class Classes:
     # --- calibration ------------------------------------------------------------------------------
 
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
-        """The temperature with the lowest log loss."""
+        """The temperature with the lowest smoothed log loss."""
         return fit_temperature(logits, targets)
+
+    def mistakes(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+        """How many of the likeliest answers are wrong: what a temperature rests on."""
+        return int((logits.argmax(1) != targets).sum())
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
         """The threshold that serves a metric best, of more than two classes one for each ``[C]``."""

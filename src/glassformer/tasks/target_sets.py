@@ -145,6 +145,10 @@ class LabelSets(Classes):
         """That of each label ``[K]``."""
         return fit_temperatures(logits, targets)
 
+    def mistakes(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+        """Of each label ``[K]``."""
+        return ((logits > 0) != targets).sum(0).tolist()
+
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
         if metric not in ("f1", "macro_f1"):
             what = f"a threshold a label serves its F1, not {metric}"
