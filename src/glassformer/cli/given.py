@@ -134,7 +134,8 @@ def read_stdin() -> tuple[list[str], list[int]]:
         raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
     kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
     if not kept:
-        raise DataError("no text", where=where, fix="Give one text a line")
+        fix = "Give one text a line; it was read because '-' stands among the texts"
+        raise DataError("no text", where=where, fix=fix)
     return [line for line, _ in kept], [row for _, row in kept]
 
 

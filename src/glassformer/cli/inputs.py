@@ -159,10 +159,28 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
     return found
 
 
+def refuse_folder(argument: str) -> None:
+    """Raises DataError for a folder where a text or a file is wanted: its name is not the text that is meant."""
+    if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
+        return
+    from glassformer.data.shards import name_one, tables_in
+    from glassformer.data.tables import PLAIN
+
+    path = Path(argument)
+    files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
+    fix = f"{name_one(files) if files else 'Name a file'}; a text of this name is read from standard input: -"
+    raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
+
+
 def names_a_file(argument: str) -> bool:
-    """Whether an argument is a file, or a word that ends as the files do that can be read."""
+    """Whether an argument is a file, or a word that ends as the files do that can be read.
+
+    Raises:
+        DataError: it is a folder, whose name nobody means as a text.
+    """
     from glassformer.data.tables import PLAIN, READERS
 
+    refuse_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         return True
     ends = (PLAIN, *READERS)

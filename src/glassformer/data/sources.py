@@ -249,7 +249,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
         if (root / source.folder).is_dir():
             files = split_files(root / source.folder)
             if "train" not in files:
-                fix = "Complete or remove the folder"
+                fix = "Complete the folder, or set GLASSFORMER_DATA to another"
                 raise DataError("no train.parquet here", where=str(root / source.folder), fix=fix)
             break
     else:
