@@ -160,7 +160,7 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
 
 
 def refuse_folder(argument: str) -> None:
-    """Raises DataError for a folder where a text or a file is wanted: its name is not the text that is meant."""
+    """Raises DataError for a folder where a text or a file is wanted: nobody means its name as a text."""
     if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
         return
     from glassformer.data.shards import name_one, tables_in
