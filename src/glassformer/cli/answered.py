@@ -15,6 +15,7 @@ import typer
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.rows import WAY_OUT, Row, read_columns, usable, without_answer
+from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -209,9 +210,10 @@ def show_answered(name: str, as_json: bool) -> None:
     figures = examine(name, dataset=dataset).figures
     known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
     if as_json:
-        say_json({**known, "notes": list(dataset.notes), **figures})
+        say_json({**known, "notes": [*dataset.notes, *left_out(dataset)], **figures})
         return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+    licence = dataset.licence and f"licence: {dataset.licence}"
+    for line in (dataset.description, licence, *dataset.notes, *left_out(dataset)):
         if line:
             say(line)
     rows = [

@@ -64,8 +64,8 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
-    marks = "the most doubtful first; the column 'suspicious' marks those that look wrong"
-    say(f"{found['listed']:,} suggestions, {marks}: {folder / 'review.csv'}")
+    marks = f"the column 'suspicious' marks the {found['suspicious']:,} that look wrong"
+    say(f"the {found['listed']:,} most doubtful, in that order; {marks}: {folder / 'review.csv'}")
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
         say(f"{table} has been edited and stays as it is")

@@ -211,9 +211,9 @@ def without_answer(rows: Sequence[Row]) -> str:
 
 def said_of(bad: Sequence[Any]) -> str:
     """The same of rows that are rejected."""
-    from glassformer.data.rejected import by_kind
+    from glassformer.data.rejected import by_kind, in_other_encoding
 
     if not bad:
         return ""
     count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
-    return f"{count} no answer: {by_kind(bad)}"
+    return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"

@@ -87,7 +87,7 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
 
 
 def delimiter_of(path: Path, errors: str) -> str:
-    """What stands between the cells of a file, whose first line it reads: the header, or Excel's ``sep=;``."""
+    """What stands between the cells of a file, by its first line: the header, or Excel's ``sep=;``."""
     header = next(text_lines(path, errors=errors), "")
     if said := SEPARATOR(header):
         return said[1]
