@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import typer
 
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
-from glassformer.cli.rows import WAY_OUT, Row, read_columns, usable, without_answer
+from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns, usable, without_answer
 from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError, DataError
@@ -64,7 +65,7 @@ def gather_questions(
         if argument == STDIN:
             found += gather_pairs([argument], skip=skip)
         else:
-            found += _of_file(Path(argument), question_column, context_column, skip)
+            found += counted(partial(_of_file, Path(argument), question_column, context_column), skip)
     return [*found, *(gather_pairs(texts, skip=skip, sides=SIDES) if texts else [])]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from glassformer.cli.given import STDIN, read_stdin
-from glassformer.cli.rows import Row, marked_pictures, read_columns, read_rows
+from glassformer.cli.rows import Row, counted, marked_pictures, read_columns, read_rows
 from glassformer.errors import DataError
 
 
@@ -61,7 +62,7 @@ def gather_rows(
     found: list[Row] = []
     for argument in given:
         if names_a_file(argument) and not is_picture(argument):
-            found += read_rows(Path(argument), text_column, usual, skip)
+            found += counted(partial(read_rows, Path(argument), text_column, usual), skip)
         elif argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
             found += [
@@ -170,6 +171,21 @@ def refuse_folder(argument: str) -> None:
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
     fix = f"{name_one(files) if files else 'Name a file'}; a text of this name is read from standard input: -"
     raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
+
+
+def refuse_unreadable(argument: str) -> None:
+    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text."""
+    from glassformer.data.checks import check_texts
+    from glassformer.data.files import check_file
+
+    if argument == STDIN:
+        return
+    if not names_a_file(argument):
+        check_texts([argument], "TEXT")
+    elif is_picture(argument):
+        raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+    else:
+        check_file(Path(argument))
 
 
 def names_a_file(argument: str) -> bool:

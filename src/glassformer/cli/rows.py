@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -61,6 +62,25 @@ def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, in
         ragged[row] = error
 
     return refuse
+
+
+def counted(read: Callable[[bool], list[Row]], skip: bool) -> list[Row]:
+    """The rows of a file; where the first that cannot be used ends the reading, the others are counted.
+
+    Args:
+        read: reads the file, told whether to mark such rows.
+    """
+    try:
+        return read(skip)
+    except DataError as error:
+        if skip or not error.where or ", row " not in error.where:
+            raise
+        from glassformer.data.rejected import with_others
+
+        bad = 0
+        with suppress(DataError):
+            bad = sum(row.error is not None for row in read(True))
+        raise DataError(with_others(error.what, bad), where=error.where, fix=error.fix) from None
 
 
 def read_rows(

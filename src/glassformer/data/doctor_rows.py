@@ -12,7 +12,7 @@ from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.rejected import RejectedRow, by_kind, in_other_encoding
+from glassformer.data.rejected import RejectedRow, by_kind, other_reading
 from glassformer.data.text import clean_text
 
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
@@ -26,7 +26,9 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     message = f"{rows} cannot be used: {by_kind(rejected)}"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
-    fix = "correct them, or leave them out with --on-bad-row skip" + in_other_encoding(rejected)
+    fix = "correct them, or leave them out with --on-bad-row skip"
+    if other := other_reading(rejected):
+        fix = f"{other}; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
 
 
@@ -34,7 +36,8 @@ def rows_of(split: Any, found: Sequence[int], most: int = 3) -> str:
     """Where some examples of a split stand: ``rows 3, 8, 9 ...``; their places where it has no rows."""
     rows = [i if split.rows is None else split.rows[i] for i in found[:most]]
     shown = ", ".join(map(str, rows)) + (" ..." if len(found) > most else "")
-    return f"{'row' if len(found) == 1 else 'rows'} {shown}"
+    noun = "place" if split.rows is None else "row"
+    return f"{noun}{'s' * (len(found) > 1)} {shown}"
 
 
 def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None = None) -> Iterable[Finding]:

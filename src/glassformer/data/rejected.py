@@ -155,10 +155,15 @@ def in_other_encoding(rejected: Sequence[Any]) -> str:
 
     Such rows are good ones, and need not be lost as empty ones are.
     """
-    lost = [row.file for row in rejected if row.reason == not_text()]
-    if not lost:
+    count = sum(row.reason == not_text() for row in rejected)
+    many = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
+    return f"; {many}: {other_reading(rejected)}" if count else ""
+
+
+def other_reading(rejected: Sequence[Any]) -> str:
+    """What reads the first file with rows in another encoding; empty: there is none."""
+    file = next((row.file for row in rejected if row.reason == not_text()), None)
+    if file is None:
         return ""
-    path = Path(lost[0])
-    read = encoding_fix(path) if path.is_file() else "Save it as UTF-8"
-    many = f"{len(lost):,} of them {'is' if len(lost) == 1 else 'are'}"
-    return f"; {many} {not_text()}: {read[0].lower()}{read[1:]}"
+    read = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"
+    return read[0].lower() + read[1:]
