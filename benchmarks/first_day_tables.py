@@ -158,7 +158,7 @@ def rows_and_labels() -> list[Step]:
     sk, fo = table("skewed.csv", HEAD, skewed), table("forty.csv", HEAD, forty)
     si, to = table("sixty.csv", HEAD, sixty), table("torn.csv", HEAD, torn)
     return [
-        doctor("empty rows", holes, "cannot be used: 4", "2 the text is empty", "2 the label is missing", "on-bad-row"),
+        doctor("empty rows", holes, "4 rows cannot be used", r"the text is empty \(2: ", r"the label is missing \(2: ", "on-bad-row"),
         train("empty rows", holes, "row 62", "text is empty", "--on-bad-row skip", code=2),
         train("empty rows left out", holes, "4 rows left out", more=("--on-bad-row", "skip")),
         doctor("a ragged row", ragged, "fields where the header has", "row 62"),
@@ -215,7 +215,7 @@ def kinds_of_files() -> list[Step]:
         train(
             "JSON Lines with a key missing left out", jsonl, "1 row left out", more=("--on-bad-row", "skip")
         ),
-        doctor("JSON Lines with a broken line", broken, "not JSON", "cannot be used: 1"),
+        doctor("JSON Lines with a broken line", broken, "not JSON", "1 row cannot be used"),
         train("JSON Lines with a broken line", broken, "not JSON", code=2),
         train("an array of JSON", array),
         train("Parquet with names of ones own", "a.parquet", "labels in 'mood'"),
@@ -281,7 +281,7 @@ def refused() -> list[Step]:
         doctor("a run for data", "old-run", "is the folder of a run, not of data", "glassformer doctor", code=2),
         Step("doctor: a table for a model", ("doctor", good), ("is no model", "glassformer data doctor good.csv"), 2),
         Step("doctor: a run", ("doctor", "runs/emoji"), ("text-classification, trained on", "2 classes")),
-        doctor("not UTF-8", "latin.csv", "cannot be used: 1", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
+        doctor("not UTF-8", "latin.csv", "1 row cannot be used", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
         train("UTF-16", "wide16.csv", "UTF-16", code=2),
         train("a NUL byte", "nul.csv", "NUL", "line 62", code=2),
         train("a quote never closed", "open.csv", "never closed", code=2),

@@ -55,11 +55,12 @@ def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None
         if not alike:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
-        places: dict[str, list[int]] = {}
-        for i, text in enumerate(splits[name].texts if splits else ()):
-            places.setdefault(text, []).append(i)
-        at = {text: f" ({rows_of(splits[name], found)})" for text, found in places.items()} if splits else {}
-        often = [f"{n} times{at.get(text, '')}: {excerpt(text)}" for text, n in count.most_common(3) if n > 1]
+        often = []
+        for text, n in count.most_common(3):
+            split = splits[name] if splits else None
+            found = [i for i, own in enumerate(split.texts) if own == text] if split and n > 1 else []
+            at = f" ({rows_of(split, found)})" if found else ""
+            often += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
         pairs = [texts for texts in loose.values() if len(texts) > 1]
         often += [" ~ ".join(excerpt(text, 60) for text in texts[:2]) for texts in pairs[: 3 - len(often)]]
         severity: Severity = "warning" if alike > 0.01 * total else "note"
