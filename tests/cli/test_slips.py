@@ -117,3 +117,11 @@ def test_show_passes_over_rows_that_cannot_be_used(gf, tmp_path):
     result = gf("data", "show", tags)
     assert result.code == 0, result.err
     assert "1 row left out" in result.out
+
+
+def test_a_verb_without_the_option_does_not_offer_it(refused, tmp_path):
+    table = write_csv(tmp_path / "pairs.csv", [("a text", "b text"), ("", "c text")], header="first,second")
+    said = refused("similar", table)
+    assert "row 3" in said
+    assert "on_bad_row" not in said
+    assert "on-bad-row" not in said

@@ -19,6 +19,8 @@ from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError
 from glassformer.outputs import write_text_whole
 
+SKIP = "on_bad_row=skip"
+
 
 @dataclass(frozen=True)
 class RejectedRow:
@@ -63,7 +65,8 @@ def way_out(
     except DataError as error:
         if rejected is not None or not error.where or ", row " not in error.where:
             raise
-        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
+        fix = error.fix or "Correct it"
+        fix += "" if SKIP in fix else f", or leave such rows out with {SKIP}"
         bad: list[RejectedRow] = []
         with suppress(DataError):  # none is left
             others and others(bad)
