@@ -374,6 +374,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         getattr(route, "path", None) == meant for route in request.app.routes
     ):
         fix = f"Use {meant}"
+    elif error.status_code == 404:
+        fix = "GET /openapi.json says which paths there are"
     if error.status_code == 405 and (allowed := (error.headers or {}).get("Allow")):
         fix = f"Use {allowed}"
     response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
