@@ -194,9 +194,13 @@ def test_a_file_without_one_good_row_is_refused(tmp_path):
         load_text_dataset(write(tmp_path / "a.csv", "text,label\n,1\n,0\n"), on_bad_row="skip")
 
 
-SEPARATED = [("sep=;\ntext;label\n\"a, b\";x\nc d;y\n", ";"), ("sep=,\r\ntext,label\r\n\"a, b\",x\r\nc d,y\r\n", ","),
-             ("\ufeffSEP=|\ntext|label\na, b|x\nc d|y\n", "|"), ("\"sep=;\"\ntext;label\n\"a, b\";x\nc d;y\n", ";"),
-             ("sep=\t\ntext\tlabel\na, b\tx\nc d\ty\n", "\t")]  # fmt: skip
+SEPARATED = [
+    ('sep=;\ntext;label\n"a, b";x\nc d;y\n', ";"),
+    ('sep=,\r\ntext,label\r\n"a, b",x\r\nc d,y\r\n', ","),
+    ("\ufeffSEP=|\ntext|label\na, b|x\nc d|y\n", "|"),
+    ('"sep=;"\ntext;label\n"a, b";x\nc d;y\n', ";"),
+    ("sep=\t\ntext\tlabel\na, b\tx\nc d\ty\n", "\t"),
+]
 
 
 @pytest.mark.parametrize(("content", "delimiter"), SEPARATED)
