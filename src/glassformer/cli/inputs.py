@@ -107,14 +107,16 @@ def pictures(given: Sequence[str]) -> Texts:
 
 
 def check_encodings(given: Sequence[str]) -> None:
-    """Raises DataError for a file of texts that is not UTF-8, before the model is loaded."""
-    from glassformer.data.files import check_utf8
+    """Raises DataError for a file of texts that is not there or not UTF-8, before the model is loaded."""
+    from glassformer.data.files import check_file, check_utf8
     from glassformer.data.tables import PLAIN, READERS
 
     ends = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
     for argument in given:
         if argument.lower().endswith(ends) and os.path.isfile(argument):
             check_utf8(Path(argument))
+        elif argument.lower().endswith(ends) and names_a_file(argument):
+            check_file(Path(argument))  # before torch is imported, too
 
 
 def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
