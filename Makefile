@@ -7,6 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --quiet --no-compile --constraint constraints.txt
 PIP_ARGS ?=
 ARGS ?=
+EXTRAS ?=
 
 # The real data sets, where they lie beside the clone. Nothing here needs them: tests that do are skipped.
 ifeq ($(origin GLASSFORMER_DATA), undefined)
@@ -29,7 +30,9 @@ help: ## show this list
 	@echo "Settings: ARGS='...' goes to the command, PIP_ARGS='...' to pip, PYTHON=python3.x picks the interpreter,"
 	@echo "GLASSFORMER_DATA=FOLDER has the real data sets (now: $(or $(GLASSFORMER_DATA),not set))."
 
-setup: $(VENV)/.installed ## make .venv and install glassformer with all it needs to run
+comma := ,
+setup: $(VENV)/.installed $(addprefix $(VENV)/.installed-,$(subst $(comma), ,$(EXTRAS))) ## make .venv and install glassformer with all it needs to run (EXTRAS=serve,onnx: these too)
+	@echo "==> all is there. Next: source $(VENV)/bin/activate && glassformer doctor"
 
 demo: $(VENV)/.installed ## train, judge and explain a small Transformer on sentences and one on pictures
 	$(BIN)/glassformer demo $(ARGS)
@@ -135,6 +138,6 @@ $(VENV)/.installed: pyproject.toml constraints.txt $(SOURCES_IN_C) | $(BIN)/pyth
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.installed
-	@echo "==> installing what \`make $*\` needs"
+	@echo "==> installing what '$*' needs"
 	@GLASSFORMER_BUILD=keep $(INSTALL) $(PIP_ARGS) --editable '.[$*]'
 	@touch $@

@@ -175,7 +175,7 @@ def folders() -> list[Step]:
         doctor("nearly the same in training", "leaky", "nearly the same as one of test", "nearly.png"),
         train("test pictures in training", "leaky", "stand in train and in test"),
         train("test pictures taken out", "leaky", "drop_duplicates: 1 of 24 of train left out", sets=("drop_duplicates=true",)),
-        train("an empty class", "hollow", "class 'cow' has no pictures", "Remove the folder", code=2),
+        train("an empty class", "hollow", "class 'cow' has no pictures", "Put pictures there", code=2),
         train("classes beside splits", "mixture", "look like splits", code=2),
         train("no folders of classes", "flat", "neither tables nor folders of pictures|no folders", code=2),
         train("one class of pictures", "lone", "one class", code=2),

@@ -158,13 +158,13 @@ def rows_and_labels() -> list[Step]:
     sk, fo = table("skewed.csv", HEAD, skewed), table("forty.csv", HEAD, forty)
     si, to = table("sixty.csv", HEAD, sixty), table("torn.csv", HEAD, torn)
     return [
-        doctor("empty rows", holes, "cannot be used: 4", "2 the text is empty", "2 the label is missing", "on-bad-row"),
+        doctor("empty rows", holes, "4 rows cannot be used", r"the text is empty \(2: ", r"the label is missing \(2: ", "on-bad-row"),
         train("empty rows", holes, "row 62", "text is empty", "--on-bad-row skip", code=2),
         train("empty rows left out", holes, "4 rows left out", more=("--on-bad-row", "skip")),
         doctor("a ragged row", ragged, "fields where the header has", "row 62"),
         train("a ragged row", ragged, "3 fields where the header has 2", "double quotes", code=2),
         train("a ragged row left out", ragged, "1 row left out", more=("--on-bad-row", "skip")),
-        doctor("repeated texts", d, "repeat an earlier one", "2 times: the", "drop_duplicates=true"),
+        doctor("repeated texts", d, "repeat an earlier one", r"2 times \(rows \d+, \d+\): the", "drop_duplicates=true"),
         train("repeated texts share a side", d, "7 of 83 texts", untold=LEAKS),
         train("repeated texts dropped", d, "drop_duplicates: 29 of 99 of train left out", sets=("drop_duplicates=true",)),
         doctor("two labels for a text", to, "more than one label: 2", "bad and good", "review-labels"),
@@ -189,7 +189,7 @@ def rows_and_labels() -> list[Step]:
         doctor("a text of 40,000 words", hu, "2 classes"),
         train("a text of 40,000 words", hu, "longer than 24 tokens and were cut|exceed 24 tokens"),
         train("a label of its own for each row", table("own.csv", HEAD, [(t, t[:20]) for t, _ in rows]),
-              "has one|different values", code=2),
+              "has one|different values|of them with one", code=2),
         train("no labels", table("none.csv", ("text",), [(t,) for t, _ in rows]), "no column 'label'", code=2),
         doctor("no labels", "none.csv", "no text occurs twice"),
         train("four rows", table("four.csv", HEAD, texts(4)), "cannot|part of|one", code=2),
@@ -215,7 +215,7 @@ def kinds_of_files() -> list[Step]:
         train(
             "JSON Lines with a key missing left out", jsonl, "1 row left out", more=("--on-bad-row", "skip")
         ),
-        doctor("JSON Lines with a broken line", broken, "not JSON", "cannot be used: 1"),
+        doctor("JSON Lines with a broken line", broken, "not JSON", "1 row cannot be used"),
         train("JSON Lines with a broken line", broken, "not JSON", code=2),
         train("an array of JSON", array),
         train("Parquet with names of ones own", "a.parquet", "labels in 'mood'"),
@@ -281,7 +281,7 @@ def refused() -> list[Step]:
         doctor("a run for data", "old-run", "is the folder of a run, not of data", "glassformer doctor", code=2),
         Step("doctor: a table for a model", ("doctor", good), ("is no model", "glassformer data doctor good.csv"), 2),
         Step("doctor: a run", ("doctor", "runs/emoji"), ("text-classification, trained on", "2 classes")),
-        doctor("not UTF-8", "latin.csv", "cannot be used: 1", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
+        doctor("not UTF-8", "latin.csv", "1 row cannot be used", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
         train("UTF-16", "wide16.csv", "UTF-16", code=2),
         train("a NUL byte", "nul.csv", "NUL", "line 62", code=2),
         train("a quote never closed", "open.csv", "never closed", code=2),

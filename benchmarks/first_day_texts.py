@@ -93,7 +93,7 @@ def predicted() -> list[Step]:
              ("no column 'uterance'", "'utterance'"), 2),
         Step("predict: an empty text", ("predict", "run", "gaps.csv"), ("row 3", "text is empty", "--on-bad-row skip"), 2),
         Step("predict: an empty text marked", ("predict", "run", "gaps.csv", "--on-bad-row", "skip", "--out", "gaps-out.csv"),
-             ("3 texts", "1 row has no answer: 1 the text is empty")),
+             ("3 texts", "1 row has no answer: the text is empty")),
         Step("the marked row", shown("gaps-out.csv", "id", "error"), ("1, / 2,the text is empty / 3,",)),
         Step("predict: a ragged row", ("predict", "run", "ragged.csv"), ("row 3", "3 fields", "--on-bad-row skip"), 2),
         Step("predict: a ragged row marked", ("predict", "run", "ragged.csv", "--on-bad-row", "skip"), ("1 row has no answer",)),
@@ -136,7 +136,7 @@ def evaluated() -> list[Step]:
         Step("explain", ("explain", "run", "a splendid film", "--method", "occlusion"), ("splendid",)),
         Step("report", ("report", "run"), ("report.html",)),
         Step("embed: a file with an empty line", ("embed", "run", "three.txt", "--out", "v.npy"),
-             (r"1 row has no answer: 1 the line is empty \(row 2\)", "2 vectors")),
+             (r"1 row has no answer: the line is empty \(row 2\)", "2 vectors")),
     ]  # fmt: skip
 
 

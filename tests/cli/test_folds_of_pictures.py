@@ -63,7 +63,7 @@ def test_a_table_of_files_is_answered_row_for_row(gf, refused, pictures, tmp_pat
     assert "gone.png" in refused("predict", "run", "new.csv")
     result = gf("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
     assert result.code == 0, result.err
-    assert "1 row has no answer: 1 no such file (row 3)" in result.err
+    assert "1 row has no answer: no such file (row 3)" in result.err
     with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(r["row"], r["nr"], r["predicted"] in ("red", "blue"), bool(r["error"])) for r in rows] == [

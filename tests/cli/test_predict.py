@@ -104,7 +104,7 @@ def test_empty_lines_of_a_text_file_keep_their_places(gf, run: Path, tmp_path: P
         "a dreadful one",
     ]
     assert [line.count("\t") for line in result.out.splitlines()] == [2, 2, 2]
-    assert result.err == "note: 1 row has no answer: 1 the line is empty (row 2)\n"
+    assert result.err == "note: 1 row has no answer: the line is empty (row 2)\n"
     assert gf("predict", run, "three.txt", "--out", "p.csv").code == 0
     rows = cells_of("p.csv")
     assert [(r["row"], r["predicted"] != "", r["error"]) for r in rows] == [
@@ -151,7 +151,7 @@ def test_bad_rows_are_marked_where_that_is_asked_for(gf, refused, run: Path, tmp
     result = gf("predict", run, table, "--on-bad-row", "skip", "--out", "p.csv")
     assert result.code == 0, result
     assert (
-        "2 rows have no answer: 1 the text is empty (row 3), 1 n fields where the header has n (row 4)"
+        "2 rows have no answer: the text is empty (row 3), n fields where the header has n (row 4)"
         in result.err
     )
     rows = cells_of("p.csv")

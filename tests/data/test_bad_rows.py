@@ -27,7 +27,7 @@ def test_kinds_are_counted_with_the_first_rows():
         RejectedRow("a.csv", 6, "4 fields where the header has 2"),
     ]
     assert by_kind(rows) == (
-        "4 the text is empty (rows 3, 8, 9 ...), 2 n fields where the header has n (rows 5, 6)"
+        "the text is empty (4: rows 3, 8, 9 ...), n fields where the header has n (2: rows 5, 6)"
     )
     assert by_kind([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], most=2).endswith(
         "and 5 more kinds"
@@ -78,7 +78,7 @@ def test_pairs_with_an_empty_side_or_too_many_are_left_out(tmp_path):
         (12, "a side is empty"),
     ]
     report = {f.code: f for f in examine_pairs(load_pairs(path, keep_empty=True)).findings}
-    assert "1 n fields where the header has n (row 13)" in report["bad-rows"].message
+    assert "n fields where the header has n (row 13)" in report["bad-rows"].message
     assert report["empty"].count == 2
     assert "--on-bad-row skip" in report["empty"].sentence
     path.write_text("en,de\na text,\n")

@@ -75,7 +75,7 @@ def test_contradictions():
         "distinct texts with more than one label: 1": ("warning", 1)
     }
     (example,) = next(f.examples for f in report.findings if f.code == "contradictions")
-    assert example == "a and b: film number 1 was fine"
+    assert example == "a and b (train, place 1; test, place 0): film number 1 was fine"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,9 @@ def test_one_class_written_in_two_ways():
 def test_short_and_wordless_texts():
     report = examine(dataset(train=(["good", "... !", "a b", "one two three"], [0, 1, 0, 1])))
     assert findings(report, "short-texts") == {"train: texts of fewer than 3 words: 2": ("note", 2)}
-    assert findings(report, "blank-texts") == {"train: texts without a letter or digit: 1": ("warning", 1)}
+    assert findings(report, "blank-texts") == {
+        "train: texts without a letter or digit: 1 (place 1)": ("warning", 1)
+    }
 
 
 def test_markup_and_composition():
@@ -212,7 +214,7 @@ def test_copies_in_two_spellings_are_shown_with_the_way_out():
 def test_only_texts_that_repeat_are_listed_as_repeats():
     texts = ["one two three", "four five six", "seven eight nine", "one two three"]
     (found,) = (f for f in examine(dataset(train=(texts, [0, 1, 0, 0]))).findings if f.code == "duplicates")
-    assert found.examples == ("2 times: one two three",)
+    assert found.examples == ("2 times (places 0, 3): one two three",)
 
 
 def test_the_way_out_stands_in_every_warning():
@@ -246,8 +248,8 @@ def test_rows_that_cannot_be_used_are_counted_by_kind(tmp_path):
     report = examine(load_text_dataset(path, on_bad_row="skip"))
     (found,) = (f for f in report.findings if f.code == "bad-rows")
     assert (found.severity, found.count) == ("warning", 5)
-    assert "2 the text is empty (rows 3, 6)" in found.message
-    assert "2 the label is missing (rows 4, 7)" in found.message
+    assert "the text is empty (2: rows 3, 6)" in found.message
+    assert "the label is missing (2: rows 4, 7)" in found.message
     assert "n fields where the header has n (row 5)" in found.message
     assert f"{path}, row 5: 3 fields where the header has 2" in found.examples
     assert "--on-bad-row skip" in found.fix

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data.rejected import summary, write_rejected
+from glassformer.data.row_errors import stop
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import read_table, read_utf8
+from glassformer.data.streamed import StreamedTable
+from glassformer.data.tables import delimiter_of, read_table, read_utf8
 from glassformer.errors import DataError
 
 
@@ -190,3 +192,30 @@ def test_bad_rows_are_skipped_and_listed(tmp_path):
 def test_a_file_without_one_good_row_is_refused(tmp_path):
     with pytest.raises(DataError, match="no row can be used"):
         load_text_dataset(write(tmp_path / "a.csv", "text,label\n,1\n,0\n"), on_bad_row="skip")
+
+
+SEPARATED = [
+    ('sep=;\ntext;label\n"a, b";x\nc d;y\n', ";"),
+    ('sep=,\r\ntext,label\r\n"a, b",x\r\nc d,y\r\n', ","),
+    ("\ufeffSEP=|\ntext|label\na, b|x\nc d|y\n", "|"),
+    ('"sep=;"\ntext;label\n"a, b";x\nc d;y\n', ";"),
+    ("sep=\t\ntext\tlabel\na, b\tx\nc d\ty\n", "\t"),
+]
+
+
+@pytest.mark.parametrize(("content", "delimiter"), SEPARATED)
+def test_excels_line_names_the_separator_and_is_no_header(tmp_path, content, delimiter):
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    table = read_table(path)
+    assert delimiter_of(path, "strict") == delimiter
+    assert table.names == ("text", "label")
+    assert table.read("text") == ["a, b", "c d"]
+    assert list(table.rows) == [3, 4]
+    assert [row for row, _ in StreamedTable(path, stop).rows()] == [3, 4]
+
+
+def test_a_column_may_be_called_as_excels_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("text,sep=\na b,x\nsep=;,y\n", encoding="utf-8")
+    assert read_table(path).read("text") == ["a b", "sep=;"]

@@ -75,6 +75,10 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     assert (
         len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 67
     )  # of one class by thresholds or none, several labels, pairs and numbers
+    command = [sys.executable, str(folder / "run.py"), "a warm film", str(folder / "onnx.json")]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "onnx.json is a file or a folder, and texts are read here" in refused.stderr
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert about["opset"] == 18
     assert about["threshold"] == 0.4

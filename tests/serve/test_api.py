@@ -138,6 +138,7 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     assert answer.status == status, answer
     error = answer.body["error"]
     assert what in f"{error['where']}: {error['what']}. {error['fix']}"
+    assert error["fix"], "a way out"
 
 
 def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):

@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ import typer
 
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
-from glassformer.cli.rows import WAY_OUT, Row, read_columns, usable, without_answer
+from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns, usable, without_answer
+from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -63,7 +65,7 @@ def gather_questions(
         if argument == STDIN:
             found += gather_pairs([argument], skip=skip)
         else:
-            found += _of_file(Path(argument), question_column, context_column, skip)
+            found += counted(partial(_of_file, Path(argument), question_column, context_column), skip)
     return [*found, *(gather_pairs(texts, skip=skip, sides=SIDES) if texts else [])]
 
 
@@ -212,9 +214,10 @@ def show_answered(name: str, as_json: bool) -> None:
     figures = examine(name, dataset=dataset).figures
     known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
     if as_json:
-        say_json({**known, "notes": list(dataset.notes), **figures})
+        say_json({**known, "notes": [*dataset.notes, *left_out(dataset)], **figures})
         return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+    licence = dataset.licence and f"licence: {dataset.licence}"
+    for line in (dataset.description, licence, *dataset.notes, *left_out(dataset)):
         if line:
             say(line)
     rows = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -212,18 +212,31 @@ class LargeFile:
     """
 
     def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
+        try:
+            self._look(path, text_column, usual, skip)
+        except DataError as error:
+            if skip or not error.where or ", row " not in error.where:
+                raise
+            from glassformer.data.rejected import with_others
+
+            with suppress(DataError):  # no row can be used
+                self._look(path, text_column, usual, True)
+            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+
+    def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
+        """Go through the file once: its columns, and how many rows are good and bad."""
         from glassformer.data.columns import find_text
         from glassformer.data.streamed import StreamedTable
 
-        self.path, self.skip = path, skip
+        self.path, self.skip, self.bad = path, skip, 0
         self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, refusal(skip, self._ragged))
         self._text = find_text(self._table.sample(), text_column, usual)
         columns = tuple(name for name in self._table.names if name != self._text)[:MOST_COLUMNS]
         self.layout = Layout(columns, False, False)
-        self.good, first = 0, None
+        self.good, self.bad, first = 0, 0, None
         for row in self._rows():
-            self.good += row.error is None
+            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
             first = first or (row if row.error is not None else None)
         if first is not None and not self.good:
             usable([first])  # says so

@@ -15,7 +15,7 @@ from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.places import free_folder
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
-from glassformer.cli.tagged import show_tags
+from glassformer.cli.tagged import left_out, show_tags
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import TextDataset
@@ -90,7 +90,7 @@ def describe(dataset: TextDataset) -> dict[str, Any]:
         "name": dataset.name,
         "description": dataset.description,
         "licence": dataset.licence,
-        "notes": [*dataset.said, *dataset.notes],
+        "notes": [*dataset.said, *dataset.notes, *left_out(dataset)],
         "splits": splits,
     }
 
@@ -184,6 +184,7 @@ def show_command(
             pair_column=pair_column,
             label_column=label_column,
             label_separator=label_separator,
+            on_bad_row="skip",
             find_labels=True,
         )
     )
@@ -214,7 +215,9 @@ def _show_pictures(
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.data.label_sets import each
 
-    dataset = load_image_dataset(name, label_column=label_column, label_separator=label_separator)
+    dataset = load_image_dataset(
+        name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
+    )
     counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
     if json:
         about = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
@@ -362,6 +365,9 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
     if dataset.label_candidates:
         guess, *others = dataset.label_candidates
         command = ["glassformer", "data", "doctor", name, *columns, "--label-column", guess]
+        if not others:
+            predict = f"to label these texts, glassformer predict RUN {shlex.quote(name)}"
+            return f"no labels were looked at: {predict}; to look at {guess!r}, {shlex.join(command)}"
         return (
             f"no labels were looked at; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
             f"{shlex.join(command)}"

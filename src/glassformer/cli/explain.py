@@ -59,11 +59,15 @@ def explain(
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.answered import gather_questions
-    from glassformer.cli.inputs import gather, gather_rows, pictures
+    from glassformer.cli.inputs import gather, gather_rows, pictures, refuse_unreadable
     from glassformer.cli.pair_rows import gather_pairs, reads_pairs
+    from glassformer.cli.predict import inputs_of
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column
 
+    if inputs_of(Path(folder)) in ("texts", "pairs"):  # before the model, which takes longer
+        for argument in given:
+            refuse_unreadable(argument)
     clf = _classifier(folder)
     if method is None and hasattr(clf, "EXPLAINED_BY"):
         method = clf.EXPLAINED_BY

@@ -134,7 +134,8 @@ def read_stdin() -> tuple[list[str], list[int]]:
         raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
     kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
     if not kept:
-        raise DataError("no text", where=where, fix="Give one text a line")
+        fix = "Give one text a line; it was read because '-' stands among the texts"
+        raise DataError("no text", where=where, fix=fix)
     return [line for line, _ in kept], [row for _, row in kept]
 
 
@@ -168,6 +169,10 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
     else:
         message = message.replace(f", {WAY_OUT}", "")
+        if "--set" in have:
+            message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
+        else:  # no way out of this verb's
+            message = re.sub(r", or leave such \w+ out with on_bad_row=skip", "", message)
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:

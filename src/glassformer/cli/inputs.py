@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from glassformer.cli.given import STDIN, read_stdin
-from glassformer.cli.rows import Row, marked_pictures, read_columns, read_rows
+from glassformer.cli.rows import Row, counted, marked_pictures, read_columns, read_rows
 from glassformer.errors import DataError
 
 
@@ -61,7 +62,7 @@ def gather_rows(
     found: list[Row] = []
     for argument in given:
         if names_a_file(argument) and not is_picture(argument):
-            found += read_rows(Path(argument), text_column, usual, skip)
+            found += counted(partial(read_rows, Path(argument), text_column, usual), skip)
         elif argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
             found += [
@@ -106,14 +107,16 @@ def pictures(given: Sequence[str]) -> Texts:
 
 
 def check_encodings(given: Sequence[str]) -> None:
-    """Raises DataError for a file of texts that is not UTF-8, before the model is loaded."""
-    from glassformer.data.files import check_utf8
+    """Raises DataError for a file of texts that is not there or not UTF-8, before the model is loaded."""
+    from glassformer.data.files import check_file, check_utf8
     from glassformer.data.tables import PLAIN, READERS
 
     ends = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
     for argument in given:
         if argument.lower().endswith(ends) and os.path.isfile(argument):
             check_utf8(Path(argument))
+        elif argument.lower().endswith(ends) and names_a_file(argument):
+            check_file(Path(argument))  # before torch is imported, too
 
 
 def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
@@ -159,10 +162,43 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
     return found
 
 
+def refuse_folder(argument: str) -> None:
+    """Raises DataError for a folder where a text or a file is wanted: nobody means its name as a text."""
+    if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
+        return
+    from glassformer.data.shards import name_one, tables_in
+    from glassformer.data.tables import PLAIN
+
+    path = Path(argument)
+    files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
+    fix = f"{name_one(files) if files else 'Name a file'}; a text of this name is read from standard input: -"
+    raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
+
+
+def refuse_unreadable(argument: str) -> None:
+    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text."""
+    from glassformer.data.checks import check_texts
+    from glassformer.data.files import check_file
+
+    if argument == STDIN:
+        return
+    if not names_a_file(argument):
+        check_texts([argument], "TEXT")
+    elif is_picture(argument):
+        raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+    else:
+        check_file(Path(argument))
+
+
 def names_a_file(argument: str) -> bool:
-    """Whether an argument is a file, or a word that ends as the files do that can be read."""
+    """Whether an argument is a file, or a word that ends as the files do that can be read.
+
+    Raises:
+        DataError: it is a folder, whose name nobody means as a text.
+    """
     from glassformer.data.tables import PLAIN, READERS
 
+    refuse_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         return True
     ends = (PLAIN, *READERS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
-from glassformer.cli.rows import WAY_OUT, Row, read_columns
+from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns
 from glassformer.errors import ConfigError, DataError
 
 SIDES_OF_A_PAIR = ("first text", "second text")
@@ -46,7 +47,7 @@ def gather_pairs(
         if argument == STDIN:
             found += _of_lines(zip(*reversed(read_stdin()), strict=True), "standard input", skip)
         elif is_file:
-            found += _of_file(Path(argument), text_column, pair_column, folder, skip)
+            found += counted(partial(_of_file, Path(argument), text_column, pair_column, folder), skip)
         elif first is None:
             first = argument
         else:

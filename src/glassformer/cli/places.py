@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,11 +19,15 @@ def check_folder(run: str | Path) -> Path:
     """The folder of a run or a saved model. Verbs ask this first: a mistake is told before torch is imported.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is none, or an export that this program does not open.
     """
     folder = Path(run)
     if not folder.is_dir():
         raise no_run(folder)
+    if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
+        what, program = "is an ONNX export, which answers without this program", str(folder / "run.py")
+        fix = f"Ask it with: python {shlex.quote(program)} A TEXT; or name the run that it was made of"
+        raise ConfigError(what, where=str(folder), fix=fix)
     return folder
 
 

@@ -56,15 +56,17 @@ def predict(
     Raises:
         InputError: no such model, a damaged one, or a file that cannot be read.
     """
-    clf, skip = opened(folder, precision), on_bad_row == "skip"
+    skip, kind = on_bad_row == "skip", None if labels or template else inputs_of(check_folder(folder))
+    rows: list[Row] | None = None
+    if kind is not None and (kind == "pairs" or pair_column is None):  # before the model, which takes longer
+        refuse_other(Path(folder))
+        rows = _gathered(kind, given, text_column, pair_column, folder, skip)
+    clf = opened(folder, precision)
     if labels or template:
         clf = zero_shot(clf, labels, template)
-    if clf.NOUN == "pictures":
-        rows = gather_pictures(given, skip)
-    elif reads_pairs(clf, pair_column):
-        rows = gather_pairs(given, text_column, pair_column, folder, skip)
-    else:
-        rows = gather_rows(given, text_column, [_trained_column(folder)], skip)
+    if rows is None:
+        kind = "pairs" if clf.NOUN != "pictures" and reads_pairs(clf, pair_column) else clf.NOUN
+        rows = _gathered(kind, given, text_column, pair_column, folder, skip)
     texts = usable(rows)
     try:
         with _counted(clf, len(texts)) as told:
@@ -73,6 +75,51 @@ def predict(
         if skip or not error.where:
             raise
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
+
+
+def inputs_of(folder: Path) -> str | None:
+    """What a saved classifier reads (texts, pairs, pictures), by its folder; None: the model must tell."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.catalog import task_making
+
+    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
+    found = read_json(about) if about else {}
+    task = task_making(found["kind"]) if isinstance(found.get("kind"), str) else None
+    if task is None or task.answer is None:
+        return None
+    return "pairs" if found.get("pairs") else task.estimator.NOUN
+
+
+def _gathered(
+    kind: str,
+    given: Sequence[str],
+    text_column: str | None,
+    pair_column: str | None,
+    folder: str | Path,
+    skip: bool,
+) -> list[Row]:
+    """The rows of what is given; of a run that was trained without such rows, a refusal says that too."""
+    try:
+        if kind == "pictures":
+            return gather_pictures(given, skip)
+        if kind == "pairs":
+            return gather_pairs(given, text_column, pair_column, folder, skip)
+        return gather_rows(given, text_column, [_trained_column(folder)], skip)
+    except DataError as error:
+        raise _as_trained(error, folder) from None
+
+
+def _as_trained(error: DataError, folder: str | Path) -> DataError:
+    """A row that is refused, where the training has left such rows out."""
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if WAY_OUT not in (error.fix or "") or not (Path(folder) / "config.toml").is_file():
+        return error
+    data = read_run_recipe(Path(folder)).data
+    if "skip" not in (getattr(data, "on_bad_row", None), getattr(data, "broken", None)):
+        return error
+    return DataError(error.what, where=error.where, fix=f"{error.fix} (so this run was trained)")
 
 
 def opened(folder: str | Path, precision: str | None = None) -> Any:
@@ -308,9 +355,12 @@ def predict_command(
         check_output(out)
     skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
     with said_plainly():
+        early = large is not None and pair_column is None and inputs_of(check_folder(run)) == "texts"
+        column = [_trained_column(run)] if large is not None else []
+        rows = LargeFile(large, text_column, column, skip) if early and large is not None else None
         clf: Any = opened(run, precision) if large is not None else None
         if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
-            rows = LargeFile(large, text_column, [_trained_column(run)], skip)
+            rows = rows or LargeFile(large, text_column, column, skip)
             answers = answers_of(clf, out, rows.layout, json, coverage)
             answers.kept, answers.least = kept, _least_of(least, clf)
             with answers.written(), _counted(clf, rows.good) as told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -61,6 +62,25 @@ def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, in
         ragged[row] = error
 
     return refuse
+
+
+def counted(read: Callable[[bool], list[Row]], skip: bool) -> list[Row]:
+    """The rows of a file; where the first that cannot be used ends the reading, the others are counted.
+
+    Args:
+        read: reads the file, told whether to mark such rows.
+    """
+    try:
+        return read(skip)
+    except DataError as error:
+        if skip or not error.where or ", row " not in error.where:
+            raise
+        from glassformer.data.rejected import with_others
+
+        bad = 0
+        with suppress(DataError):
+            bad = sum(row.error is not None for row in read(True))
+        raise DataError(with_others(error.what, bad), where=error.where, fix=error.fix) from None
 
 
 def read_rows(
@@ -211,9 +231,9 @@ def without_answer(rows: Sequence[Row]) -> str:
 
 def said_of(bad: Sequence[Any]) -> str:
     """The same of rows that are rejected."""
-    from glassformer.data.rejected import by_kind
+    from glassformer.data.rejected import by_kind, in_other_encoding
 
     if not bad:
         return ""
     count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
-    return f"{count} no answer: {by_kind(bad)}"
+    return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"

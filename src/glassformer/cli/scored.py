@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.output import excerpt, say, say_json, show_table
+from glassformer.cli.tagged import left_out
 
 SHOWN = 3  # pairs
 
@@ -29,11 +30,16 @@ def show_scored(name: str, json: bool) -> None:
         }
         for split, s in dataset.splits.items()
     }
-    known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
+    known: dict[str, Any] = {
+        "name": dataset.name,
+        "description": dataset.description,
+        "licence": dataset.licence,
+    }
     if json:
+        known["notes"] = left_out(dataset)
         say_json(known | {"columns": list(dataset.columns), "splits": splits})
         return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}"):
+    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *left_out(dataset)):
         if line:
             say(line)
     rows = []

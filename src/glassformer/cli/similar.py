@@ -145,8 +145,10 @@ def similar_command(
     json: AsJson = False,
 ) -> None:
     """How alike two texts are, or those of each row of a table: the cosine of their vectors, at most 1."""
-    from glassformer.cli.inputs import names_a_file
+    from glassformer.cli.inputs import names_a_file, refuse_folder
 
+    for text in given:
+        refuse_folder(text)
     table = len(given) == 1 and names_a_file(given[0])
     if not table and len(given) != 2:
         what = f"{len(given)} {'text' if len(given) == 1 else 'texts'} given"

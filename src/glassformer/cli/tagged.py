@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from glassformer.cli.output import excerpt, say, say_json, show_table
 
 SHOWN = 3  # spans of each kind
+
+
+def left_out(dataset: Any) -> list[str]:
+    """That rows cannot be used and are not shown, in a line; none where all can."""
+    if not (rejected := getattr(dataset, "rejected", ())):
+        return []
+    from glassformer.data.rejected import summary
+
+    return [f"{summary(rejected, listed=False)}. All of them: glassformer data doctor"]
 
 
 def show_tags(name: str, tags_column: str | None, json: bool) -> None:
@@ -13,13 +24,18 @@ def show_tags(name: str, tags_column: str | None, json: bool) -> None:
     from glassformer.data.tagged import load_tagged
     from glassformer.data.tags import spans_of
 
-    dataset = load_tagged(name, tags_column=tags_column)
+    dataset = load_tagged(name, tags_column=tags_column, on_bad_row="skip")
     figures = examine_tagged(dataset).figures
     known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
     if json:
-        say_json({**known, "notes": list(dataset.notes), **figures})
+        say_json({**known, "notes": [*dataset.notes, *left_out(dataset)], **figures})
         return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
+    for line in (
+        dataset.description,
+        dataset.licence and f"licence: {dataset.licence}",
+        *dataset.notes,
+        *left_out(dataset),
+    ):
         if line:
             say(line)
     rows = [

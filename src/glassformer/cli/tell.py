@@ -54,11 +54,14 @@ def tell_command(
 
     Of a model that answers questions: see ``answer_command``.
     """
-    from glassformer.cli.inputs import gather_rows
+    from glassformer.cli.inputs import gather_rows, refuse_unreadable
     from glassformer.data.tagged import conll, list_words
     from glassformer.tasks.load import load
 
-    tell, model, skip = teller(run), load(run), on_bad_row == "skip"
+    tell, skip = teller(run), on_bad_row == "skip"
+    for argument in given:  # before the model, which takes longer
+        refuse_unreadable(argument)
+    model = load(run)
     if precision is not None:
         from glassformer.study.int8 import set_precision
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glassformer.cli.ahead import asked_of, check_values
 from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.finished import as_dict, next_step, show_run
@@ -118,7 +119,7 @@ def choose_recipe(
             fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
         what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
         raise ConfigError(what, where=command, fix=fix)
-    chosen = {"model": {"model": model}} if model else {}
+    chosen = _with_model(model)
     if text or images:
         if data:
             raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
@@ -132,10 +133,16 @@ def choose_recipe(
         raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
+    if begun is None and isinstance(recipe, Recipe | ImageRecipe):
+        check_values(recipe)
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
         recipe = without_pairs(recipe, settings, begun)
     return in_given_encoding(recipe)
+
+
+def _with_model(model: str | None) -> dict[str, Any]:
+    return {"model": {"model": model}} if model else {}
 
 
 def _begun_with(begun: Path | None, command: str, others: str) -> str:
@@ -206,8 +213,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
     refuse_tagged(source)
     where = _whole_path(source)
     values, cls = around(Recipe, where, settings, chosen)
-    asked = build(cls, apply_overrides(values, settings, cls), "--set")
-    d: Any = asked.data
+    d: Any = asked_of(Recipe, where, settings, chosen).data
     with reading(d.encoding):
         dataset = load_text_dataset(
             d.source,
@@ -234,7 +240,7 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
 
     where = _whole_path(source)
     values, cls = around(ImageRecipe, where, settings, chosen)
-    asked = build(cls, apply_overrides(values, settings, cls), "--set")
+    asked = asked_of(ImageRecipe, where, settings, chosen)
     d: Any = asked.data
     with reading(d.encoding):
         dataset = load_image_dataset(
@@ -364,6 +370,8 @@ def train_command(
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
     if not resume and (out or not any("name=" in setting for setting in settings)):
         own = text or images
+        if own and not (text and images) and recipe is None and data is None:  # a slip goes before the folder
+            asked_of(Recipe if text else ImageRecipe, _whole_path(own), settings, _with_model(model))
         refuse_finished(out or (default_folder(Path(own).stem) if own else None))
     chosen = choose_recipe(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun

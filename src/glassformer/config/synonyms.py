@@ -122,10 +122,15 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
     return f"Here it is the option {OPTIONS[plain]}" if plain in OPTIONS else None
 
 
+LEAST = 4  # letters of a part of a name that is taken for it
+
+
 def nearest(name: str, names: Sequence[str]) -> str:
     """A hint such as ``Did you mean 'epochs'?`` or the list of what there is."""
     tried = list(names)[:1_000]  # of a stranger's table there may be any number
     close = difflib.get_close_matches(name[:200], tried, n=1, cutoff=0.55)  # half the letters are no likeness
+    within = [other for other in tried if len(name) >= LEAST and name.casefold() in other.casefold()]
+    close = close or (within if len(within) == 1 else [])  # "minilm" of "all-minilm-l6-v2"
     return f"Did you mean {close[0]!r}?" if close else f"Known: {listed(sorted(names))}"
 
 

@@ -28,6 +28,8 @@ from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
+from glassformer.data.shards import refuse_tables
+from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -179,6 +181,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
             if split in ("train", "validation", "test") and file.suffix.lower() in READERS:
                 found.setdefault(split, []).append(file)
         if not found:
+            refuse_tables(path)
             fix = (
                 "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
             )
@@ -189,7 +192,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
     if path.suffix.lower() not in READERS:
         what = f"files of kind {path.suffix!r} are not read"
-        raise DataError(what, where=str(path), fix=f"Known: {', '.join(READERS)}")
+        raise DataError(what, where=str(path), fix=other_kind(path.suffix, READERS))
     return {"train": [path]}
 
 

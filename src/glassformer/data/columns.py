@@ -40,8 +40,13 @@ CLASSES = frozenset(
         "rating",
         "intent",
         "mood",
+        "about",
+        "subject",
+        "reason",
     ]
 )
+# Where a text came from, which says nothing of what is in it.
+PLACES = re.compile("store|shop|branch|site|city|town|country|region|location|place|channel|device|platform")
 PEOPLE = frozenset(
     [
         "by",
@@ -138,16 +143,25 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
 def likeliest(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     """Columns that could be the label, the likeliest first.
 
-    A name of classes ("kind") goes before others and one of people ("handled by") after them; of equal ones
-    the column with the fewest values goes first, then the first in the table.
+    A name of classes ("kind") goes before others and one of people or places ("handled by", "store") after
+    them; of equal ones the column with the fewest values goes first, then the first in the table.
     """
 
     def rank(name: str) -> tuple[bool, bool, int]:
-        words = {*re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())}
-        people = bool(words & PEOPLE)
-        return people, people or not words & CLASSES, len({*map(str, _there(table.read(name)))})
+        besides = tells_besides(name)
+        values = len({*map(str, _there(table.read(name)))})
+        return besides, besides or not _words(name) & CLASSES, values
 
     return tuple(sorted(names, key=rank)) if len(names) > 1 else tuple(names)
+
+
+def _words(name: str) -> set[str]:
+    return {*re.findall(r"[^\W\d_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower())}
+
+
+def tells_besides(name: str) -> bool:
+    """Whether a column is called as one of people or places: texts without labels have such a one, too."""
+    return bool(_words(name) & PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
 
 
 def label_beside(
@@ -173,6 +187,8 @@ def label_beside(
 
 
 def _several(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]!r} could be the label, by what it holds; by its name it is something else"
     return f"several columns could be the label ({listed(names)})"
 
 
@@ -279,7 +295,7 @@ def _guess_label(
     for other in (_is_constant, _are_numbers, _are_dates):  # a count, a year beside the names of classes
         if len(like) > 1:
             like = [name for name in like if not other(_there(values[name]))] or like
-    if len(like) == 1:
+    if len(like) == 1 and (need_labels or several is None or not tells_besides(like[0])):
         return like[0]
     if like and several is not None:
         several += like

@@ -27,7 +27,7 @@ from glassformer.data.doctor_labels import (
     twin_classes,
     without_classes,
 )
-from glassformer.data.doctor_rows import bad_rows, doubled_quotes, leaks, repeats
+from glassformer.data.doctor_rows import bad_rows, doubled_quotes, leaks, repeats, rows_of
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.doctor_sides import sides
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
@@ -66,7 +66,7 @@ def examine(
     findings = [
         *_columns(dataset),
         *bad_rows(dataset.rejected),
-        *repeats(counts),
+        *repeats(counts, splits),
         *leaks(splits, counts, figures),
         *sides(splits, figures),
         *contradictions(splits),
@@ -97,7 +97,7 @@ def _columns(dataset: TextDataset) -> Iterable[Finding]:
     """Which columns were taken; that there are no labels to look at, where several columns may hold them."""
     labels = any(split.labels for split in dataset.splits.values())
     for sentence in dataset.said:
-        if labels or not sentence.startswith("several columns"):
+        if labels or not dataset.label_candidates:
             yield Finding("note", "columns", sentence)
             continue
         yield Finding("warning", "columns", f"no labels were looked at: {sentence}")
@@ -150,11 +150,15 @@ def _neighbors(
 def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:
     letter = re.compile(r"[^\W_]").search
     for name, split in splits.items():
-        blank = [text for text in split.texts if not letter(text)]
+        blank = [i for i, text in enumerate(split.texts) if not letter(text)]
         short = [text for text in split.texts if len(text.split(None, SHORT)) < SHORT and letter(text)]
         if blank:
-            message = f"{name}: texts without a letter or digit: {len(blank):,}"
-            yield Finding("warning", "blank-texts", message, len(blank), tuple(map(excerpt, blank[:3])))
+            message = f"{name}: texts without a letter or digit: {len(blank):,} ({rows_of(split, blank)})"
+            shown = tuple(
+                f"{place(split.origin, i, split.rows)}: {excerpt(split.texts[i])}" for i in blank[:3]
+            )
+            fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
+            yield Finding("warning", "blank-texts", message, len(blank), shown, fix)
         if short:
             message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
             yield Finding("note", "short-texts", message, len(short), tuple(map(excerpt, short[:3])))

@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.dataset import TextSplit
+from glassformer.data.doctor_rows import rows_of
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.label_kinds import (
     NUMBER,
     SEVERAL,
+    hardly_classes,
     missing_names,
     plain_name,
     what_labels_are,
@@ -20,6 +22,7 @@ from glassformer.data.label_kinds import (
 )
 from glassformer.data.label_sets import LabelSet, are_sets, each
 
+LISTED = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
 
 
@@ -33,7 +36,10 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         return
     both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
     if both:
-        examples = tuple(f"{' and '.join(sorted(map(str, lab)))}: {excerpt(text)}" for text, lab in both[:3])
+        examples = tuple(
+            f"{' and '.join(sorted(map(str, lab)))} ({_places(text, splits)}): {excerpt(text)}"
+            for text, lab in both[:3]
+        )
         several = any(isinstance(label, LabelSet) for label in both[0][1])
         message = (
             f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
@@ -43,6 +49,15 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         yield Finding("warning", "contradictions", message, len(both), examples, fix)
     else:
         yield Finding("ok", "contradictions", "equal texts have equal labels")
+
+
+def _places(text: str, splits: Mapping[str, TextSplit]) -> str:
+    """The rows of a text, split by split."""
+    found = {name: [i for i, own in enumerate(s.texts) if own == text] for name, s in splits.items()}
+    alone = len(splits) == 1
+    return "; ".join(
+        f"{'' if alone else f'{name}, '}{rows_of(splits[name], at)}" for name, at in found.items() if at
+    )
 
 
 def odd_labels(splits: Mapping[str, Any]) -> Iterable[Finding]:
@@ -95,7 +110,10 @@ def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     if lone:
         listed = ", ".join(map(repr, lone[:3])) + (f" and {len(lone) - 3:,} more" if len(lone) > 3 else "")
         message = f"train: classes with one example: {len(lone):,} ({listed})"
-        fix = f"add examples of it: a random split needs two; or {without_class(lone[0])}"
+        fix = f"add examples of it: a random split needs two; or {without_class(*lone[:LISTED])}"
+        if hardly_classes(each(labels)):
+            message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
+            fix = "are these the labels? Name the column of classes with label_column"
         yield Finding("warning", "lone-classes", message, len(lone), tuple(lone[:10]), fix)
 
 

@@ -6,16 +6,13 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
-from glassformer.data.files import encoding_fix
 from glassformer.data.findings import Finding, Severity, excerpt, percent
-from glassformer.data.rejected import RejectedRow, by_kind
-from glassformer.data.row_errors import not_text
+from glassformer.data.rejected import RejectedRow, by_kind, other_reading
 from glassformer.data.text import clean_text
 
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
@@ -26,17 +23,29 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     """Rows that no training can use, by kind."""
     if not rejected:
         return
-    message = f"rows that cannot be used: {len(rejected):,} ({by_kind(rejected)})"
+    rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
+    message = f"{rows} cannot be used: {by_kind(rejected)}"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
     fix = "correct them, or leave them out with --on-bad-row skip"
-    if other := next((row.file for row in rejected if row.reason == not_text()), ""):
-        read = encoding_fix(Path(other)) if Path(other).is_file() else "Save it as UTF-8"
-        fix = f"{read[0].lower()}{read[1:]}; {fix}"
+    if other := other_reading(rejected):
+        fix = f"{other}; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
 
 
-def repeats(counts: Mapping[str, Counter[str]]) -> Iterable[Finding]:
-    """Texts that stand in a split more than once."""
+def rows_of(split: Any, found: Sequence[int], most: int = 3) -> str:
+    """Where some examples of a split stand: ``rows 3, 8, 9 ...``; their places where it has no rows."""
+    rows = [i if split.rows is None else split.rows[i] for i in found[:most]]
+    shown = ", ".join(map(str, rows)) + (" ..." if len(found) > most else "")
+    noun = "place" if split.rows is None else "row"
+    return f"{noun}{'s' * (len(found) > 1)} {shown}"
+
+
+def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None = None) -> Iterable[Finding]:
+    """Texts that stand in a split more than once.
+
+    Args:
+        splits: where their rows are looked up; None: the examples are the texts alone.
+    """
     for name, count in counts.items():
         total, again = count.total(), count.total() - len(count)
         loose: dict[str, list[str]] = {}
@@ -46,7 +55,12 @@ def repeats(counts: Mapping[str, Counter[str]]) -> Iterable[Finding]:
         if not alike:
             yield Finding("ok", "duplicates", f"{name}: no text occurs twice")
             continue
-        often = [f"{n} times: {excerpt(text)}" for text, n in count.most_common(3) if n > 1]
+        often = []
+        for text, n in count.most_common(3):
+            split = splits[name] if splits else None
+            found = [i for i, own in enumerate(split.texts) if own == text] if split and n > 1 else []
+            at = f" ({rows_of(split, found)})" if found else ""
+            often += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
         pairs = [texts for texts in loose.values() if len(texts) > 1]
         often += [" ~ ".join(excerpt(text, 60) for text in texts[:2]) for texts in pairs[: 3 - len(often)]]
         severity: Severity = "warning" if alike > 0.01 * total else "note"

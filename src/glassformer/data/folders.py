@@ -13,7 +13,7 @@ from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, read_utf8
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.shards import split_files
+from glassformer.data.shards import refuse_tables, split_files
 from glassformer.errors import DataError
 
 # Of these a run has one, and a saved model.
@@ -36,6 +36,7 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     refuse_models(folder)
     subfolders = _subfolders(folder)
     if not subfolders:
+        refuse_tables(folder)
         raise DataError(
             "neither tables nor folders of texts",
             where=str(folder),
@@ -47,7 +48,7 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
         if len(parts) < len(subfolders):
             names = ", ".join(sub.name for sub in subfolders)
             raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
-    layout = {split: _class_files(part) for split, part in parts.items()}
+    layout = {split: _class_files(part, folder) for split, part in parts.items()}
     for split, classes in list(layout.items()):
         for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
             layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
@@ -82,7 +83,9 @@ def read_texts(
     """
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
-        raise DataError(f"no .txt files for {split}", where=str(folder), fix="Put some in, or remove it")
+        raise DataError(
+            f"no .txt files for {split}", where=str(folder), fix="Put some in, or move that folder elsewhere"
+        )
     texts = [_read_text(path, rejected) for _, path in files]
     good = [i for i, text in enumerate(texts) if text is not None]
     if not good:
@@ -108,8 +111,12 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
 
 
-def _class_files(folder: Path) -> dict[str, list[Path]]:
-    """Class -> its files in order of name; hidden ones are left out."""
+def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
+    """Class -> its files in order of name; hidden ones are left out.
+
+    Args:
+        given: the folder that was named for the data, or that around its splits.
+    """
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not p.name.startswith("."))
         for sub in _subfolders(folder)
@@ -119,10 +126,11 @@ def _class_files(folder: Path) -> dict[str, list[Path]]:
         return {"": sorted(p for p in folder.glob("*.txt") if not p.name.startswith("."))}
     for name, files in classes.items():
         if not files:
+            refuse_tables(given)
             raise DataError(
                 f"class {name!r} has no .txt files",
                 where=str(folder),
-                fix="Give its files names that end in .txt, or remove the folder",
+                fix="Give its files names that end in .txt, or put the classes into a folder of their own",
             )
     return classes
 

@@ -15,7 +15,7 @@ from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
-from glassformer.data.folders import data_folders, refuse_models
+from glassformer.data.folders import data_folders, refuse_models, refuse_tables
 from glassformer.data.image import picture_files, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
@@ -268,6 +268,7 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     """
     subfolders = _subfolders(folder)
     if not subfolders:
+        refuse_tables(folder)
         fix = "Put one folder of pictures for each class there"
         raise DataError("neither tables nor folders of pictures", where=str(folder), fix=fix)
     layout: dict[str, dict[str, list[Path]]] = {}
@@ -275,10 +276,10 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
         for sub in subfolders:
             if SPLIT_OF[sub.name.lower()] in layout:
                 raise DataError(f"two folders for the split {sub.name}", where=str(folder), fix="Keep one")
-            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub)
+            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub, folder)
     else:
         _refuse_mixture(folder, subfolders)
-        layout["train"] = _class_files(folder)
+        layout["train"] = _class_files(folder, folder)
     splits = {}
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
@@ -304,14 +305,15 @@ def _subfolders(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
 
 
-def _class_files(folder: Path) -> dict[str, list[Path]]:
+def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
     classes = {sub.name: picture_files(sub) for sub in _subfolders(folder)}
     if not classes:
         raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
     check_class_names(list(classes), str(folder))
     for name, files in classes.items():
         if not files:
-            raise DataError(f"class {name!r} has no pictures", where=str(folder), fix="Remove the folder")
+            refuse_tables(given)
+            raise DataError(f"class {name!r} has no pictures", where=str(folder), fix="Put pictures there")
     return classes
 
 
@@ -341,8 +343,7 @@ def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
     raise DataError(
         f"the data set {source.folder!r} is not on this machine",
         fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "
-        f"(train/CLASS/*.jpg) into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder around "
-        "it",
+        f"(train/CLASS/*.jpg) into a folder {source.folder!r}, and set GLASSFORMER_DATA to the one around it",
     )
 
 
@@ -368,8 +369,7 @@ def _load_digits(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
 
 NAMED_IMAGES = {
     "digits": NamedImages(
-        description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), inside "
-        "scikit-learn",
+        description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), in scikit-learn",
         licence="CC BY 4.0",
         load=_load_digits,
     ),

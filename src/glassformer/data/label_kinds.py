@@ -84,6 +84,12 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
     return None
 
 
+def hardly_classes(labels: Iterable[Any]) -> bool:
+    """Whether there are so many labels, and so few examples of each, that another column may be meant."""
+    counts = Counter(labels)
+    return len(counts) > MANY and counts.total() < FEW * len(counts)
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is a number, or a text that is written as one."""
     if not isinstance(value, str):

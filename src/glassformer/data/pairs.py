@@ -18,6 +18,7 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.shards import refuse_tables
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
 from glassformer.errors import DataError
@@ -205,6 +206,7 @@ def _from_tables(
     if path.is_dir():
         files = split_files(path)
         if not files:
+            refuse_tables(path)
             raise DataError("no table named train, validation or test", where=str(path))
     elif path.suffix.lower() in READERS:
         files = {"train": [path]}

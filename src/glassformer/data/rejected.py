@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.files import encoding_fix
 from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.row_errors import not_text
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError
 from glassformer.outputs import write_text_whole
+
+SKIP = "on_bad_row=skip"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class RejectedRow:
 def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
     """A file's table, its ragged rows left out and listed; None: the first of them ends the reading."""
     if rejected is None:
-        return read_table(path)
+        with way_out(None, partial(lenient_table, path)):
+            return read_table(path)
     errors: list[DataError] = []
 
     def refuse(error: DataError, row: int) -> None:
@@ -46,15 +52,34 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
 
 
 @contextmanager
-def way_out(rejected: list[RejectedRow] | None) -> Iterator[None]:
-    """A row that is refused, where rows are not listed, says how to go on without such rows."""
+def way_out(
+    rejected: list[RejectedRow] | None, others: Callable[[list[RejectedRow]], Any] | None = None
+) -> Iterator[None]:
+    """A row that is refused, where rows are not listed, says how to go on without such rows.
+
+    Args:
+        others: lists all rows of the same table that cannot be used, this one among them; they are counted.
+    """
     try:
         yield
     except DataError as error:
         if rejected is not None or not error.where or ", row " not in error.where:
             raise
-        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
-        raise DataError(error.what, where=error.where, fix=fix) from None
+        fix = error.fix or "Correct it"
+        fix += "" if SKIP in fix else f", or leave such rows out with {SKIP}"
+        bad: list[RejectedRow] = []
+        with suppress(DataError):  # none is left
+            others and others(bad)
+        raise DataError(with_others(error.what, len(bad)), where=error.where, fix=fix) from None
+
+
+def with_others(what: str, bad: int) -> str:
+    """What is wrong with the first row that cannot be used, and how many there are besides.
+
+    Args:
+        bad: how many there are, the first among them; 0: that is not known.
+    """
+    return what if bad < 2 else f"{what} ({bad - 1:,} more {'row' if bad == 2 else 'rows'} cannot be used)"
 
 
 def without_bad_rows(
@@ -95,7 +120,7 @@ def without_bad_rows(
 
 
 def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
-    """How many rows for each reason, and the first: ``4 the text is empty (rows 3, 8, 9 ...), 1 ...``."""
+    """How many rows for each reason, and the first: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     kinds: dict[str, list[int]] = {}
     for row in rejected:
         kinds.setdefault(_kind(row.reason), []).append(row.row)
@@ -103,7 +128,7 @@ def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
     told = []
     for reason, rows in ranked[:most]:
         shown = ", ".join(map(str, rows[:3])) + (" ..." if len(rows) > 3 else "")
-        told.append(f"{len(rows):,} {reason} ({'rows' if len(rows) > 1 else 'row'} {shown})")
+        told.append(f"{reason} ({f'{len(rows):,}: rows' if len(rows) > 1 else 'row'} {shown})")
     return ", ".join(told) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
 
 
@@ -124,5 +149,24 @@ def summary(rejected: Sequence[Any], listed: bool = True) -> str:
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
     return (
         f"{rows} left out{', listed in rejected.jsonl' if listed else ''}; "
-        f"the first: {first.file}, row {first.row}: {first.reason}"
+        f"the first: {first.file}, row {first.row}: {first.reason}{in_other_encoding(rejected)}"
     )
+
+
+def in_other_encoding(rejected: Sequence[Any]) -> str:
+    """How rows are read after all that are no UTF-8, behind a sentence on them; empty: there are none.
+
+    Such rows are good ones, and need not be lost as empty ones are.
+    """
+    count = sum(row.reason == not_text() for row in rejected)
+    many = f"{count:,} of them {'is' if count == 1 else 'are'} {not_text()}"
+    return f"; {many}: {other_reading(rejected)}" if count else ""
+
+
+def other_reading(rejected: Sequence[Any]) -> str:
+    """What reads the first file with rows in another encoding; empty: there is none."""
+    file = next((row.file for row in rejected if row.reason == not_text()), None)
+    if file is None:
+        return ""
+    read = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"
+    return read[0].lower() + read[1:]

@@ -36,7 +36,8 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     answers = ANSWERS | ({"bad-rows": ANSWERS["unreadable"]} if pictures else {})
     rows = next((f for f in findings if f.code == "bad-rows"), None)
     other = ENCODING(rows.fix) if rows else None
-    if rows and other and f"({rows.count:,} not UTF-8" in rows.message:  # all of them are read so
+    alone = "(row " if rows and rows.count == 1 else f"({rows.count if rows else 0:,}: "
+    if rows and other and f"not UTF-8 {alone}" in rows.message:  # all of them are read so
         del answers["bad-rows"]
     chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
     kind = next((f for f in findings if f.code == "label-kind"), None)

@@ -20,7 +20,8 @@ from glassformer.data.dataset import choose_splits
 from glassformer.data.folders import data_folders
 from glassformer.data.pair_columns import COMPARED
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.sources import split_files
+from glassformer.data.shards import refuse_tables, split_files
+from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -148,11 +149,12 @@ def _files(path: Path) -> dict[str, list[Path]]:
     if path.is_dir():
         if files := split_files(path):
             return files
+        refuse_tables(path)
         raise DataError("no table named train, validation or test", where=str(path))
     if path.suffix.lower() in READERS:
         return {"train": [path]}
     if path.exists():
-        raise DataError("is no table", where=str(path), fix=f"Known: {', '.join(READERS)}")
+        raise DataError("is no table", where=str(path), fix=other_kind(path.suffix, READERS))
     hint = nearest(str(path), list(SCORED_SOURCES))
     raise DataError(
         f"no file, folder or named data set of pairs {str(path)!r}", fix=f"Check the path. {hint}"

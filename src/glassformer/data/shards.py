@@ -9,6 +9,7 @@ part-00000.parquet  part-00001.parquet       shards of train alone
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.data.dataset import SPLIT_OF, SPLITS
@@ -33,6 +34,26 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
         below = folder / BELOW
         found = _named(below) or _in_folders(below)
     return {split: found[split] for split in SPLITS if split in found}
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The tables that lie in a folder, in the order of their names, whatever they are called."""
+    found = (p for p in sorted(folder.iterdir()) if p.name[0] not in "._" and p.is_file())
+    return [path for path in found if path.suffix.lower() in READERS]
+
+
+def name_one(paths: Sequence[Path], most: int = 5) -> str:
+    """How one of some files is named in the place of their folder."""
+    listed = ", ".join(str(path) for path in paths[:most])
+    more = f" and {len(paths) - most:,} more" if len(paths) > most else ""
+    return f"Name {listed}" if len(paths) == 1 else f"Name one of the files there: {listed}{more}"
+
+
+def refuse_tables(folder: Path) -> None:
+    """Raises DataError for a folder of tables of which none is called as a split; it names them."""
+    if tables := tables_in(folder):
+        what = "a folder of tables, none of which is called train, validation or test"
+        raise DataError(what, where=str(folder), fix=name_one(tables))
 
 
 def _named(folder: Path) -> dict[str, list[Path]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -165,18 +166,16 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             found = _columns_of(table, columns, split, first)
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
-                checks = row_checks(found)
-                if sets := _label_checks(table, found.label, columns):
-                    checks = (checks or {found.text: check_texts}) | sets
-                table = parts[i] = without_bad_rows(table, found.text, found.label, columns.rejected, checks)
-            with way_out(columns.rejected):
+                table = parts[i] = _usable(table, found, columns, columns.rejected)
+            others = partial(_usable, table, found, columns)
+            with way_out(columns.rejected, others):
                 texts += read_inputs(table, found)
             if found.label is None:
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
             class_names = table.class_names.get(found.label, class_names)
-            with way_out(columns.rejected):
+            with way_out(columns.rejected, others):
                 if columns.numbers:
                     labels += read_numbers(table, found.label)
                 else:
@@ -191,6 +190,14 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
     about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
     return TextDataset(name, splits, names, notes=tuple(notes), **about)
+
+
+def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
+    """The rows of a table that can be used; the others are added to ``rejected``."""
+    checks = row_checks(found)
+    if sets := _label_checks(table, found.label, columns):
+        checks = (checks or {found.text: check_texts}) | sets
+    return without_bad_rows(table, found.text, found.label, rejected, checks)
 
 
 def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[str, Callable] | None:
@@ -249,7 +256,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
         if (root / source.folder).is_dir():
             files = split_files(root / source.folder)
             if "train" not in files:
-                fix = "Complete or remove the folder"
+                fix = "Complete the folder, or set GLASSFORMER_DATA to another"
                 raise DataError("no train.parquet here", where=str(root / source.folder), fix=fix)
             break
     else:

@@ -12,13 +12,14 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.copies import distinct, groups_of
-from glassformer.data.label_kinds import about_labels, without_class
+from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what_labels_are, without_class
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
+MOST = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
 BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
 
 
@@ -46,6 +47,38 @@ def strata(labels: Labels, held: int) -> Sequence[Any]:
     return strata_of_sets(labels, held)
 
 
+def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError | None:
+    """What is said where classes have one example, which cannot stand in both parts; None: none has.
+
+    Args:
+        labels: one an example, copies counted once.
+        every: how many examples each class has, copies counted; None: there are no copies.
+    """
+    counts = Counter(labels)
+    lone = [label for label, count in counts.items() if count == 1]
+    if not lone:
+        return None
+    copies, total = (1, 0) if every is None else (every[lone[0]], every.total())
+    distinct = "" if every is None else "distinct "
+    what = f"class {lone[0]!r} has one {distinct}example" + (
+        f" ({copies} copies of it)" if copies > 1 else ""
+    )
+    fix = f"Add examples of it, or {'set copies=apart' if copies > 1 else without_class(lone[0])}"
+    if hardly_classes(labels) and what_labels_are(labels) is None:
+        what = (
+            f"{len(counts):,} classes for {len(labels):,} {distinct}examples, {len(lone):,} of them with one"
+        )
+        fix = "Are these the labels? Name the column of classes with label_column"
+    elif FEW * len(labels) < total:
+        what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"
+        fix = "Is that their column? Name it with text_column or image_column, or set copies=apart"
+    elif len(lone) > 1:
+        what += f", and so {'has' if len(lone) == 2 else 'have'} {len(lone) - 1:,} more"
+        fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MOST])}"
+    what, fix = about_labels(labels, f"{what}, which cannot stand in both parts", fix)
+    return DataError(what, where=where, fix=fix)
+
+
 def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Two disjoint sets of indices, ``(rest, held)``, each int64 and ascending.
 
@@ -59,11 +92,8 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     from sklearn.model_selection import StratifiedShuffleSplit
 
     labels = list(_strata(labels, size))
-    rare, seen = min(Counter(labels).items(), key=lambda item: item[1], default=("", 0))
-    if seen == 1:
-        what = f"class {rare!r} has one example, which cannot stand in both parts"
-        what, fix = about_labels(labels, what, f"Add examples of it, or {without_class(rare)}")
-        raise DataError(what, where="split", fix=fix)
+    if error := _lone(labels, "split"):
+        raise error
     held, classes = _count(size, len(labels)), len(set(labels))
     if min(held, len(labels) - held) < classes:
         what = f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes"
@@ -140,14 +170,9 @@ def grouped_split(
     if len(first) in (1, len(labels)):  # of one group the check of classes says what is wrong
         return split(labels, size, seed)
     kept = list(_strata([labels[i] for i in first], size if size < 1 else size / len(labels)))
-    rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
-    if seen == 1:
-        copies = sum(label == rare for label in labels)
-        said = f" ({copies} copies of it)" if copies > 1 else ""
-        what = f"class {rare!r} has one distinct example{said}, which cannot stand in both parts"
-        apart = "set copies=apart" if copies > 1 else without_class(rare)
-        what, fix = about_labels(labels, what, f"Add examples of it, or {apart}")
-        raise DataError(what, where="split", fix=fix)
+    every = Counter(kept) if are_sets(labels) or are_numbers(labels) else Counter(labels)
+    if error := _lone(kept, "split", every):
+        raise error
     classes = len(set(kept))
     wanted = round(_count(size, len(labels)) / len(labels) * len(first))
     most = max(len(first) - classes, 1)
@@ -192,6 +217,8 @@ def stratified_folds(
     kept = [0] * len(kept) if blocks and are_numbers(labels) else kept
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen < folds:
+        if hardly_classes(kept) and (error := _lone(kept, "folds")):
+            raise error
         what = f"class {rare!r} has {seen} distinct examples for {folds} folds"
         fix = f"Use {seen} folds or fewer, or add examples"
         what, fix = about_labels(
@@ -310,11 +337,18 @@ def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
     if "train" not in splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
     train, validation = splits["train"], splits.get("validation")
-    if d.test_size is not None and "test" not in splits:
-        train, splits = _held_out(train, d.test_size, d, splits, "test")
-    if d.validation_size is not None:
-        train, splits = _held_out(train, d.validation_size, d, splits, "validation")
-        validation = splits["validation"]
+    try:
+        if d.test_size is not None and "test" not in splits:
+            train, splits = _held_out(train, d.test_size, d, splits, "test")
+        if d.validation_size is not None:
+            train, splits = _held_out(train, d.validation_size, d, splits, "validation")
+            validation = splits["validation"]
+    except DataError as error:  # which columns were read may be what is wrong
+        text, label = getattr(dataset, "columns", (None, None))
+        if error.where != "split" or text is None or label is None:
+            raise
+        where = f"split of {text!r} by {label!r}"
+        raise DataError(error.what, where=where, fix=error.fix) from None
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
     name = choose_judged(judged_name, [*splits])

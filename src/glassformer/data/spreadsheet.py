@@ -1,11 +1,14 @@
-"""Cells that a spreadsheet cannot take for formulas, and back; and the columns that a label review adds."""
+"""Cells that a spreadsheet cannot take for formulas, and back; the columns that a label review adds; what is
+particular to files that spreadsheets save."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # Excel's own first line
+SHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
 REVIEWED = "review:"  # begins the names of a review's columns beside a table's own; its cells are guarded
 
 # A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
@@ -42,3 +45,13 @@ def _opens_cell(match: re.Match[str]) -> bool:
 def plain_under(names: Sequence[str]) -> Callable[[str], str]:
     """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
     return csv_plain if any(name.startswith(REVIEWED) for name in names) else str
+
+
+def other_kind(suffix: str, known: Iterable[str]) -> str:
+    """What to do with a file of a kind that is not read.
+
+    Args:
+        known: the kinds that are.
+    """
+    listed = f"Known: {', '.join(known)}"
+    return f"Save the sheet as CSV in UTF-8. {listed}" if suffix.lower() in SHEETS else listed

@@ -6,11 +6,15 @@ The file is gone through several times (encoding, names, a sample of columns, ro
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.columns import LOOKED_AT
+from glassformer.data.files import ESCAPE
+from glassformer.data.parquet import open_parquet
+from glassformer.data.row_errors import NOT_UTF8
 from glassformer.data.spreadsheet import plain_under
 from glassformer.data.tables import (
     MAX_COLUMNS,
@@ -34,6 +38,22 @@ STREAMED = (
     ".jsonl",
     ".ndjson",
 )  # a .json file is one array, and Parquet has readers of its own
+
+
+def names_in(path: Path) -> tuple[str, ...] | None:
+    """The columns of a CSV, TSV or Parquet file, of which no row is read; None: the file does not say, or
+    cannot be read, which its reader tells.
+    """
+    suffix = path.suffix.lower()
+    if not path.is_file() or suffix not in (*STREAMED[:2], ".parquet"):
+        return None
+    with suppress(DataError):
+        if suffix == ".parquet":
+            return tuple(open_parquet(path).schema_arrow.names)
+        records = whole_records(path, delimiter_of(path, ESCAPE), pass_over, ESCAPE)
+        names = tuple(next(records, (0, []))[1])
+        return None if not names or any("\0" in name or NOT_UTF8(name) for name in names) else names
+    return None
 
 
 class StreamedTable:

@@ -33,7 +33,7 @@ from glassformer.data.files import (
 )
 from glassformer.data.parquet import check_rows, huggingface_class_names, open_parquet, read_column
 from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
-from glassformer.data.spreadsheet import plain_under
+from glassformer.data.spreadsheet import SEPARATOR, other_kind, plain_under
 from glassformer.errors import DataError
 from glassformer.reading import unique_keys
 
@@ -75,8 +75,8 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        known = ", ".join(READERS)
-        raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=f"Known: {known}")
+        fix = other_kind(path.suffix, READERS)
+        raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=fix)
     table = reader(path, refuse)
     if not table.rows:
         raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
@@ -87,8 +87,10 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
 
 
 def delimiter_of(path: Path, errors: str) -> str:
-    """What stands between the cells of a file, whose header it reads."""
+    """What stands between the cells of a file, by its first line: the header, or Excel's ``sep=;``."""
     header = next(text_lines(path, errors=errors), "")
+    if said := SEPARATOR(header):
+        return said[1]
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise too_many(columns + 1, f"{path}, row 1")
@@ -104,7 +106,7 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
     names: list[str] = []
     fix = ""
     for row, record in _records(path, delimiter, refuse, errors):
-        if not record:  # a blank line is no record, yet it counts as a row
+        if not record or (row == 1 and SEPARATOR(delimiter.join(record))):  # no record, yet it is a row
             continue
         if not names:
             if errors != STRICT and any(map(NOT_UTF8, record)):
@@ -201,10 +203,8 @@ def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
     def counted() -> Iterator[str]:
         for number, line in enumerate(lines, 1):
             if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
-                what = f"more than {MAX_VALUES:,} separators in one line"
-                raise DataError(
-                    what, where=f"{path}, line {number}", fix="Check that it is the file you mean"
-                )
+                what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
+                raise DataError(what, where=where, fix="Check that it is the file you mean")
             yield line
 
     return counted()

@@ -24,7 +24,9 @@ from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out
+from glassformer.data.shards import refuse_tables
 from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.data.tags import check_tags, check_words
 from glassformer.errors import DataError
@@ -148,6 +150,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
             if split in ("train", "validation", "test") and file.suffix.lower() in ENDINGS:
                 found.setdefault(split, []).append(file)
         if not found:
+            refuse_tables(path)
             fix = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
             raise DataError("no file named train, validation or test", where=str(path), fix=fix)
         return found
@@ -157,7 +160,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
     if path.suffix.lower() not in ENDINGS:
         what = f"files of kind {path.suffix!r} are not read"
-        raise DataError(what, where=str(path), fix=f"Known: {', '.join(ENDINGS)}")
+        raise DataError(what, where=str(path), fix=other_kind(path.suffix, ENDINGS))
     return {"train": [path]}
 
 

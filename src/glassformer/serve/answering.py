@@ -22,7 +22,8 @@ def add_answering(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, An
     async def answer(request: AnswerRequest) -> Response:
         one = request.question is not None or request.context is not None
         if one == (request.questions is not None):
-            raise Problem(422, "question with context, or questions, one of them", where="body")
+            what = "question with context, or questions, one of them"
+            raise Problem(422, what, where="body", fix="Send question and context")
         if one and (request.question is None or request.context is None):
             missing = "question" if request.question is None else "context"
             raise Problem(422, f"no {missing}", where=missing, fix="Send question and context")

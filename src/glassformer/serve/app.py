@@ -69,6 +69,7 @@ USES = {
 }
 MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger", "answers": "a TextAnswerer"}
 ASKED_AT = {"vectors": "/v1/embed", "tags": "/v1/tag", "answers": "/v1/answer"}
+ONE = "GET /openapi.json says what fits; send one of them"
 REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
@@ -168,7 +169,9 @@ class Server:
                 what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
                 others = [s for s in self.models.values() if s.kind == kind and s.gives in ASKED_AT]
                 ways = [f"POST {ASKED_AT[s.gives]} for {s.name}" for s in others]
-                raise Problem(422, f"no model here reads {what}", fix=" or ".join(ways) or None)
+                raise Problem(
+                    422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does"
+                )
             return found
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
@@ -177,7 +180,7 @@ class Server:
         served = self.models[name]
         if served.kind != kind:
             other = "texts" if served.kind == "text" else "pictures"
-            raise Problem(422, f"this model reads {other}", where="model")
+            raise Problem(422, f"this model reads {other}", where="model", fix=f"Send {other}")
         if served.gives != gives:
             use = USES[served.gives]
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
@@ -292,7 +295,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     async def predict(request: PredictRequest) -> Response:
         given = [what for what in ("texts", "images", "pairs") if getattr(request, what) is not None]
         if len(given) != 1:
-            raise Problem(422, "texts, pairs or images, one of them", where="body")
+            raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
         (what,), inputs = given, getattr(request, given[0])
         served = server.choose(request.model, "image" if what == "images" else "text", pairs=what == "pairs")
         inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
@@ -304,7 +307,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     )
     async def explain(request: ExplainRequest) -> Response:
         if (request.text is None) == (request.image is None):
-            raise Problem(422, "text or image, one of them", where="body")
+            raise Problem(422, "text or image, one of them", where="body", fix=ONE)
         kind = "text" if request.text is not None else "image"
         if request.text_pair is not None and request.text is None:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
@@ -313,7 +316,8 @@ def _add_routes(app: FastAPI, server: Server) -> None:
         gives = gives if gives in ("tags", "answers") else "labels"
         if request.word is not None and gives != "tags":
             if named is not None:
-                raise Problem(422, f"this model gives {gives}, of a text and not of words", where="word")
+                what = f"this model gives {gives}, of a text and not of words"
+                raise Problem(422, what, where="word", fix="Leave it out")
             gives = "tags"
         served = server.choose(request.model, kind, gives, pairs)
         given = getattr(request, kind)
@@ -370,6 +374,8 @@ async def _http_problem(request: Request, error: Exception) -> Response:
         getattr(route, "path", None) == meant for route in request.app.routes
     ):
         fix = f"Use {meant}"
+    elif error.status_code == 404:
+        fix = "GET /openapi.json says which paths there are"
     if error.status_code == 405 and (allowed := (error.headers or {}).get("Allow")):
         fix = f"Use {allowed}"
     response = Problem(error.status_code, str(error.detail), where=where, fix=fix).response()
