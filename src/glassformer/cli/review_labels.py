@@ -64,7 +64,8 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
     ]
     columns = ("rank", "row", "label", "probably", "P(label)", "text")
     show_table("the most doubtful labels", columns, rows, right=("rank", "P(label)"))
-    marks = f"the column 'suspicious' marks {min(found['suspicious'], found['listed']):,} that look wrong"
+    marked = min(found["suspicious"], found["listed"])
+    marks = f"the column 'suspicious' marks those that look wrong, {marked:,} of them"
     say(f"the {found['listed']:,} most doubtful, in that order; {marks}: {folder / 'review.csv'}")
     table = folder / found["to_correct"]["file"]
     if found["to_correct"]["edited"]:
