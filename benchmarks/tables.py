@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import tables_few
 import tables_int8
 import tables_language as language
 import tables_packages
@@ -32,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "README.md", "docs/benchmarks.md", "docs/serving.md", "docs/studies.md", "docs/explanations.md",
     "docs/sequences.md", "docs/word-vectors.md", "docs/defaults.md", "docs/questions.md", "docs/install.md",
-    "docs/guide/long-inputs.md",
+    "docs/guide/long-inputs.md", "docs/guide/similar.md",
     "docs/extend.md",
 )  # fmt: skip
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -286,6 +287,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "rate": speed.rate,
     "kernels-fp32": speed.kernels_fp32,
     "int8": tables_int8.int8,
+    "few-shot": tables_few.few_shot,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
     "word-vectors-quality": language.quality,
