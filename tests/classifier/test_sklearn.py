@@ -140,12 +140,12 @@ def test_numbers_of_numpy_survive_a_folder(small, data, tmp_path):
     settings = {
         "max_length": np.int64(16),
         "epochs": np.int32(1),
-        "lr": np.float32(0.5),
+        "lr": np.float32(0.125),
         "threads": np.int64(1),
     }
     clf = small(**settings).fit(*data)
     again = gf.load(clf.save(tmp_path / "model"))
-    assert again.get_params() == small(max_length=16, epochs=1, lr=0.5, threads=1).get_params()
+    assert again.get_params() == small(max_length=16, epochs=1, lr=0.125, threads=1).get_params()
     np.testing.assert_array_equal(again.predict_proba(data[0][:5]), clf.predict_proba(data[0][:5]))
     assert same(again.fit(*data), clf)
 

@@ -12,8 +12,8 @@ import typer
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.predict import asked_by
 from glassformer.cli.rows import usable, without_answer
+from glassformer.cli.tell import asked_by
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, written_whole
 

@@ -126,7 +126,7 @@ def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
 
 def _classifier(folder: str | Path) -> Any:
     """The classifier in a folder; raises ConfigError where there is none."""
-    from glassformer.cli.predict import asked_by
+    from glassformer.cli.tell import asked_by
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 

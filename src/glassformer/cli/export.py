@@ -43,7 +43,7 @@ def export(
             int8 costs too much, and only its file is not.
     """
     check_folder(run)
-    from glassformer.cli.predict import asked_by
+    from glassformer.cli.tell import asked_by
     from glassformer.export.samples import samples_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load

@@ -23,8 +23,8 @@ from glassformer.cli.output import AsJson, note, progress_bar, said_plainly, say
 from glassformer.cli.pair_rows import gather_pairs, reads_pairs, sides_in, zero_shot
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
-from glassformer.cli.tell import tell_command, teller
-from glassformer.errors import ConfigError, DataError, with_article
+from glassformer.cli.tell import refuse_other, tell_command, teller
+from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file
 
 
@@ -151,35 +151,6 @@ def _counted(clf: Any, total: int) -> Any:
     from glassformer.train.callbacks import Progress
 
     return Progress().count(clf.NOUN, total)
-
-
-def asked_by(task: Any) -> str:
-    """How a model is asked whose answers are no labels."""
-    return (
-        "Open it in Python with glassformer.load"
-        if task.verb == "predict"
-        else f"Use glassformer {task.verb}"
-    )
-
-
-def refuse_other(folder: Path) -> None:
-    """Raises ConfigError where what is saved gives no labels; it names the command that does."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import task_making
-
-    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    if about is None and (folder / "config.json").is_file():
-        from glassformer.families.pretrained import read_checkpoint
-        from glassformer.tasks.load import task_opening
-
-        task = task_opening(read_checkpoint(folder.resolve()))
-    else:
-        kind = read_json(about).get("kind") if about else None
-        task = task_making(kind) if isinstance(kind, str) else None
-    if task is not None and task.answer is None:
-        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
-        raise ConfigError(what, where=str(folder), fix=asked_by(task))
 
 
 def check_output(path: Path) -> None:
@@ -322,11 +293,14 @@ def predict_command(
     """
     check_bad_row(on_bad_row)
     given = with_data(given, None if data is None else str(data), "predict")
+    telling = run.is_dir() and teller(run) is not None
+    if run.is_dir() and not telling:
+        refuse_other(run)  # before it says what is wrong with what was given
     if on_bad_row != "skip":
         check_encodings(given)
     kept = kept_table(given, out) if keep_table else None
     least = None if least_sure is None else LeastSure(least_sure, ())
-    if run.is_dir() and teller(run) is not None:
+    if telling:
         if kept is not None:
             what = "belongs to models of labels and of numbers"
             raise ConfigError(what, where=OPTION, fix="Leave it out")

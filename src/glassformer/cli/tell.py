@@ -15,7 +15,7 @@ import typer
 from glassformer.cli.answered import answer_command
 from glassformer.cli.output import excerpt, note, one_line, say
 from glassformer.cli.rows import usable, without_answer
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, write_text_whole
 
 ENDS = (".jsonl", ".csv", ".conll")
@@ -111,3 +111,32 @@ def _file(ending: str, found: Sequence[dict[str, Any]], conll: Any) -> str:
         for span in told["spans"]:
             writer.writerow([row, *(span[key] for key in HEADER[1:-1]), told["text"]])
     return out.getvalue()
+
+
+def asked_by(task: Any) -> str:
+    """How a model is asked whose answers are no labels."""
+    return (
+        "Open it in Python with glassformer.load"
+        if task.verb == "predict"
+        else f"Use glassformer {task.verb}"
+    )
+
+
+def refuse_other(folder: Path) -> None:
+    """Raises ConfigError where what is saved gives no labels; it names the command that does."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.catalog import task_making
+
+    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
+    if about is None and (folder / "config.json").is_file():
+        from glassformer.families.pretrained import read_checkpoint
+        from glassformer.tasks.load import task_opening
+
+        task = task_opening(read_checkpoint(folder.resolve()))
+    else:
+        kind = read_json(about).get("kind") if about else None
+        task = task_making(kind) if isinstance(kind, str) else None
+    if task is not None and task.answer is None:
+        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
+        raise ConfigError(what, where=str(folder), fix=asked_by(task))
