@@ -168,7 +168,7 @@ def test_cross_validate_and_review(gf, refused, reviews, tmp_path):
     assert "all 60 answers" in result.out
     listed = gf("review-labels", out, "--top", 5)
     assert listed.code == 0, listed.err
-    assert "5 suggestions" in listed.out
+    assert "the 5 most doubtful" in listed.out
     pages = gf("report", out)
     assert pages.out.count("report: ") == 2
     assert "takes no other setting" in refused("review-labels", out, "--model", "encoder-mini")

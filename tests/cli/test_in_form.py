@@ -112,7 +112,11 @@ def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
             (),
             "glassformer train imdb-minilm-best or glassformer train imdb-minilm-given or glassformer train imdb-minilm or glassformer train imdb-textcnn",
         ),
-        ("10", (), "glassformer compare hotdog-ladder-cifar or glassformer compare flowers-ladder-cifar"),
+        (
+            "10",
+            (),
+            "glassformer compare hotdog-ladder-cifar or glassformer compare flowers-ladder-cifar or glassformer compare flowers-ladder-backbone",
+        ),
         ("5", ("flowers-vit-given",), "glassformer train flowers-best"),
     ],
 )
