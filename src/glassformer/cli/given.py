@@ -168,6 +168,11 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
     else:
         message = message.replace(f", {WAY_OUT}", "")
+        if "--set" not in have:
+            message = message.replace(", or leave such rows out with on_bad_row=skip", "")
+            for key in re.findall(r"--set (\w+)=", message):
+                if f"--{key}" in have:
+                    message = message.replace(f"--set {key}=", f"--{key} ")
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:
