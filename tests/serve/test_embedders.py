@@ -12,7 +12,6 @@ import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.loading import load_models
 
-from ..similarity.tiny import checkpoint
 from .conftest import TEXTS, Running
 
 ASKED = ["a warm film", "a dull film , and many of them", "number 7"]
@@ -76,15 +75,3 @@ def test_what_cannot_be_answered_is_one_problem(served, path, body, status, said
     assert answer.status == status
     told = answer.body["error"]
     assert said in f"{told['what']} {told['fix']}"
-
-
-def test_a_checkpoint_that_is_named_is_served_as_it_is(monkeypatch, tmp_path):
-    from glassformer.serve import loading
-
-    folder = checkpoint(tmp_path / "words")
-    known = {"all-minilm-l6-v2": folder}
-    monkeypatch.setattr(loading, "Embedder", lambda name: gf.Embedder(str(known[name])))
-    ((model, calibrated),) = load_models(["all-minilm-l6-v2"], Limits(), threads=1, precision="fp32")
-    assert (model.name, model.gives, calibrated) == ("all-minilm-l6-v2", "vectors", False)
-    vectors = model.compute(model.prepare(["a dog", "rain"]))
-    np.testing.assert_allclose(vectors, gf.Embedder(str(folder)).encode(["a dog", "rain"]), atol=1e-5)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import DataError
 from glassformer.tasks.similarity import answers
@@ -116,3 +117,18 @@ def test_what_a_table_of_two_texts_means_is_said(here, capsys):
     assert "--set" not in err
     assert main(["similar", "a", "b", "--model", "model", "--least", "0.5"]) != 0
     assert "belongs to --doubles" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_named_is_served_as_it_is(monkeypatch, tmp_path):
+    pytest.importorskip("fastapi")
+    from glassformer.serve import loading
+    from glassformer.serve.limits import Limits
+
+    folder = checkpoint(tmp_path / "words")
+    known = {"all-minilm-l6-v2": folder}
+    monkeypatch.setattr(loading, "Embedder", lambda name: gf.Embedder(str(known[name])))
+    ((model, calibrated),) = loading.load_models(["all-minilm-l6-v2"], Limits(), threads=1, precision="fp32")
+    assert (model.name, model.gives, calibrated) == ("all-minilm-l6-v2", "vectors", False)
+    vectors = model.compute(model.prepare(["a dog", "rain"]))
+    wanted = gf.Embedder(str(folder), precision="fp32").encode(["a dog", "rain"])
+    np.testing.assert_allclose(vectors, wanted, atol=1e-5)
