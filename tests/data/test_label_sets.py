@@ -20,9 +20,10 @@ from glassformer.data.label_sets import (
     strata,
     together,
 )
+from glassformer.data.mending import mended
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 
 TEXTS = [f"text number {i} of seven" for i in range(7)]
 SETS = [("a", "b"), ("b",), (), ("a",), ("a", "b", "c"), ("c",), ("b", "c")]
@@ -170,3 +171,23 @@ def test_the_doctor_speaks_of_labels_not_of_sets(tmp_path):
     assert "2 labels, 40 examples with 'x' to 20 with 'y'" in found["balance"].message
     assert report.figures["splits"]["train"]["classes"] == {"x": 40, "y": 20}
     assert "label-kind" not in found
+
+
+def test_empty_sets_are_told_with_a_way_out_that_works(tmp_path):
+    cells = ("x", "", "x|y")
+    lines = "".join(f"a text with number {i},{cells[i % 3]}\n" for i in range(39))
+    (tmp_path / "t.csv").write_text("text,label\n" + lines)
+    dataset = load_text_dataset(tmp_path / "t.csv", need_labels=True, label_separator="|")
+    found = {finding.code: finding for finding in examine(dataset).findings}["empty-sets"]
+    assert (found.severity, found.count) == ("note", 13)
+    assert "13 of 39" in found.message
+    assert """--set 'merge_labels={"(none)" = ""}'""" in found.fix
+    kept, said = mended(dataset, {"(none)": ""}, False)
+    assert said == ["merge_labels: 13 of 39 of train left out, which have no label"]
+    assert len(kept.splits["train"]) == 26
+    assert all(kept.splits["train"].labels)
+    renamed, _ = mended(dataset, {"(none)": "", "y": "z"}, False)
+    assert {label for own in renamed.splits["train"].labels for label in own} == {"x", "z"}
+    single = load_text_dataset(tmp_path / "t.csv", need_labels=True, on_bad_row="skip")
+    with pytest.raises(ConfigError, match="of several labels an example"):
+        mended(single, {"(none)": ""}, False)

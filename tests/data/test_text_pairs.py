@@ -19,6 +19,7 @@ from glassformer.data.copies import alike, groups_of, same_but_for_case, sides_t
 from glassformer.data.kinds import kind_of
 from glassformer.data.mending import mended
 from glassformer.data.pair_columns import find_sides, trained_sides
+from glassformer.data.remedy import remedy
 from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
 from glassformer.data.text_pairs import TextPair, check_inputs
@@ -248,3 +249,50 @@ def test_words_of_both_sides_are_counted_apart():
     assert second.tolist() == [1, 0, 1]
     assert both.tolist() == [0, 0, 1]
     assert apart.tolist() == [1, 1, 0]
+
+
+def premises(distinct: int, each: int) -> list[tuple[str, str, str]]:
+    """Every premise stands with several claims."""
+    return [
+        (
+            f"the {ANIMALS[i % 7]} number {i} runs over the hill",
+            f"this claim {i} of {k} says so",
+            "no" if k % 2 else "yes",
+        )
+        for i in range(distinct)
+        for k in range(each)
+    ]
+
+
+def test_a_premise_that_repeats_is_a_side_where_the_labels_are_known(tmp_path):
+    path = table(tmp_path / "t.csv", ["policy", "says", "verdict"], premises(11, 6))
+    for wanted in ({"need_labels": True}, {"find_labels": True}):
+        found = load_text_dataset(path, label_column="verdict", pair_column="auto", **wanted)
+        assert (found.columns, found.pair_column) == (("policy", "verdict"), "says")
+    kinds = [(("bad", "good")[i % 2], b, label) for i, (_, b, label) in enumerate(premises(11, 6))]
+    one = load_text_dataset(
+        table(tmp_path / "u.csv", ["mood", "says", "verdict"], kinds),
+        label_column="verdict",
+        pair_column="auto",
+    )
+    assert (one.columns[0], one.pair_column) == ("says", None)
+
+
+def test_the_doctor_of_one_table_tells_what_a_test_part_would_know():
+    rows = premises(13, 5)
+    train = TextSplit([TextPair(a, b) for a, b, _ in rows], [label for _, _, label in rows], "made up")
+    report = examine(TextDataset("made up", {"train": train}))
+    ((severity, message, count),) = findings(report, "known-sides")
+    assert severity == "warning"
+    assert "of known texts" in message
+    assert count == report.figures["sides"]["held_out"]["shared"] > 0
+    assert report.figures["sides"]["held_out"]["families"] == 13
+    assert remedy(report.findings, {"train": train})[-2:] == ["--set", "copies=sides"]
+    tied = [TextPair("one text for all", f"claim number {i}") for i in range(30)]
+    report = examine(TextDataset("made up", {"train": TextSplit(tied, ["a", "b"] * 15, "made up")}))
+    assert not findings(report, "known-sides")
+    ((severity, message, _),) = findings(report, "side-leaks")
+    assert severity == "note"
+    apart = [TextPair(f"text {i} alone", f"claim number {i}") for i in range(30)]
+    report = examine(TextDataset("made up", {"train": TextSplit(apart, ["a", "b"] * 15, "made up")}))
+    assert not findings(report, "known-sides")

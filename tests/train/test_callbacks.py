@@ -335,15 +335,21 @@ def test_progress_without_held_out_data_has_a_line_an_epoch_too(make_rig):
     assert all("  train loss " in line and "  train accuracy " in line for line in epochs)
 
 
-def test_a_bar_counts_what_is_judged_on_a_terminal_alone():
+def test_what_is_judged_is_counted_by_a_bar_or_by_lines_of_a_log():
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
     plain, terminal = io.StringIO(), Terminal()
     with Progress(plain).count("judging", 7) as told:
-        assert told is None
-    assert plain.getvalue() == ""
+        told(5)
+        told(2)
+    assert plain.getvalue() == ""  # too soon for a line
+    with Progress(plain, every=0.0).count("judging", 7) as told:
+        told(5)
+        told(2)
+    assert plain.getvalue().startswith("judging: 5 of 7  (1 s left)")
+    assert plain.getvalue().count("\n") == 1
     with Progress(terminal).count("judging", 7) as told:
         assert told is not None
         told(5)

@@ -131,6 +131,11 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
 
 
+def is_named(name: str | Path) -> bool:
+    """Whether a word names a checkpoint of the catalog, and no folder here."""
+    return str(name).lower() in CATALOG and not Path(name).exists()
+
+
 def _from_package(known: Known) -> Resolved | None:
     if known.package is None or (spec := importlib.util.find_spec(known.package)) is None:
         return None

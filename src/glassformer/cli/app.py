@@ -34,6 +34,7 @@ from glassformer.cli import (
     report,
     reproduce,
     review_labels,
+    search,
     serve,
     similar,
     train,
@@ -90,7 +91,7 @@ app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_comma
 app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)
 app.command("embed", rich_help_panel=ASK, epilog=TABLES)(embed.embed_command)
 app.command("similar", rich_help_panel=ASK, epilog=TABLES)(similar.similar_command)
-app.command("search", rich_help_panel=ASK, epilog=TABLES)(similar.search_command)
+app.command("search", rich_help_panel=ASK, epilog=TABLES)(search.search_command)
 app.command("translate", rich_help_panel=ASK, epilog=TABLES)(translate.translate_command)
 app.command("fill", rich_help_panel=ASK)(fill.fill_command)
 app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)

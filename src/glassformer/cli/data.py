@@ -325,6 +325,8 @@ def doctor_command(
         report = diagnose(dataset, model, max_length)
         options = remedy(report.findings, dataset.splits)
         end = _without_labels(name, dataset, _columns(text_column, pair_column))
+        if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
+            text_column, pair_column = dataset.columns[0], dataset.pair_column
     if json:
         say_json(report.to_dict())
         return

@@ -22,6 +22,10 @@ from glassformer.cli.vectors import show_vectors_run
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
 
+HANDFUL = 30  # validation examples, below which a share is told as a count
+GAP = 0.05  # between mean probability and accuracy, from which it is told
+ENOUGH = 50  # validation examples that a temperature may rest on
+
 
 def show_run(run: Run, recipe: Any) -> None:
     """A finished run on the terminal: its figures, by what they are of, and where it lies."""
@@ -98,8 +102,8 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
-    from glassformer.evaluate.metrics import measures_of, no_better_than_one
-    from glassformer.report.wording import digits_for, percent, verdict_of
+    from glassformer.evaluate.metrics import no_better_than_one
+    from glassformer.report.wording import percent, verdict_of
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -118,8 +122,9 @@ def show_labels_run(run: Run, recipe: Any) -> None:
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
     if metrics["test"] and judged != "validation" and metrics["validation"]:
-        said, digits = measures_of(metrics["validation"])[measure], digits_for(metrics["validation"]["n"])
-        say(f"validation {said}: {percent(metrics['validation'][measure], digits)}")
+        say(_of_validation(metrics["validation"], measure))
+    if doubt := unsure(run.folder, metrics):
+        say(doubt)
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = metrics.get("max_length", recipe.text.max_length)
@@ -134,6 +139,48 @@ def show_labels_run(run: Run, recipe: Any) -> None:
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+
+
+def _of_validation(scores: dict[str, Any], measure: str) -> str:
+    """The figure of the validation examples; of a few of them how many are right, which says more."""
+    from glassformer.evaluate.metrics import measures_of
+    from glassformer.report.wording import digits_for, percent
+
+    n, called = scores["n"], measures_of(scores)[measure]
+    right = scores["accuracy"] * n
+    if n < HANDFUL and measure == "accuracy" and abs(right - round(right)) < 1e-6:
+        return f"validation {called}: {round(right)} of {n}"
+    of = f" (of {n} examples)" if n < HANDFUL else ""
+    return f"validation {called}: {percent(scores[measure], digits_for(n))}{of}"
+
+
+def unsure(folder: Path, metrics: dict[str, Any]) -> str:
+    """A sentence where a classifier is surer than it is right on the judged split, or less sure, by more than
+    chance; with ``calibrate`` where the validation examples can mend it. Empty: neither."""
+    judged, held = metrics.get("test"), metrics.get("validation")
+    if not judged or judged.get("confidence") is None or judged.get("accuracy") is None:
+        return ""
+    gap, right = judged["confidence"] - judged["accuracy"], judged["accuracy"]
+    if abs(gap) < max(GAP, 2 * (right * (1 - right) / judged["n"]) ** 0.5):
+        return ""
+    side = "low" if gap < 0 else "high"
+    said = (
+        f"its probabilities are too {side}: {judged['confidence']:.2f} on average, "
+        f"and {right:.2f} of the answers are right"
+    )
+    name = shlex.quote(str(folder))
+    count = held["n"] if held else 0
+    if count < ENOUGH:
+        few = (
+            f"the {count:,} validation examples are too few to scale them by"
+            if count
+            else "no validation examples scale them"
+        )
+        return f"{said}; {few}: glassformer calibrate {name} --data MORE.csv takes other labeled examples"
+    own = held["confidence"] - held["accuracy"] if held.get("confidence") is not None else 0.0
+    return (
+        f"{said}: glassformer calibrate {name} scales them" if own * gap > 0 and abs(own) >= GAP / 2 else ""
+    )
 
 
 def _warnings(folder: Path) -> str:

@@ -173,6 +173,9 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
             message = message.replace("with on_bad_row=skip", "with --set on_bad_row=skip")
         else:  # no way out of this verb's
             message = re.sub(r", or leave such \w+ out with on_bad_row=skip", "", message)
+            for key in re.findall(r"--set (\w+)=", message):
+                if f"--{key}" in have:
+                    message = message.replace(f"--set {key}=", f"--{key} ")
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:

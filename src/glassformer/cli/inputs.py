@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.rows import Row, counted, marked_pictures, read_columns, read_rows
@@ -203,6 +204,36 @@ def names_a_file(argument: str) -> bool:
         return True
     ends = (PLAIN, *READERS)
     return len(argument.split()) == 1 and argument.lower().endswith(ends)
+
+
+def read_with_columns(
+    path: Path, text_column: str | None = None
+) -> tuple[list[str], list[int], list[dict[str, Any]]]:
+    """The texts of a table or a ``.txt`` file, their rows, and what stands beside each in its row, by column.
+
+    Columns of bytes (pictures) are left out.
+
+    Raises:
+        DataError: as ``read_texts``.
+    """
+    from glassformer.data.checks import check_texts
+    from glassformer.data.columns import find_text
+    from glassformer.data.tables import PLAIN, read_table
+
+    if path.suffix.lower() == PLAIN:
+        texts, rows = read_texts(path)
+        return texts, rows, [{} for _ in texts]
+    table = read_table(path)
+    column = find_text(table, text_column)
+    texts = check_texts(table.read(column), table.origin, table.rows)
+    beside: list[dict[str, Any]] = [{} for _ in texts]
+    for name in table.names:
+        values = [] if name == column else table.read(name)
+        if any(isinstance(value, bytes | dict) for value in values):
+            continue
+        for own, value in zip(beside, values, strict=False):
+            own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
+    return texts, list(table.rows), beside
 
 
 def read_texts(

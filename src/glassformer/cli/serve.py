@@ -40,7 +40,9 @@ def serve_command(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            autocompletion=run_folders, metavar="RUN", help="Run folders, or folders of saved classifiers."
+            autocompletion=run_folders,
+            metavar="RUN",
+            help="Run folders, saved models, or a named checkpoint of vectors.",
         ),
     ],
     host: Annotated[
@@ -94,8 +96,11 @@ def serve_command(
                 where="serve",
                 fix="pip install 'glassformer[serve]', or '.[serve]' in a clone",
             )
+    from glassformer.checkpoints.hub import is_named
+
     for run in runs:
-        check_folder(run)
+        if not is_named(run):
+            check_folder(run)
     from glassformer.serve.guard import is_local
     from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server
@@ -127,6 +132,9 @@ def hold_to_validation(runs: Sequence[Path]) -> None:
     from glassformer.tasks.load import load
 
     for run in runs:
+        if not run.exists():
+            what = "a checkpoint as it is has no validation examples to hold int8 to"
+            raise ConfigError(what, where=str(run), fix="Leave --precision int8 out")
         set_precision(run, load(run), "int8", note)
 
 

@@ -1,4 +1,4 @@
-"""``glassformer similar`` and ``search``: how alike two texts are and why, and a table's nearest texts."""
+"""``glassformer similar``: how alike two texts are and why, each row of a table, or rows with each other."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.given import STDIN, TextColumn, read_stdin
-from glassformer.cli.output import AsJson, excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.doubles import show_doubles, write_doubles
+from glassformer.cli.given import TextColumn
+from glassformer.cli.inputs import read_with_columns
+from glassformer.cli.output import AsJson, note, one_line, say, say_json, show_table
 from glassformer.errors import ConfigError
-from glassformer.outputs import check_folder_path, check_new_file
+from glassformer.outputs import check_new_file
 
 DEFAULT = "all-minilm-l6-v2"  # where no model is named
 STRONGEST = 5  # pairs of tokens that a terminal shows
 PAGES = (".html", ".json")
 MOST = 20  # pairs of one page
+DOUBLES = 0.8  # cosine from which two rows are shown as doubles
 
 
 def open_embedder(model: str) -> Any:
@@ -104,8 +107,15 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
     Raises:
         DataError: a file or row that cannot be used.
     """
-    from glassformer.data.scored_pairs import load_scored_pairs
+    from glassformer.data.scored_pairs import find_columns, load_scored_pairs
+    from glassformer.data.tables import READERS, read_table
 
+    if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
+        first, second, _ = find_columns(read_table(path), first, second, None)
+        note(
+            f"{first!r} is compared with {second!r} in each row (--first and --second name others); "
+            "--doubles compares the rows of one column with each other"
+        )
     split = next(iter(load_scored_pairs(path, first=first, second=second, score=None).splits.values()))
     return split.first, split.second
 
@@ -138,6 +148,16 @@ def similar_command(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show which pairs of tokens the cosine is made of.")
     ] = False,
+    doubles: Annotated[
+        bool, typer.Option("--doubles", help="Rows of one table that mean the same: each pair of rows.")
+    ] = False,
+    least: Annotated[
+        float | None,
+        typer.Option(
+            metavar="COSINE", min=-1, max=1, help=f"With --doubles: pairs as alike as this ({DOUBLES})."
+        ),
+    ] = None,
+    text_column: TextColumn = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="An explanation (.html, .json), or a table's cosines (.csv)."),
@@ -150,6 +170,12 @@ def similar_command(
     for text in given:
         refuse_folder(text)
     table = len(given) == 1 and names_a_file(given[0])
+    if doubles:
+        _among_rows(given, model, DOUBLES if least is None else least, text_column, out, json)
+        return
+    if least is not None or text_column is not None:
+        option = "--least" if least is not None else "--text-column"
+        raise ConfigError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
     if not table and len(given) != 2:
         what = f"{len(given)} {'text' if len(given) == 1 else 'texts'} given"
         raise ConfigError(what, where="similar", fix="Give two texts, or a table with two columns of them")
@@ -177,12 +203,46 @@ def similar_command(
         say(f"{cosine:.4f}")
 
 
-def _of_table(
-    path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
+def _among_rows(
+    given: Sequence[str], model: str, least: float, column: str | None, out: Path | None, json: bool
 ) -> None:
+    """Pairs of rows of one table, on the terminal or in a file."""
+    if len(given) != 1 or not Path(given[0]).is_file():
+        raise ConfigError("is about one table", where="--doubles", fix="Give one file that is there")
+    _check_table(out, json)
+    texts, rows, beside = read_with_columns(Path(given[0]), column)
+    found = open_embedder(model).doubles(texts, least)
+    if out is not None:
+        write_doubles(out, found, texts, rows, beside)
+        say(f"{len(found):,} pairs of {len(texts):,} rows at {least:g} or above: {out}")
+    elif json:
+        say_json(
+            [
+                {
+                    "rows": [rows[i], rows[j]],
+                    "texts": [texts[i], texts[j]],
+                    "columns": [beside[i], beside[j]],
+                    "cosine": cosine,
+                }
+                for i, j, cosine in found
+            ]
+        )
+    else:
+        show_doubles(found, texts, rows, beside)
+        note(f"{len(found):,} pairs of {len(texts):,} rows have a cosine of {least:g} or more; --least")
+
+
+def _check_table(out: Path | None, json: bool) -> None:
+    """Raises ConfigError for an output that is no new CSV file, or one beside ``--json``."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
         raise ConfigError("cosines of a table are written as CSV", where=str(out), fix=fix)
+
+
+def _of_table(
+    path: str, model: str, first: str | None, second: str | None, out: Path | None, json: bool
+) -> None:
+    _check_table(out, json)
     sides = read_pairs(path, first, second)
     cosines = similar(model, *sides)
     if out is not None:
@@ -194,90 +254,3 @@ def _of_table(
     else:
         for a, b, cosine in zip(*sides, cosines, strict=True):
             typer.echo(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
-
-
-def search(
-    model: str,
-    table: str | Path,
-    queries: Sequence[str],
-    count: int = 5,
-    *,
-    text_column: str | None = None,
-    save: Path | None = None,
-) -> list[list[dict[str, Any]]]:
-    """For each query the nearest texts of a table or of a saved index, with their rows and cosines.
-
-    Args:
-        text_column: of the table; None finds it.
-        save: a folder for the texts and their vectors, to search in later without computing them again.
-
-    Raises:
-        InputError: no such model, table, column or index, or an index of another model.
-    """
-    from glassformer.cli.inputs import read_texts
-    from glassformer.tasks.similarity.index import is_index
-
-    embedder = open_embedder(model)
-    if is_index(table):
-        if save is not None or text_column is not None:
-            option = "--save" if save is not None else "--text-column"
-            raise ConfigError("belongs to a table, and an index is given", where=option, fix="Leave it out")
-        embedder.load_index(table)
-    else:
-        path = Path(table)
-        if not path.is_file():
-            fix = "Name a table, a .txt file with a text a line, or a folder that --save made"
-            raise ConfigError("no such table or index", where=str(table), fix=fix)
-        embedder.index(*read_texts(path, text_column))
-    if save is not None:
-        embedder.save_index(save)
-    index = embedder.index_
-    if not queries:
-        return []
-    rows, cosines = embedder.search(queries, index.vectors, count)
-    return [
-        [
-            {"row": index.row(int(i)), "cosine": float(c), "text": index.texts[i]}
-            for i, c in zip(near, values, strict=True)
-        ]
-        for near, values in zip(rows, cosines, strict=True)
-    ]
-
-
-def search_command(
-    model: Annotated[
-        str, typer.Argument(metavar="RUN|NAME", help="A run, a saved Embedder, or a checkpoint as it is.")
-    ],
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="Where to look: CSV, TSV, JSONL, Parquet, .txt, or an index."),
-    ],
-    queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help="Texts to find the nearest of; - is standard input."),
-    ] = None,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many for each query.")] = 5,
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep texts and vectors there: an index, to be given as TABLE."),
-    ] = None,
-    text_column: TextColumn = None,
-    json: AsJson = False,
-) -> None:
-    """The texts of a table that are nearest in meaning to a query: every row is compared."""
-    if not queries and save is None:
-        raise ConfigError("nothing to look for", where="search", fix="Give a QUERY, or --save DIR")
-    if save is not None and check_folder_path(save, "--save").exists():
-        raise ConfigError("the folder exists", where=str(save), fix="Choose another --save")
-    asked = [line for word in queries or () for line in (read_stdin()[0] if word == STDIN else [word])]
-    found = search(str(model), table, asked, count, text_column=text_column, save=save)
-    if save is not None:
-        say(f"index: {save}")
-    if json:
-        say_json([{"query": query, "found": near} for query, near in zip(asked, found, strict=True)])
-        return
-    for query, near in zip(asked, found, strict=True):
-        if len(asked) > 1:
-            say(f"{excerpt(query)}:")
-        for one in near:
-            typer.echo(f"{one['cosine']:.4f}\t{one['row']}\t{one_line(one['text'])}")

@@ -65,6 +65,7 @@ PEOPLE = frozenset(
         "to",
     ]
 )
+SENTENCE, REPEATED = 5, 20  # words on average, and how often each of such a column's texts may stand there
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
 
 
@@ -361,6 +362,17 @@ def text_size(values: Sequence[Any]) -> float | None:
     words = sum(len(value.split(None, 1)) > 1 for value in there)
     unspaced = sum(len(value) >= 8 and not value.isascii() for value in there)
     if words + unspaced <= len(there) / 2 or len(set(there)) <= len(there) / 2:
+        return None
+    return sum(map(len, there)) / len(there)
+
+
+def sentence_size(values: Sequence[Any]) -> float | None:
+    """Characters of a sentence on average, where a column holds sentences that may repeat; else None."""
+    there = _there(values)
+    if not there or not all(isinstance(value, str) for value in there):
+        return None
+    words = sum(len(value.split()) for value in there)
+    if words < SENTENCE * len(there) or len(set(there)) * REPEATED < len(there):
         return None
     return sum(map(len, there)) / len(there)
 

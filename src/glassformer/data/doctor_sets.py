@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from glassformer.data.findings import Finding, Severity, percent
-from glassformer.data.label_sets import are_sets, each, together
+from glassformer.data.findings import Finding, Severity, excerpt, percent
+from glassformer.data.label_sets import NONE, are_sets, each, together
 
 RARE = 20  # examples of a label, below which its figures are chance
+LEAVE_EMPTY = (
+    "where an empty cell means that nobody looked, leave them out with "
+    f'--set \'merge_labels={{"{NONE}" = ""}}\''
+)
 TIED = 0.95  # share of two labels' examples that have both: one name too many
 
 
@@ -28,9 +32,12 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         figures["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
         several = sum(count for size, count in sizes.items() if size > 1)
         message = f"{name}: {mean:.2f} labels an example, several on {percent(several, n)}"
-        if sizes[0]:
-            message += f", none on {sizes[0]:,}"
         yield Finding("ok", "label-sets", message, several)
+        if said := said_of_empty(name, split.labels):
+            shown = tuple(
+                excerpt(text) for text, own in zip(_shown(split), split.labels, strict=True) if not own
+            )
+            yield Finding("note", "empty-sets", said, sizes[0], shown[:3], LEAVE_EMPTY)
         yield from _counts(name, counts, n)
     name, split = next(iter(found.items()))
     pairs = together(split.labels)
@@ -55,6 +62,19 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         message = f"{name}: labels that hardly ever stand apart: {len(tied)} ({listed})"
         fix = "make them one with merge_labels, unless they differ where the model is used"
         yield Finding("warning", "tied-labels", message, len(tied), fix=fix)
+
+
+def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
+    """How many examples of a split have no label, and what they are taken for; empty: there are none."""
+    empty = sum(not own for own in labels or ()) if are_sets(labels) else 0
+    if not empty:
+        return ""
+    of = f"{empty:,} of {len(labels or ()):,}"
+    return f"{name}: examples without a label: {of}, learned and judged as 'none of these'"
+
+
+def _shown(split: Any) -> Sequence[str]:
+    return split.names() if hasattr(split, "images") else split.texts
 
 
 def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from glassformer.data.copies import same_but_for_case
+from glassformer.data.copies import groups_of, same_but_for_case
 from glassformer.data.dataset import TextSplit
 from glassformer.data.findings import Finding, Severity, excerpt, percent
+from glassformer.data.splits import grouped_split
 from glassformer.data.text_pairs import SIDES, TextPair
+from glassformer.errors import DataError
 
+HELD_OUT = 0.1  # of a table without splits, as ``train`` takes it
 MANY = 0.5  # of a split's rows; where so many share a text with training, its figures speak of known texts
 
 
@@ -24,6 +28,8 @@ def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[
         yield from _within(name, split, keys[name], figures["sides"]["splits"])
     for a, b in itertools.combinations(splits, 2):
         yield from _between(a, b, splits, keys, figures["sides"]["leaks"])
+    if [*splits] == ["train"]:
+        yield from _to_come(splits["train"], keys["train"], figures["sides"])
 
 
 def _keys(text: str) -> tuple[str, str]:
@@ -54,6 +60,42 @@ def _within(
         yield Finding("note", "swapped", message, len(swapped), examples, fix)
     if not same and not swapped:
         yield Finding("ok", "swapped", f"{name}: no pair stands there swapped, none is of one text twice")
+
+
+def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
+    """What a test part would know that training holds out of these pairs at random, copies kept together."""
+    try:
+        kept, held = grouped_split(split.labels or [0] * len(split), groups_of(split), HELD_OUT, 0)
+    except DataError:  # too few of a class: training will say so
+        return
+    known = {side for i in kept.tolist() for side in keys[i]}
+    shared = [i for i in held.tolist() if known & {*keys[i]}]
+    families = Counter(groups_of(split, sides=True))
+    largest = max(families.values())
+    figures["held_out"] = {
+        "rows": len(held),
+        "shared": len(shared),
+        "families": len(families),
+        "largest": largest,
+    }
+    if len(shared) <= MANY * len(held):
+        return
+    message = (
+        f"rows of a part held out at random with a text that stands in a pair of train, on either side: "
+        f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of pairs "
+        "of known texts"
+    )
+    examples = tuple(excerpt(split.texts[i]) for i in shared[:3])
+    if largest > MANY * len(split):
+        fix = (
+            f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides cannot "
+            "part them: judge on texts of their own, in a file test.csv beside train.csv"
+        )
+        yield Finding("note", "side-leaks", message, len(shared), examples, fix)
+        return
+    yield Finding(
+        "warning", "known-sides", message, len(shared), examples, "keep them apart with --set copies=sides"
+    )
 
 
 def _between(

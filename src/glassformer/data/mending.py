@@ -11,7 +11,7 @@ from glassformer.config import nearest
 from glassformer.data.checks import place
 from glassformer.data.copies import digest, same_but_for_case
 from glassformer.data.label_kinds import plain_name
-from glassformer.data.label_sets import LabelSet, are_sets, each
+from glassformer.data.label_sets import NONE, LabelSet, are_sets, each
 from glassformer.errors import ConfigError
 
 REST = "*"  # in a table of names: all that it does not name
@@ -27,7 +27,8 @@ def mended(
     Args:
         merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
             one, under the name that most examples have; or old name -> new name, empty: left out. In such a
-            table ``{"*" = "spelling", ...}`` merges by spelling what the others do not name.
+            table ``{"*" = "spelling", ...}`` merges by spelling what the others do not name. Of several
+            labels an example ``{"(none)" = ""}`` leaves out the examples that have none.
         drop_duplicates: an example that stands in a split again is left out, and out of the training split
             one that also stands in another. Texts count as equal when case and spaces do not matter.
 
@@ -44,6 +45,11 @@ def mended(
 
 def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     classes = {label for split in dataset.splits.values() for label in each(split.labels)}
+    if isinstance(how, Mapping) and how.get(NONE) == "" and NONE not in classes:
+        dataset = _without_empty(dataset, said)
+        how = {old: name for old, name in how.items() if old != NONE}
+        if not how:
+            return dataset
     if isinstance(how, Mapping):
         rest, how = how.get(REST), {old: name for old, name in how.items() if old != REST}
         if rest not in (None, "spelling"):
@@ -75,6 +81,21 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     mixed = len({type(label) for label in found}) > 1
     names = tuple(map(str, sorted(found, key=str if mixed else None)))
     return replace(dataset, splits=splits, label_names=names)
+
+
+def _without_empty(dataset: Any, said: list[str]) -> Any:
+    """The examples that have a label, of data with several of them an example."""
+    if not any(are_sets(split.labels) for split in dataset.splits.values()):
+        what = f"{NONE!r} means examples without a label, of several labels an example"
+        raise ConfigError(what, where="merge_labels", fix="Leave it out")
+    kept = {}
+    for name, split in dataset.splits.items():
+        places = [i for i, own in enumerate(split.labels or ()) if own]
+        kept[name] = split.select(places) if are_sets(split.labels) and len(places) < len(split) else split
+        if kept[name] is not split:
+            of = f"{len(split) - len(places):,} of {len(split):,} of {name}"
+            said.append(f"merge_labels: {of} left out, which have no label")
+    return replace(dataset, splits=kept)
 
 
 def _renamed(split: Any, new: Mapping[Any, Any]) -> Any:

@@ -10,7 +10,16 @@ from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_labels, check_texts
-from glassformer.data.columns import TEXT_COLUMNS, UNEVEN, Columns, find_column, label_beside, text_size
+from glassformer.data.columns import (
+    LABEL_COLUMNS,
+    TEXT_COLUMNS,
+    UNEVEN,
+    Columns,
+    find_column,
+    label_beside,
+    sentence_size,
+    text_size,
+)
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
@@ -71,7 +80,8 @@ def find_sides(
     free = [n for n in table.names if n != label and not n.startswith(REVIEWED)]
     found, how = usual_sides(free), "by their names"
     if found is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
-        found, how = _only_two(table, free), "by what the columns hold"
+        known = label is not None or any(name.lower() in LABEL_COLUMNS for name in free)
+        found, how = _only_two(table, free, known), "by what the columns hold"
     if found is None:
         return None
     said = f"pairs of texts, found {how}: {found[0]!r} and {found[1]!r}; text_column names one text alone"
@@ -128,9 +138,18 @@ def row_checks(found: Columns) -> dict[str, Any] | None:
     return side_checks(found.text, found.pair) | ({found.label: check_labels} if found.label else {})
 
 
-def _only_two(table: Table, names: Sequence[str]) -> tuple[str, str] | None:
-    """The only two columns of texts, if neither is as much longer as a text is than its title."""
+def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tuple[str, str] | None:
+    """The only two columns of texts, if neither is as much longer as a text is than its title.
+
+    Args:
+        labelled: which column has the labels is known, so that sentences which come again and again, as a
+            premise does with each of its hypotheses, are texts and no classes.
+    """
     sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
+    if labelled and len(sizes) == 1:
+        others = [name for name in names if name not in sizes and name.lower() not in LABEL_COLUMNS]
+        again = {name: size for name in others if (size := sentence_size(table.read(name))) is not None}
+        sizes = {name: (sizes | again)[name] for name in names if name in sizes or name in again}
     if len(sizes) != 2 or max(sizes.values()) >= UNEVEN * min(sizes.values()):
         return None
     first, second = sizes

@@ -17,6 +17,7 @@ ANSWERS = {  # check -> options
     "bad-rows": ("--on-bad-row", "skip"),
     "duplicates": ("--set", "drop_duplicates=true"),
     "leaks": ("--set", "drop_duplicates=true"),
+    "known-sides": ("--set", "copies=sides"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "accents": ("--set", "strip_accents=false"),
     "unreadable": ("--set", "broken=skip"),  # of pictures, as the next

@@ -6,10 +6,12 @@ import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from glassformer.checkpoints.hub import is_named
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
@@ -19,6 +21,7 @@ from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
 from glassformer.serve.problems import printable
 from glassformer.serve.taggers import ServedTagger
+from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
@@ -47,7 +50,9 @@ def load_models(
     wrong: dict[str, InputError] = {}
     for run in runs:
         path = Path(run).resolve()
-        if not path.is_dir():
+        if is_named(run):
+            path = Path(run)
+        elif not path.is_dir():
             raise ConfigError(
                 "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
             )
@@ -77,7 +82,11 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
     from glassformer.tasks.load import load
 
     choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
-    clf = load(path)
+    if is_named(path):  # sentence vectors without a training
+        clf: Any = Embedder(str(path))
+        clf.longest()
+    else:
+        clf = load(path)
     calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
     run_folder = path.parent if path.name == "model" else path
     examples = example_sentences(run_folder)

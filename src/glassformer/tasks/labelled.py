@@ -28,7 +28,7 @@ from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import Say, Work
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -74,6 +74,8 @@ def few_to_choose_by(held: Any, train: Any) -> str:
     """A sentence where one answer more or less of the validation split may choose the weights; else empty."""
     if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
+    if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
+        return ""  # one epoch: nothing is chosen
     rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
     advice = "--set monitor=loss chooses more steadily"
     if train.monitor != ClassifierFitConfig.monitor:  # chosen by the user: it stays
@@ -116,7 +118,14 @@ def judge_splits(work: Work) -> dict[str, Any]:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             chosen = clf.chosen(probabilities)
             out["baselines"] = judge_baselines(
-                work.task.baselines, clf, recipe, splits, chosen, out["measure"], work.folder / SIMPLE
+                work.task.baselines,
+                clf,
+                recipe,
+                splits,
+                chosen,
+                out["measure"],
+                work.folder / SIMPLE,
+                work.say,
             )
         write_predictions(
             work.folder / "predictions.csv",
@@ -137,6 +146,8 @@ def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tupl
     with count("judging", len(split)) as told:
         probabilities = clf.outputs(split.examples, progress=told)
     found = measured(clf, split, probabilities, recipe, clf.chosen(probabilities))
+    if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.binary:
+        found["confidence"] = float(probabilities.max(1).mean())  # on average, of the likeliest class
     if (below := getattr(clf, "abstain_below_", None)) is not None:
         targets = clf.targets(split.labels or [], split.origin, split.rows)
         found["abstention"] = abstention(clf.kind_, probabilities, targets, clf.threshold_, below)
@@ -190,6 +201,7 @@ def judge_baselines(
     chosen: np.ndarray,
     measure: str,
     keep: Path | None = None,
+    say: Say = lambda line: None,
 ) -> dict[str, Any]:
     """The figures of simple models, trained and judged on the same splits.
 
@@ -197,6 +209,7 @@ def judge_baselines(
         chosen: what the classifier itself answers on the judged split, as ``clf.chosen`` gives it.
         measure: what its ``difference`` from each baseline is of.
         keep: a file for what the simple models answer, see ``write_simple``.
+        say: called with a line for each simple model, once it has answered.
     """
     judged = splits.judged
     assert judged is not None
@@ -212,6 +225,7 @@ def judge_baselines(
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
+        say(f"baseline {name}: {out[name]['seconds']:.1f} s")
         theirs = decided[0] if decided else probabilities.argmax(1)
         said[name] = list(map(str, clf.kind_.labels(theirs, clf.classes_).tolist()))
         if recipe.evaluate.bootstrap and measure in MEASURES:

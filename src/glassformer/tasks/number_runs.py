@@ -125,6 +125,7 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
         name, found = simple(splits.train.examples, numbers, judged.examples)
         out[name] = measured(est, judged, found[:, None], work.recipe)
         out[name]["seconds"], said[name] = time.perf_counter() - started, found.tolist()
+        work.say(f"baseline {name}: {out[name]['seconds']:.1f} s")
     write_simple(work.folder / SIMPLE, said)
     return out
 

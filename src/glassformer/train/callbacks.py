@@ -294,9 +294,9 @@ class Progress(Callback):
 
     @contextmanager
     def count(self, what: str, total: int) -> Iterator[Told]:
-        """Beside training: a bar on a terminal while ``total`` examples are judged, then gone; else none."""
+        """Beside training: a bar on a terminal while ``total`` are judged, then gone; in logs lines."""
         if not self.live:
-            yield None
+            yield self._counted(what, total)
             return
         if self.notebook:
             with NotebookBar(passing=True) as one:
@@ -309,6 +309,21 @@ class Progress(Callback):
         with rp.Progress(*columns, rp.TimeRemainingColumn(), console=self.console, transient=True) as bar:
             task = bar.add_task(what, total=total)
             yield lambda done: bar.advance(task, done)
+
+    def _counted(self, what: str, total: int) -> Callable[[int], None]:
+        """What is called with how many more are done: says how far it is, ``every`` seconds at most."""
+        began = said = time.monotonic()
+        done = 0
+
+        def told(more: int) -> None:
+            nonlocal done, said
+            done += more
+            if done < total and (now := time.monotonic()) - said >= self.every:
+                left = time_left((now - began) / max(done, 1) * (total - done))
+                self._line(f"{what}: {done:,} of {total:,}  ({left} left)")
+                said = now
+
+        return told
 
 
 def time_left(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
+BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed
 CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
 
 
@@ -99,10 +100,20 @@ class Answers:
         cosines = first @ second.T
         return float(cosines[0, 0]) if one else cosines
 
-    def index(self, texts: Sequence[str], rows: Sequence[int] | None = None) -> Any:
-        """Keep texts and their vectors for ``similar``; ``rows``: of each text in its file."""
+    def index(
+        self,
+        texts: Sequence[str],
+        rows: Sequence[int] | None = None,
+        beside: Sequence[Mapping[str, Any]] | None = None,
+    ) -> Any:
+        """Keep texts and their vectors for ``similar``.
+
+        Args:
+            rows: of each text in its file.
+            beside: what stands beside each text in its row, by column: plain values that JSON can hold.
+        """
         texts = check_texts(texts)
-        self.index_ = TextIndex(texts, unit(self.encode(texts)), self.weights_digest(), rows)
+        self.index_ = TextIndex(texts, unit(self.encode(texts)), self.weights_digest(), rows, beside)
         return self
 
     def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -138,11 +149,30 @@ class Answers:
         arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
         return digest(arrays)
 
-    def similar(self, text: str, k: int = 5) -> list[tuple[str, float]]:
-        """The nearest texts of ``index``, with their cosines, the nearest first."""
+    def similar(self, text: str, k: int = 5, least: float = -1.0) -> list[tuple[str, float]]:
+        """The nearest texts of ``index``, with their cosines, the nearest first; none below ``least``."""
         index = self._indexed()
         rows, cosines = self.search([text], index.vectors, k)
-        return [(index.texts[i], float(c)) for i, c in zip(rows[0], cosines[0], strict=True)]
+        near = zip(rows[0], cosines[0], strict=True)
+        return [(index.texts[i], float(c)) for i, c in near if least <= -1 or c >= least]
+
+    def doubles(self, texts: Any, least: float = 0.8) -> list[tuple[int, int, float]]:
+        """Pairs of texts of one list that mean the same, the most alike first.
+
+        Every text is compared with every other, in fp32.
+
+        Args:
+            texts: ``n`` of them, or their vectors ``[n, E]``.
+            least: the cosine of a pair, at least; from -1 to 1.
+
+        Returns:
+            The places of both texts, the lower first, and their cosine.
+
+        Raises:
+            DataError: a text that cannot be used, or more than a million pairs.
+        """
+        vectors = texts if isinstance(texts, np.ndarray) and texts.ndim == 2 else self.encode(list(texts))
+        return pairs_within(unit(vectors), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
@@ -194,6 +224,30 @@ class Answers:
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
         return (unit(self.encode(pairs.first)) * unit(self.encode(pairs.second))).sum(1)
+
+
+def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:
+    """Pairs of rows with a cosine of at least ``least``, highest first; all vectors have length 1.
+
+    Raises:
+        DataError: more than ``MOST_PAIRS``.
+    """
+    t = torch.from_numpy(np.ascontiguousarray(table, np.float32))
+    first, second, cosines = [], [], []
+    for start in range(0, len(t), BLOCK):
+        found = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]: the rows before are done
+        i, j = torch.triu(found >= least, diagonal=1).nonzero(as_tuple=True)
+        first.append(i + start)
+        second.append(j + start)
+        cosines.append(found[i, j])
+        if (count := sum(map(len, first))) > MOST_PAIRS:
+            what = f"{count:,} pairs and more have a cosine of {least:g} or above"
+            raise DataError(what, where="doubles", fix="Ask for a higher one")
+    if not first:
+        return []
+    best = torch.sort(torch.cat(cosines), descending=True, stable=True)
+    places = torch.cat(first)[best.indices].tolist(), torch.cat(second)[best.indices].tolist()
+    return list(zip(*places, best.values.clamp(-1, 1).tolist(), strict=True))
 
 
 def nearest(

@@ -1,7 +1,7 @@
 """Texts and their vectors in one folder, to search in later: exact cosines, no pickle.
 
 index.json           how many, how wide, and which model's vectors these are
-texts.jsonl          a text a line, with its row in the file that it came from
+texts.jsonl          a text a line, with its row in the file that it came from and that row's other columns
 vectors.safetensors  [m, E] fp32, each of length 1
 manifest.json        sizes and sums of these, written last
 """
@@ -9,7 +9,7 @@ manifest.json        sizes and sums of these, written last
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class TextIndex:
     vectors: np.ndarray  # [m, E] fp32, each of length 1
     model: str  # the digest of the weights that made the vectors
     rows: Sequence[int] | None = None  # of each text in its file; None: from no file
+    beside: Sequence[Mapping[str, Any]] | None = None  # of each text the other columns of its row
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -42,6 +43,10 @@ class TextIndex:
     def row(self, place: int) -> int:
         """The row of a text in its file, else its place from 1 on."""
         return place + 1 if self.rows is None else self.rows[place]
+
+    def columns(self, place: int) -> dict[str, Any]:
+        """What stands beside a text, as its line of ``texts.jsonl`` has it; empty: nothing."""
+        return {"columns": dict(self.beside[place])} if self.beside and self.beside[place] else {}
 
 
 def is_index(path: str | Path) -> bool:
@@ -66,7 +71,7 @@ def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -
         }
         (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
         lines = (
-            json.dumps({"row": index.row(i), "text": text}, ensure_ascii=False) + "\n"
+            json.dumps({"row": index.row(i), "text": text, **index.columns(i)}, ensure_ascii=False) + "\n"
             for i, text in enumerate(index.texts)
         )
         (folder / TEXTS).write_text("".join(lines), encoding="utf-8")
@@ -94,24 +99,26 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     if text(about, "model", where, "") != model:
         what = "its vectors were made by another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
-    texts, rows = _read_texts(folder / TEXTS)
+    texts, rows, beside = _read_texts(folder / TEXTS)
     vectors = read_tensors(folder, VECTORS).get("vectors")
     shape = (number(about, "texts", where), number(about, "width", where))
     if vectors is None or tuple(vectors.shape) != shape or len(texts) != shape[0]:
         what = f"texts and vectors are not {shape[0]:,} of {shape[1]:,} numbers, as {ABOUT} says"
         raise CheckpointError(what, where=str(folder), fix="Make it again")
-    return TextIndex(texts, vectors.float().numpy(), model, rows)
+    return TextIndex(texts, vectors.float().numpy(), model, rows, beside)
 
 
-def _read_texts(file: Path) -> tuple[list[str], list[int]]:
+def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     texts: list[Any] = []
     rows: list[int] = []
+    beside: list[dict[str, Any]] = []
     with file.open(encoding="utf-8") as lines:
         for i, line in enumerate(lines, 1):
             try:
                 found = json.loads(line)
                 texts.append(found["text"])
                 rows.append(int(found["row"]))
+                beside.append(dict(found.get("columns", {})))
             except (ValueError, KeyError, TypeError, RecursionError):
                 raise CheckpointError("is no text with its row", where=f"{file}, line {i}") from None
-    return check_texts(texts, str(file)), rows
+    return check_texts(texts, str(file)), rows, beside

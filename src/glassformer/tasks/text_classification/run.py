@@ -14,6 +14,7 @@ import numpy as np
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
+from glassformer.data.doctor_sets import LEAVE_EMPTY, said_of_empty
 from glassformer.data.mending import mended
 from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
@@ -75,6 +76,10 @@ def look(work: Work) -> Look:
     if sentences := own_sentences(wanted):
         check_texts(sentences, "evaluate.sentences")
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()}"]
+    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+    empty = [said_of_empty(name, split.labels) for name, split in parts.items() if split is not None]
+    if any(empty):
+        lines += [*filter(None, empty), LEAVE_EMPTY]
     if wanted.sentences_file and find_in_data(wanted.sentences_file) is None:
         lines.append(f"no {wanted.sentences_file} in a data folder: its sentences are left out")
     return Look(lines, splits.dataset.rejected, lambda: _examine(work))

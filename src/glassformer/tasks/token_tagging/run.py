@@ -113,9 +113,11 @@ def judge(work: Work) -> dict[str, Any]:
     work.say("judging")
     tagger, recipe, splits = work.estimator, work.recipe, work.data
     few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
+    with work.count("judging", len(few)) as told:
+        known = _figures(tagger, few, 0, told)[0]
     out: dict[str, Any] = {
         "task": recipe.task,
-        "train": _figures(tagger, few, 0)[0] | {"of": len(splits.train)},
+        "train": known | {"of": len(splits.train)},
         "validation": None,
         "test": None,
         "judged": splits.judged_name,
@@ -127,7 +129,9 @@ def judge(work: Work) -> dict[str, Any]:
         "seconds": {},
     }
     if splits.validation is not None:
-        out["validation"] = _figures(tagger, splits.validation, recipe.evaluate.bootstrap)[0]
+        with work.count("judging", len(splits.validation)) as told:
+            held = _figures(tagger, splits.validation, recipe.evaluate.bootstrap, told)[0]
+        out["validation"] = held
     judged = splits.judged
     if judged is not None:
         began = time.perf_counter()
@@ -136,6 +140,7 @@ def judge(work: Work) -> dict[str, Any]:
         out["seconds"]["inference"] = time.perf_counter() - began
         out["openings"] = {splits.judged_name: 1}
         if recipe.evaluate.baselines:
+            work.say("baseline on the same split")
             out["baselines"] = {BASELINE: _baseline(work, judged)}
         predicted = tagger.decide(work.answers)
         text = conll(judged.words, judged.tags, predicted)
