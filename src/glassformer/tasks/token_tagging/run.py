@@ -88,6 +88,10 @@ def look(work: Work) -> Look:
     scheme = scheme_of(splits.train.tags)
     known = _kinds(splits.train, scheme)
     lines = [f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
+    if splits.validation is None and splits.judged is None:
+        lines.append(
+            "no held-out sentences: nothing will judge the tags; --set test_size=0.1 holds out a tenth"
+        )
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if strange := sorted(_kinds(split, scheme) - known):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
