@@ -230,6 +230,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
             need_labels=True,
             on_bad_row=d.on_bad_row,
             numbers=hasattr(d, "target"),
+            number_format=getattr(d, "number_format", "plain"),
         )
     tell_siblings(where)
     hold_out(values, dataset)
