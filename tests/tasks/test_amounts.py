@@ -15,19 +15,48 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
 TINY = [
-    "--set", "target=number", "--model", "encoder-mini", "--set", "d_model=14", "--set", "num_layers=1", "--set",
-    "num_heads=2", "--set", "d_ff=11", "--set", "batch_size=5", "--set", "epochs=2", "--set", "min_count=1",
-]  # fmt: skip
+    "--set",
+    "target=number",
+    "--model",
+    "encoder-mini",
+    "--set",
+    "d_model=14",
+    "--set",
+    "num_layers=1",
+    "--set",
+    "num_heads=2",
+    "--set",
+    "d_ff=11",
+    "--set",
+    "batch_size=5",
+    "--set",
+    "epochs=2",
+    "--set",
+    "min_count=1",
+]
 
 
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("EUR 41.00", 41.0), ("€74", 74.0), ("11,00", 11.0), ("1.234,50", 1234.5), ("$5", 5.0), ("1,234.50", 1234.5),
-        ("12 €", 12.0), ("1.234.567", 1234567.0), ("1 234,5 kr", 1234.5), ("1'234.50 CHF", 1234.5), ("-€3.50", -3.5),
-        ("5,-", 5.0), ("US$7", 7.0), ("0.125", 0.125), ("17", 17.0), (".5", 0.5),
+        ("EUR 41.00", 41.0),
+        ("€74", 74.0),
+        ("11,00", 11.0),
+        ("1.234,50", 1234.5),
+        ("$5", 5.0),
+        ("1,234.50", 1234.5),
+        ("12 €", 12.0),
+        ("1.234.567", 1234567.0),
+        ("1 234,5 kr", 1234.5),
+        ("1'234.50 CHF", 1234.5),
+        ("-€3.50", -3.5),
+        ("5,-", 5.0),
+        ("US$7", 7.0),
+        ("0.125", 0.125),
+        ("17", 17.0),
+        (".5", 0.5),
     ],
-)  # fmt: skip
+)
 def test_amounts_are_read_as_they_are_meant(text: str, value: float):
     assert amount(text) == value
     assert check_numbers([text], form="amount") == [value]
