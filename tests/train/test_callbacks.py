@@ -233,11 +233,26 @@ def test_a_log_of_many_short_epochs_has_its_end_and_the_best(make_rig, monkeypat
         return {"loss": 0.25, "accuracy": 0.875, "macro_f1": 0.5}
 
     lines = log_of(make_rig(epochs=36, evaluate=evaluate), monkeypatch)
-    assert [line.split()[:2] for line in lines] == [["step", "180/180"], ["epoch", "1"], ["epoch", "36"]]
-    assert lines[0].endswith("tokens/s")
-    assert " left)" not in lines[0]
-    assert "validation loss 0.2500  accuracy 0.8750  (best)" in lines[1]
+    assert [line.split()[:2] for line in lines] == [["epoch", "1"], ["step", "180/180"], ["epoch", "36"]]
+    assert "validation loss 0.2500  accuracy 0.8750  (best)" in lines[0]
+    assert lines[1].endswith("tokens/s")
+    assert " left)" not in lines[1]
     assert "(best)" not in lines[2]
+
+
+def test_the_best_epoch_that_a_log_passed_over_is_named_as_such(make_rig, monkeypatch):
+    shares = iter([0.5, 0.625, 0.875, *[0.75] * 33])
+
+    def evaluate(rig):
+        return {"loss": 0.25, "accuracy": next(shares), "macro_f1": 0.5}
+
+    lines = log_of(make_rig(epochs=36, evaluate=evaluate), monkeypatch)
+    assert [line.split()[:2] for line in lines if "step" not in line] == [
+        ["epoch", "1"],
+        ["best:", "epoch"],
+        ["epoch", "36"],
+    ]
+    assert lines[2].startswith("best: epoch 3 ")
 
 
 def test_a_log_has_a_line_every_half_minute(make_rig, monkeypatch):

@@ -55,6 +55,7 @@ def recipe_for_folds(
         settings=settings,
         command="cross-validate",
         others="--text FILE or --images FOLDER",
+        whole=True,
     )
     from glassformer.tasks.run_folder import with_bad_rows  # torch comes with it: help needs none
 

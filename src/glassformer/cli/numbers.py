@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glassformer.cli.answers import Answers
-from glassformer.cli.output import excerpt, one_line, say, show_table
+from glassformer.cli.output import excerpt, note, one_line, say, show_table
 from glassformer.cli.rows import Layout, Row, others_of
 from glassformer.errors import ConfigError
 
@@ -50,9 +50,21 @@ def show_numbers_run(run: Run, recipe: Any) -> None:
     show_coverage(metrics["intervals"])
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation R²: {shown(metrics['validation']['r2'])}")
+    if far := metrics["numbers"].get("far"):
+        note(chosen_by(far))
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             say(f"{cut:,} of {total:,} {split} texts are longer than the model reads and were cut")
+
+
+def chosen_by(far: dict[str, Any]) -> str:
+    """That the epoch hangs on validation numbers far from all others, and the way out."""
+    some, one = ", ".join(f"{value:g}" for value in far["first"]), far["count"] == 1
+    epoch = "the epoch" if far["best_epoch"] is None else f"epoch {far['best_epoch']}"
+    by = "a validation number" if one else f"{far['count']:,} validation numbers"
+    share = f"{far['share_of_loss']:.0%} of the validation loss"
+    fix = f"correct {'it' if one else 'them'}, or train again with --set far_numbers=skip"
+    return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
 
 
 def show_coverage(levels: Sequence[dict[str, Any]]) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.output import note
+from glassformer.cli.own_data import HELD_OUT
 from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.errors import DataError
+
+HELD_OUT_OF = {"token-tagging": "sentences", "question-answering": "questions, by their texts"}
+FEWEST = 3  # distinct sentences or texts: one each for training, validation and test
 
 
 def tell_siblings(source: str) -> None:
@@ -24,11 +28,68 @@ def tell_siblings(source: str) -> None:
         note(f"{', '.join(beside)} beside {path.name}: to use them, give the folder: {path.parent}")
 
 
+def is_set(key: str, settings: Sequence[str]) -> bool:
+    """Whether ``settings`` have a value for a key of any section."""
+    return key in {name.rsplit(".", 1)[-1] for name in parse_settings(settings)}
+
+
+def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:
+    """A recipe of tags or of answers that holds out a tenth for each split that the data lack, as tables do.
+
+    Copies of a sentence and the questions on one text stay on one side; sizes that are asked for hold. Of
+    fewer than ten distinct ones a split gets one; of fewer than three nothing is held out.
+    """
+    sizes = [f"{split}_size" for split in ("validation", "test")]
+    open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
+    if recipe.task not in HELD_OUT_OF or not open_:
+        return recipe
+    if begun is not None and (begun / "config.toml").is_file():  # goes on as it began
+        data = read_toml(begun / "config.toml").get("data", {})
+        return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in open_}))
+    from glassformer.data.copies import alike
+    from glassformer.data.encodings import reading
+
+    try:
+        with reading(recipe.data.encoding):
+            splits = _dataset(recipe).splits
+    except DataError:  # said where they are trained on
+        return recipe
+    count = len({alike(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
+    if count < FEWEST:
+        return recipe
+    held = HELD_OUT if HELD_OUT * count >= 1 else 1
+    sizes_of = {key: held for key in open_ if key.removesuffix("_size") not in splits}
+    return replace(recipe, data=replace(recipe.data, **sizes_of))
+
+
+def _dataset(recipe: Any) -> Any:
+    from glassformer.data.answered import load_answered
+    from glassformer.data.tagged import load_tagged
+
+    d = recipe.data
+    common = {"limit": d.limit, "seed": d.split_seed, "on_bad_row": d.on_bad_row}
+    if recipe.task == "token-tagging":
+        return load_tagged(d.source, words_column=d.words_column, tags_column=d.tags_column, **common)
+    columns = {key: getattr(d, key) for key in ("question_column", "context_column", "answer_column")}
+    return load_answered(d.source, **columns, **common)
+
+
+def held_out_line(recipe: Any) -> str | None:
+    """What is held out of words with tags or questions of one's own; None: nothing."""
+    noun, sizes = HELD_OUT_OF.get(recipe.task), []
+    for split in ("validation", "test"):
+        size = getattr(recipe.data, f"{split}_size", None)
+        sizes += [f"{size:.0%} for {split}" if size < 1 else f"{size:g} for {split}"] if size else []
+    if noun is None or not sizes:
+        return None
+    return f"held out of the {noun}: {' and '.join(sizes)} (--set validation_size=..., test_size=...)"
+
+
 def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:
     """A recipe that learns whether segments follow each other does not where texts have one sentence; a run
     that has begun goes on as it is, and what ``settings`` ask for holds."""
-    asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
-    if not getattr(getattr(recipe, "text", None), "next_sentence", False) or "next_sentence" in asked:
+    asked = is_set("next_sentence", settings)
+    if asked or not getattr(getattr(recipe, "text", None), "next_sentence", False):
         return recipe
     if begun is not None and (begun / "config.toml").is_file():
         return (

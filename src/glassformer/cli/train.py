@@ -29,7 +29,7 @@ from glassformer.cli.given import (
     tell,
 )
 from glassformer.cli.keys import show_keys
-from glassformer.cli.other_data import tell_siblings, without_pairs
+from glassformer.cli.other_data import held_out_line, is_set, tell_siblings, with_held_out, without_pairs
 from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
 from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding, refuse_tagged
 from glassformer.cli.places import default_folder, no_run, refuse_finished
@@ -42,7 +42,12 @@ from glassformer.tasks.text_classification.recipe import Recipe
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
 
-EXAMPLES = ("sentences", "neighbours", "analogies")  # keys of a recipe that only suit its own data
+EXAMPLES = (
+    "sentences",
+    "questions",
+    "neighbours",
+    "analogies",
+)  # that only suit a recipe's own data
 
 
 def train(
@@ -94,6 +99,7 @@ def choose_recipe(
     begun: Path | None = None,
     command: str = "train",
     others: str = "--text FILE or --images FOLDER",
+    whole: bool = False,
 ) -> Any:
     """The recipe that the arguments of ``glassformer train`` and its kin mean.
 
@@ -104,6 +110,7 @@ def choose_recipe(
         settings: ``KEY=VALUE``, laid over everything else.
         begun: a run folder whose own recipe is taken where no recipe and no data are given.
         command, others: for messages: which command this is, and what it takes instead of a recipe.
+        whole: nothing is held out of words with tags or questions of one's own: all go into folds.
 
     Raises:
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
@@ -138,6 +145,9 @@ def choose_recipe(
     if data and _whole_path(data) != _whole_path(recipe.data.source):
         recipe = on_other_data(recipe, _whole_path(data), name in recipe_names(), settings)
         recipe = without_pairs(recipe, settings, begun)
+        recipe = recipe if whole else with_held_out(recipe, settings, begun)
+    elif not whole and name in recipe_names() and is_set("source", settings):
+        recipe = with_held_out(recipe, settings, begun)
     return in_given_encoding(recipe)
 
 
@@ -226,6 +236,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
             need_labels=True,
             on_bad_row=d.on_bad_row,
             numbers=hasattr(d, "target"),
+            number_format=getattr(d, "number_format", "plain"),
         )
     tell_siblings(where)
     hold_out(values, dataset)
@@ -384,6 +395,8 @@ def train_command(
     if (text or images or taken) and chosen.data.test_size and world()[0] == 0:
         noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
+    elif (data or recipe in recipe_names()) and (line := held_out_line(chosen)) and world()[0] == 0:
+        say(line)
     try:
         flags = ["--deterministic"] * deterministic
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)

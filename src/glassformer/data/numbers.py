@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import listed
+from glassformer.data.amounts import LOOKS, Format, amount, doubtful, readings
 from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
@@ -36,8 +37,15 @@ MOST = 0.5  # share of a column's cells that are numbers
 FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
 
 
-def check_numbers(values: Any, origin: str = "targets", rows: Sequence[int] | None = None) -> list[float]:
+def check_numbers(
+    values: Any, origin: str = "targets", rows: Sequence[int] | None = None, form: Format = "plain"
+) -> list[float]:
     """Targets as a list of ``float``; text that is written as a number is one.
+
+    Args:
+        form: of text. ``plain``: as Python writes numbers; ``amount``: prices too, with a currency and marks
+            between thousands, but none that could be two numbers; ``point``, ``comma``: what stands before
+            the decimals.
 
     Raises:
         DataError: one that is missing, no number, not finite or beyond 1e100; a table, or one text.
@@ -50,13 +58,38 @@ def check_numbers(values: Any, origin: str = "targets", rows: Sequence[int] | No
         if is_missing(value):
             where = place(origin, index, rows)
             raise DataError("the number is missing", where=where, fix="Fill it in or remove the row")
-        number = float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else float("nan")
+        number = _number(value, form)
         if not abs(number) <= LARGEST:
-            what = f"{str(value)[:40]!r} is no number that can be learned"
-            fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
-            raise DataError(what, where=place(origin, index, rows), fix=fix)
+            raise _refusal(value, form, place(origin, index, rows))
         out.append(number)
     return out
+
+
+def _number(value: Any, form: Format) -> float:
+    """What a value is; NaN: no number."""
+    if isinstance(value, str) and form != "plain" and readings(value):
+        found = amount(value, form)
+        return float("nan") if found is None else found
+    return float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else float("nan")
+
+
+def _refusal(value: Any, form: Format, where: str) -> DataError:
+    what = f"{str(value)[:40]!r} is no number that can be learned"
+    fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
+    if isinstance(value, str) and form == "amount" and (both := doubtful(value)):
+        what = f"{value[:40]!r} is no number that can be learned: it could be {both}"
+        fix = "Say what stands before the decimals: number_format=point or number_format=comma"
+    elif isinstance(value, str) and form == "plain" and not is_number(value) and readings(value):
+        what = f"{what}; {LOOKS}"
+        fix = "Write it as 3.5, without unit and with a point, or read amounts with number_format=amount"
+    return DataError(what, where=where, fix=fix)
+
+
+def far_from(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Which of ``values`` lie far from all ``numbers``, bool; none where half of these are equal."""
+    low, high = np.quantile(numbers, (0.25, 0.75))
+    reach = FAR * (high - low)
+    return ((values < low - reach) | (values > high + reach)) & (high > low)
 
 
 def are_numbers(labels: Sequence[Any] | None) -> bool:
@@ -71,7 +104,7 @@ def strata_of(numbers: Sequence[float], most: int) -> list[int]:
     return (ranks * parts // max(len(ranks), 1)).tolist()
 
 
-def find_number_column(table: Table, taken: Sequence[str] = ()) -> str:
+def find_number_column(table: Table, taken: Sequence[str] = (), form: Format = "plain") -> str:
     """The column of numbers: one with a usual name, else the only one that holds numbers.
 
     A few cells that hold none do not hide a column: they are named when it is read, or left out where that
@@ -81,7 +114,7 @@ def find_number_column(table: Table, taken: Sequence[str] = ()) -> str:
         DataError: none, or several.
     """
     free = [name for name in table.names if name not in taken]
-    like = [name for name in free if _share(_there(table, name)) > MOST]
+    like = [name for name in free if _share(_there(table, name), form) > MOST]
     for name in NUMBER_COLUMNS:
         usual = [column for column in like if column.lower() == name]
         if usual:
@@ -93,30 +126,31 @@ def find_number_column(table: Table, taken: Sequence[str] = ()) -> str:
     return like[0]
 
 
-def _share(values: list[Any]) -> float:
-    return sum(map(is_number, values)) / max(len(values), 1)
+def _share(values: list[Any], form: Format) -> float:
+    kind = is_number if form == "plain" else (lambda value: is_number(value) or bool(readings(str(value))))
+    return sum(map(kind, values)) / max(len(values), 1)
 
 
 def _there(table: Table, name: str) -> list[Any]:
     return [value for value in table.read(name) if not is_missing(value)]
 
 
-def number_column(table: Table, wanted: str | None, taken: Sequence[str] = ()) -> str:
+def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), form: Format = "plain") -> str:
     """The column that is named, or the one that ``find_number_column`` finds.
 
     Raises:
         DataError: no such column.
     """
-    return find_column(table, wanted, (), "label") or find_number_column(table, taken)
+    return find_column(table, wanted, (), "label") or find_number_column(table, taken, form)
 
 
-def read_numbers(table: Table, column: str) -> list[float]:
+def read_numbers(table: Table, column: str, form: Format = "plain") -> list[float]:
     """The numbers of a column.
 
     Raises:
         DataError: see ``check_numbers``; the row is named.
     """
-    return check_numbers(table.read(column), table.origin, table.rows)
+    return check_numbers(table.read(column), table.origin, table.rows, form)
 
 
 def number_findings(splits: Mapping[str, Any], examples: Mapping[str, Sequence[str]]) -> Iterable[Finding]:
@@ -128,14 +162,14 @@ def number_findings(splits: Mapping[str, Any], examples: Mapping[str, Sequence[s
     """
     for name, numbers in splits.items():
         values = np.asarray(numbers, np.float64)
-        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-        said = f"{name}: numbers from {values.min():g} to {values.max():g}, median {middle:g}"
+        said = f"{name}: numbers from {values.min():g} to {values.max():g}, median {np.median(values):g}"
         yield Finding("ok", "numbers", f"{said}, standard deviation {values.std():.4g}")
-        far = np.flatnonzero((values < low - FAR * (high - low)) | (values > high + FAR * (high - low)))
-        if high > low and len(far):
+        far = np.flatnonzero(far_from(values, values))
+        if len(far):
             few = ", ".join(f"{values[i]:g}" for i in far[:3])
             what = f"{name}: {len(far):,} of {len(values):,} numbers lie far from all others ({few})"
-            fix = "squared errors follow such numbers first: check them, or learn their logarithm"
+            fix = "squared errors follow such numbers first: check them, leave them out of training and "
+            fix += "validation with --set far_numbers=skip, or learn their logarithm"
             yield Finding("warning", "far-numbers", what, len(far), fix=fix)
     seen: dict[str, set[float]] = {}
     for name, keys in examples.items():

@@ -17,6 +17,7 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
+from glassformer.data.amounts import Format, said_of_amounts
 from glassformer.data.checks import check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
@@ -56,6 +57,7 @@ def load_text_dataset(
     pair_column: str = NONE,
     label_separator: str | None = None,
     numbers: bool = False,
+    number_format: Format = "plain",
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -74,6 +76,7 @@ def load_text_dataset(
             texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
         label_separator: stands between the names in a cell of several labels; None: a cell is one label.
         numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
+        number_format: of these, see ``check_numbers``.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
@@ -92,7 +95,7 @@ def load_text_dataset(
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
     columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
-    columns = replace(columns, numbers=numbers)
+    columns = replace(columns, numbers=numbers, form=number_format)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -126,6 +129,7 @@ class _Columns:
     pair: str = NONE
     separator: str | None = None  # of several labels in a cell
     numbers: bool = False  # labels are numbers
+    form: Format = "plain"  # of these
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -158,7 +162,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
 def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -> TextDataset:
     splits: dict[str, TextSplit] = {}
     class_names: tuple[str, ...] = ()
-    notes, first = [], None
+    notes, first, amounts = [], None, []
     for split, parts in tables.items():
         texts: list[str] = []
         labels: list[Any] = []
@@ -177,7 +181,8 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             class_names = table.class_names.get(found.label, class_names)
             with way_out(columns.rejected, others):
                 if columns.numbers:
-                    labels += read_numbers(table, found.label)
+                    labels += read_numbers(table, found.label, columns.form)
+                    amounts.append(said_of_amounts(table.read(found.label), columns.form))
                 else:
                     labels += read_labels(table, found.label, class_names, columns.separator)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
@@ -185,7 +190,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     if not columns.numbers:
         splits = whole_numbers(one_spelling(splits), untyped)
     names = () if columns.numbers else class_names or names_of(splits)
-    said = (first.said,) if first and first.said else ()
+    said = tuple(line for line in (first.said if first else "", *amounts) if line)
     used = (first.text, first.label) if first else (None, None)
     about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
     about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
@@ -203,7 +208,7 @@ def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[Reje
 def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[str, Callable] | None:
     """Column -> what raises for a value of it that is no label of this kind; None: the usual checks."""
     if columns.numbers and label is not None:
-        return {label: check_numbers}
+        return {label: partial(check_numbers, form=columns.form)}
     return column_checks(table, label, columns.separator)
 
 
@@ -219,7 +224,8 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         label = label or (first.label if first.label in table.names else None)
         pair = NONE if first.pair is None else first.pair
     if columns.numbers and split != "unsupervised" and label not in table.names:
-        label = number_column(table, columns.label, [name for name in (text, pair) if name is not None])
+        taken = [name for name in (text, pair) if name is not None]
+        label = number_column(table, columns.label, taken, columns.form)
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
     found = columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, **options)

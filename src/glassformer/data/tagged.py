@@ -2,9 +2,10 @@
 
 A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
 CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
-first column is the word, the last the tag, and other numbers can be named (from 1). ``-DOCSTART-`` and lines
-such as ``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row; class
-names in a Parquet schema replace numbers.
+first column is the word, the last the tag, and other numbers can be named (from 1). A line among others with
+tabs whose columns are right by its blanks alone, with a tag of BIO or BIOES, is read so. ``-DOCSTART-`` and
+lines such as ``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row;
+class names in a Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
 ENDINGS = (*CONLL, *READERS)
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
+MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag that no word of the sentence is taken for
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def load_tagged(
     if limit is not None:
         splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
     out = TaggedDataset(path.stem, splits, rejected=tuple(reader.rejected or ()), columns=reader.columns)
+    out = replace(out, said=reader.said())
     if known is None or not known.tagged:
         return out
     about = {"description": known.description, "licence": known.licence, "notes": known.notes}
@@ -180,6 +183,16 @@ class _Reader:
     need_tags: bool
     rejected: list[RejectedRow] | None
     columns: tuple[str | None, str | None] = (None, None)
+    blanks: list[int] = field(default_factory=list)  # lines that have a blank where a tab belongs
+
+    def said(self) -> tuple[str, ...]:
+        """What is read otherwise than it stands."""
+        if not self.blanks:
+            return ()
+        count = len(self.blanks)
+        lines, rows = ("1 line", "row") if count == 1 else (f"{count:,} lines", "rows")
+        some = ", ".join(map(str, self.blanks[:3])) + " ..." * (count > 3)
+        return (f"{lines} with a blank in place of the tab read all the same ({rows} {some})",)
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
         words: list[list[str]] = []
@@ -248,6 +261,13 @@ class _Reader:
         for lines, rows in _sentences(file):
             tab = "\t" if "\t" in lines[0] else None
             cells = [line.split(tab) for line in lines]
+            for i, row in enumerate(rows if tab else ()):
+                by_blanks = lines[i].split()
+                if len(cells[i]) < len(cells[0]) == len(by_blanks) and MARKED.fullmatch(
+                    "".join(by_blanks[tag_at:][:1])
+                ):
+                    cells[i] = by_blanks
+                    self.blanks.append(row)
             try:
                 width = len(cells[0])
                 for line, row in zip(cells, rows, strict=True):

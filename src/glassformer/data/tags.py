@@ -12,7 +12,8 @@ outside. In plain tags equal neighbors are one span.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,6 +25,9 @@ OUTSIDE = "O"
 Scheme = Literal["BIO", "BIOES", "plain"]
 ONE_KIND = "entity"  # of tags that name none: a bare B, I
 LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU says L and U for E and S
+MARKS = frozenset(",.;:!?…\"'“”„‟‚‘’«»‹›()[]{}¿¡、。，！？；：")  # punctuation that stands by itself
+INITIALS = re.compile(r"(?:[^\W\d_]\.)+")  # J., U.S.
+MOST_WHOLE = 1000  # words that a tagger keeps with their punctuation
 _MARKED = re.compile(r"([BIESLU])-(.+)", re.DOTALL)
 
 
@@ -132,8 +136,53 @@ def kind_of_tag(tag: str, scheme: Scheme) -> str:
 # --- what users give ------------------------------------------------------------------------------
 
 
-def check_words(X: Any, origin: str = "sentences", rows: Sequence[int] | None = None) -> list[list[str]]:
-    """Sentences as lists of words; one that is a text is split at white space.
+def whole_words_of(sentences: Iterable[Sequence[str]]) -> list[str] | None:
+    """What training words say of punctuation: those that keep it (``Dr.``), where it is a word of its own
+    otherwise; None: it mostly sticks to words."""
+    counts = Counter(word for words in sentences for word in words)
+    stems = {word: word.strip("".join(MARKS)) for word in counts}
+    glued = {word: stem for word, stem in stems.items() if stem and stem != word}
+    if sum(counts[word] for word in glued) > sum(counts[word] for word, stem in stems.items() if not stem):
+        return None
+    whole = [word for word, stem in glued.items() if counts[word] >= counts[stem]]
+    return sorted(sorted(whole, key=lambda word: (-counts[word], word))[:MOST_WHOLE])
+
+
+def places_of_words(text: str, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
+    """Where the words of a text stand, ``(start, end)`` each.
+
+    Args:
+        whole: words that keep their punctuation, as initials do; each mark beside all others is a word. None:
+            words go from one white space to the next.
+    """
+    places: list[tuple[int, int]] = []
+    for match in re.finditer(r"\S+", text):
+        (start, end), behind = match.span(), []
+        while whole is not None and not _one_word(text[start:end], whole):
+            if text[start] in MARKS:
+                places.append((start, start + 1))
+                start += 1
+                continue
+            last = end
+            end -= len(text[start:end]) - len(text[start:end].rstrip(text[end - 1]))  # "..." is one word
+            behind.append((end, last))
+        places += [(start, end), *reversed(behind)]
+    return places
+
+
+def _one_word(word: str, whole: Collection[str]) -> bool:
+    if word in whole or INITIALS.fullmatch(word) or all(letter in MARKS for letter in word):
+        return True
+    return word[0] not in MARKS and word[-1] not in MARKS
+
+
+def check_words(
+    X: Any,
+    origin: str = "sentences",
+    rows: Sequence[int] | None = None,
+    whole: Collection[str] | None = None,
+) -> list[list[str]]:
+    """Sentences as lists of words; one that is a text is split, see ``places_of_words``.
 
     Raises:
         DataError: nothing, no list of sentences, or a word that is none; sentence and word are named.
@@ -143,6 +192,8 @@ def check_words(X: Any, origin: str = "sentences", rows: Sequence[int] | None = 
         raise DataError(f"a {type(X).__name__} is no list of sentences", where=origin, fix=fix)
     if not len(X):
         raise DataError("there are no sentences", where=origin, fix="Give at least one")
+    if whole is not None:
+        X = [[x[a:b] for a, b in places_of_words(x, whole)] if isinstance(x, str) else x for x in X]
     return [_words(sentence, origin, i, rows) for i, sentence in enumerate(X)]
 
 

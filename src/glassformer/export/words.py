@@ -191,6 +191,7 @@ def _write_graph(tagger: Any, folder: Path) -> dict[str, Any]:
         "outputs": {name: ["batch", "length", "label"] for name in ("logits", "probabilities")},
         "labels": tagger.classes_.tolist(),
         "scheme": tagger.scheme_,
+        "whole_words": tagger.whole_words_,  # keep their punctuation; null: split at white space
         "each_word": True,  # the answer of a word stands at its first piece
         "max_length": longest,
         "overlap": OVERLAP,

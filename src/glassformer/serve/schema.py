@@ -157,7 +157,7 @@ class SimilarResponse(Strict):
 
 
 class TagRequest(Strict):
-    """Texts, which are split at white space, or words: one sentence or several, in one of four forms."""
+    """Texts, split as the training words are, or words: one sentence or several, in one of four forms."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Ann left Rome"}]})
     text: Text | None = None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.tags import check_words, kind_of_tag
+from glassformer.data.tags import kind_of_tag
 from glassformer.data.word_rows import WordRows, joined_rows
 from glassformer.errors import InputError
 from glassformer.explain.methods import methods_for, notes_of
@@ -74,7 +74,7 @@ class ServedTagger(Served):
 
     def prepare(self, inputs: Sequence[Sentence], what: str = "inputs") -> list[Item]:
         try:
-            words = check_words(list(inputs), what)
+            words = self.clf.words_of(list(inputs), what)
             encoded = [self.clf.encode([own]) for own in words]
         except InputError as error:
             raise of_input(error) from None
@@ -114,8 +114,8 @@ class ServedTagger(Served):
             marked = [span.to_dict() for span in spans]
             for span in marked:
                 span["label"] = span.pop("kind")
-            text, words = (x, x.split()) if isinstance(x, str) else (" ".join(x), list(x))
-            out.append({"text": text, "words": words, "tags": tags, "spans": marked})
+            text = x if isinstance(x, str) else " ".join(x)
+            out.append({"text": text, "words": self.clf.words_of([x])[0], "tags": tags, "spans": marked})
         return out
 
     def explain_word(

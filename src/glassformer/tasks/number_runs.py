@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import KnownRecipe
-from glassformer.data.numbers import number_findings
+from glassformer.data.amounts import said_of_left_out
+from glassformer.data.numbers import far_from, number_findings
 from glassformer.data.splits import Splits, split_up
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
@@ -34,7 +35,34 @@ def split_numbers(dataset: Any, d: Any, judged_name: str) -> Splits:
     splits = split_up(dataset, d, judged_name)
     if splits.train.labels is None:
         raise DataError("no numbers to learn", where=splits.train.origin, fix="Name label_column")
-    return splits
+    return without_far(splits) if getattr(d, "far_numbers", "keep") == "skip" else splits
+
+
+def without_far(splits: Splits) -> Splits:
+    """Without the training and validation examples whose numbers lie far from all training numbers, which is
+    said; what is judged stays whole."""
+    numbers, parts, said = np.asarray(splits.train.labels, np.float64), {}, []
+    for name, split in (("train", splits.train), ("validation", splits.validation)):
+        if split is None or not split.labels or (name == "validation" and split is splits.judged):
+            continue
+        values = np.asarray(split.labels, np.float64)
+        far = far_from(values, numbers)
+        parts[name] = split.select(np.flatnonzero(~far).tolist())
+        if far.any():
+            some = ", ".join(f"{value:g}" for value in values[far][:3])
+            said.append(f"{far.sum():,} of {len(values):,} {name} numbers ({some})")
+    if not said:
+        return splits
+    line = f"far from all others and left out: {', '.join(said)}"
+    notes = getattr(splits.dataset, "said", None)
+    kept = {"notes": (*splits.dataset.notes, line)} if notes is None else {"said": (*notes, line)}
+    return replace(splits, dataset=replace(splits.dataset, **kept), **parts)
+
+
+def said_of_rows(dataset: Any) -> list[str]:
+    """Of the rows that are left out, those whose number can be read by an option."""
+    line = said_of_left_out(row.reason for row in dataset.rejected)
+    return [line] if line else []
 
 
 def findings(splits: Splits, keys: Callable[[Any], list[str]]) -> list[Any]:
@@ -81,7 +109,9 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
         "seconds": {},
     }
     if splits.validation is not None:
-        out["validation"] = figures(est, splits.validation, recipe, work.count)[0]
+        out["validation"], held = figures(est, splits.validation, recipe, work.count)
+        if far := chosen_by_far(work, held[:, 0]):
+            out["numbers"]["far"] = far
     if judged is not None and judged.labels is not None:
         began = time.perf_counter()
         out["test"], found = figures(est, judged, recipe, work.count)
@@ -104,6 +134,32 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
         )
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
+
+
+def chosen_by_far(work: Work, held: np.ndarray) -> dict[str, Any] | None:
+    """Validation numbers far from all training numbers, where they make most of the loss that chose the
+    epoch: how many, the first of them, their share of the loss, and the epoch; else None.
+
+    Args:
+        held: what is predicted for the validation examples, ``[n]``.
+    """
+    train, est = work.recipe.train, work.estimator
+    if train.monitor != "loss" or not train.keep_best:
+        return None
+    true = np.asarray(work.data.validation.labels, np.float64)
+    far = far_from(true, np.asarray(work.data.train.labels, np.float64))
+    errors = (held - true) ** 2
+    share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
+    if share <= 0.5:
+        return None
+    judged = [r for r in est.history_ if r["kind"] == "evaluation"]
+    epochs = [r["epoch"] + 1 for r in judged if r["step"] == est.best_step_]
+    return {
+        "count": int(far.sum()),
+        "first": [float(x) for x in true[far][:3]],
+        "share_of_loss": share,
+        "best_epoch": epochs[0] if epochs else None,
+    }
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:

@@ -213,7 +213,7 @@ class Progress(Callback):
 
     Args:
         stream: None: standard error.
-        every: seconds between lines of a log; its last step and last evaluation always have one.
+        every: seconds between lines of a log; its last step, first and last evaluation always have one.
     """
 
     def __init__(self, stream=None, every: float = EVERY):
@@ -275,9 +275,10 @@ class Progress(Callback):
             line = _judged(info.epoch + 1, e, training.config.monitor, info.is_best)
             self.best = line if info.is_best else self.best
             last = training.finished
-            if self.bar is not None or last or time.monotonic() - self.last_judged >= self.every:
+            due = not self.told or time.monotonic() - self.last_judged >= self.every
+            if self.bar is not None or last or due:
                 if last and self.bar is None and self.best not in (line, *self.told):
-                    self._line(self.best)  # it was passed over, and its weights are kept
+                    self._line(f"best: {self.best}")  # it was passed over, and its weights are kept
                 self._line(line)
                 self.told.add(line)
                 self.last_judged = time.monotonic()

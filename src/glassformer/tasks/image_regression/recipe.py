@@ -36,6 +36,9 @@ class ImageNumberDataConfig(Section):
     broken: Literal["refuse", "skip"] = setting(
         "refuse", "skip: pictures that cannot be read are left out and counted"
     )
+    far_numbers: Literal["keep", "skip"] = setting(
+        "keep", "skip: numbers far from all others are left out of training and validation, and counted"
+    )
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,9 @@ def look(work: Work) -> Look:
     none = sum(not own.texts for own in train.answers or ())
     said = f"{none:,} training questions have no answer" if none else "every training question has an answer"
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {said}"]
+    if splits.validation is None and splits.judged is None:
+        what = "no held-out questions: nothing will judge the answers"
+        lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
     used = {"train": train, "validation": splits.validation, splits.judged_name: splits.judged}
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
 

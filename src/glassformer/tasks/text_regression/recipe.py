@@ -41,6 +41,13 @@ class NumberDataConfig(Section):
     on_bad_row: Literal["refuse", "skip"] = setting(
         "refuse", "skip: rows that cannot be used go to rejected.jsonl"
     )
+    far_numbers: Literal["keep", "skip"] = setting(
+        "keep", "skip: numbers far from all others are left out of training and validation, and counted"
+    )
+    number_format: Literal["plain", "amount", "point", "comma"] = setting(
+        "plain",
+        "amount: '€74' and '1.234,50' too; point, comma: what stands before the decimals, as '1,234' needs",
+    )
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from glassformer.tasks.number_runs import (
     judge_numbers,
     page,
     said_of_intervals,
+    said_of_rows,
     show,
     split_numbers,
     without_labels,
@@ -77,6 +78,7 @@ def read(d: NumberDataConfig, source: str, **part: Any) -> TextDataset:
         need_labels=True,
         on_bad_row=d.on_bad_row,
         numbers=True,
+        number_format=d.number_format,
         **part,
     )
 
@@ -87,7 +89,8 @@ def look(work: Work) -> Look:
     if splits.judged is not None and splits.judged.labels is None:
         raise DataError("no numbers to judge by", where=splits.judged.origin, fix="Name label_column")
     dataset = splits.dataset
-    lines = [*dataset.said, f"{dataset.name}: {splits.sizes()}, numbers", *said_of_intervals(splits)]
+    lines = [*dataset.said, *said_of_rows(dataset), f"{dataset.name}: {splits.sizes()}, numbers"]
+    lines += said_of_intervals(splits)
     return Look(lines, dataset.rejected, lambda: _examine(work))
 
 

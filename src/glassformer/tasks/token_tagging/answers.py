@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +10,16 @@ import numpy as np
 import torch
 
 from glassformer.data.batching import evaluation_batches, pack_texts
-from glassformer.data.tags import OUTSIDE, Scheme, check_tags, check_words, kind_of_tag, repaired, spans_of
+from glassformer.data.tags import (
+    OUTSIDE,
+    Scheme,
+    check_tags,
+    check_words,
+    kind_of_tag,
+    places_of_words,
+    repaired,
+    spans_of,
+)
 from glassformer.data.word_rows import WordRows
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.tags import MEASURE, tag_figures
@@ -41,16 +49,21 @@ class TaggedSpan:
         return asdict(self)
 
 
-def word_places(sentence: Any) -> list[tuple[int, int]]:
-    """Where each word stands in a text, or in the words with blanks between them."""
+def word_places(sentence: Any, whole: Collection[str] | None = None) -> list[tuple[int, int]]:
+    """Where each word stands in a text, split as ``whole`` says, or in words with blanks between them."""
     if isinstance(sentence, str):
-        return [match.span() for match in re.finditer(r"\S+", sentence)]
+        return places_of_words(sentence, whole)
     ends = np.cumsum([len(word) + 1 for word in sentence]) - 1
     return [(int(end) - len(word), int(end)) for word, end in zip(sentence, ends, strict=True)]
 
 
 def tagged_spans(
-    sentence: Any, tags: Sequence[str], probabilities: np.ndarray, classes: Sequence[str], scheme: Scheme
+    sentence: Any,
+    tags: Sequence[str],
+    probabilities: np.ndarray,
+    classes: Sequence[str],
+    scheme: Scheme,
+    whole: Collection[str] | None = None,
 ) -> list[TaggedSpan]:
     """The spans of one sentence.
 
@@ -58,9 +71,10 @@ def tagged_spans(
         sentence: a text, or a list of words.
         tags: ``[W]`` as they were decided.
         probabilities: ``[W, C]`` of the tags in the order of ``classes``.
+        whole: how a text is split into words, see ``places_of_words``.
     """
     text = sentence if isinstance(sentence, str) else " ".join(sentence)
-    places = word_places(sentence)
+    places = word_places(sentence, whole)
     kinds = np.array([kind_of_tag(tag, scheme) for tag in classes])
     out = []
     for kind, first, last in spans_of(tags, scheme):
@@ -82,6 +96,19 @@ class TagAnswers:
     scheme_: Scheme
     length_: int
     temperature_: float
+    whole_words_: list[str] | None
+
+    def words_of(self, X: Any, origin: str = "sentences") -> list[list[str]]:
+        """Sentences as lists of words; a text is split as the words of training were: at white space, and
+        punctuation at a word's borders is a word of its own unless training had it otherwise.
+
+        Raises:
+            DataError: nothing, or a sentence that cannot be used.
+        """
+        return check_words(X, origin, whole=self._whole())
+
+    def _whole(self) -> frozenset[str] | None:
+        return None if self.whole_words_ is None else frozenset(self.whole_words_)
 
     @property
     def budget(self) -> int:
@@ -108,7 +135,7 @@ class TagAnswers:
     def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
         """What the head gives for the words of each sentence, ``[W_i, C]`` fp32 each."""
         check_is_fitted(self, "model_")
-        words, model = check_words(X), self.predictor()
+        words, model = self.words_of(X), self.predictor()
         device = next(model.parameters()).device
         out: list[np.ndarray] = []
         for at in range(0, len(words), CHUNK):
@@ -144,9 +171,9 @@ class TagAnswers:
             probabilities: of these sentences, where they are known.
         """
         found = self.predict_proba(X) if probabilities is None else probabilities
-        classes, tags = self.classes_.tolist(), self.decide(found)
+        classes, tags, whole = self.classes_.tolist(), self.decide(found), self._whole()
         return [
-            tagged_spans(x if isinstance(x, str) else list(x), own, rows, classes, self.scheme_)
+            tagged_spans(x if isinstance(x, str) else list(x), own, rows, classes, self.scheme_, whole)
             for x, own, rows in zip(X, tags, found, strict=True)
         ]
 
@@ -179,14 +206,14 @@ class TagAnswers:
             InputError: a sentence that cannot be used, or no such word, method, option or tag.
         """
         check_is_fitted(self, "model_")
-        return explain_word(self, check_words([x], "sentence")[0], word=word, method=method, **options)
+        return explain_word(self, self.words_of([x], "sentence")[0], word=word, method=method, **options)
 
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
     ) -> list[Any]:
         """As ``explain`` for each of several sentences; ``progress`` is called with 1 after each."""
         made = []
-        for x in check_words(X):
+        for x in self.words_of(X):
             made.append(self.explain(x, **options))
             if progress is not None:
                 progress(1)

@@ -27,6 +27,7 @@ from glassformer.data.tags import (
     malformed,
     repaired,
     scheme_of,
+    whole_words_of,
 )
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
@@ -73,12 +74,13 @@ class TokenTagger(TagAnswers, Estimator):
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
     says what each means. Fitted state beside that of ``Estimator``: ``classes_`` (tags, in the order of the
     logits), ``scheme_`` ("BIO", "BIOES" or "plain"), ``repaired_`` (words of training whose tag was
-    malformed), ``tokenizer_``, ``length_`` (tokens of a window), ``temperature_`` (1 until it is calibrated).
+    malformed), ``tokenizer_``, ``length_`` (tokens of a window), ``temperature_`` (1 until it is calibrated),
+    ``whole_words_`` (those that keep their punctuation in a text; None: it is split at white space alone).
     """
 
     RECIPE, NOUN = TaggingRecipe, "sentences"
     SECTIONS = {"text": TaggerTextConfig, "model": TaggerModelConfig, "train": TaggerFitConfig}  # noqa: RUF012
-    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature")
+    FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature", "whole_words")
 
     model: str
     max_length: int | None
@@ -164,7 +166,7 @@ class TokenTagger(TagAnswers, Estimator):
         """Learn from sentences and the tags of their words.
 
         Args:
-            X: lists of words, or texts, which are split at white space.
+            X: lists of words, or texts, which are split at white space: their tags say how many.
             y: a list of tags for each: BIO, BIOES (or BILOU), or plain ones. Malformed ones are read as the
                 spans that they mean, with a warning that counts them.
             validation: ``(X, y)`` judged after each epoch; the best weights are kept by it.
@@ -182,7 +184,7 @@ class TokenTagger(TagAnswers, Estimator):
         X, y, validation = data
         words, self.temperature_ = check_words(X), 1.0
         tags, held = check_tags(y, words), None
-        self.scheme_ = scheme_of(tags)
+        self.scheme_, self.whole_words_ = scheme_of(tags), whole_words_of(words)
         mended = [repaired(own, self.scheme_) for own in tags]
         self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
         if self.repaired_:
@@ -292,10 +294,13 @@ class TokenTagger(TagAnswers, Estimator):
         t = self.temperature_
         if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < float("inf"):
             raise CheckpointError(f"temperature = {t!r} is no number above 0", where=where)
+        whole = self.whole_words_
+        if whole is not None and not (isinstance(whole, list) and all(isinstance(w, str) for w in whole)):
+            raise CheckpointError("'whole_words' is no list of words", where=where)
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> TokenTagger:
-        return super().restore(folder, {"temperature": 1.0} | about)
+        return super().restore(folder, {"temperature": 1.0, "whole_words": None} | about)
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config
@@ -323,7 +328,7 @@ class TokenTagger(TagAnswers, Estimator):
         tagger.model_ = load_pretrained(fitting(checkpoint, tagger.tokenizer_, str(folder)))
         tagger.classes_, tagger.scheme_, tagger.repaired_ = np.asarray(names), scheme_of([names]), 0
         tagger.length_ = min(LONGEST, tagger.model_.config.embedding.max_positions)
-        tagger.temperature_, tagger.history_, tagger.chosen_ = 1.0, [], {}
+        tagger.temperature_, tagger.history_, tagger.chosen_, tagger.whole_words_ = 1.0, [], {}, None
         tagger.best_step_, tagger.train_seconds_ = 0, 0.0
         tagger.weights_source_ = tagger.model_.weights_source
         return tagger

@@ -105,7 +105,7 @@ class TaggerEvaluateConfig(Section):
     baselines: bool = setting(True, "the most frequent tag of each word beside it")
     bootstrap: int = setting(1000, "resamples for the 95 % interval")
     shown: int = setting(24, "judged sentences whose spans go into the report, those with errors first")
-    sentences: tuple[str, ...] = setting((), "texts of one's own, split at white space and tagged at the end")
+    sentences: tuple[str, ...] = setting((), "texts of one's own, tagged at the end")
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,11 @@ def look(work: Work) -> Look:
         check_words(list(wanted.sentences), "evaluate.sentences")
     scheme = scheme_of(splits.train.tags)
     known = _kinds(splits.train, scheme)
-    lines = [f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
+    lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
+    if splits.validation is None and splits.judged is None:
+        lines.append(
+            "no held-out sentences: nothing will judge the tags; --set test_size=0.1 holds out a tenth"
+        )
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if strange := sorted(_kinds(split, scheme) - known):
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
@@ -207,7 +211,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
 def tell(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
     """The words, tags and spans of texts or lists of words."""
     found = tagger.predict_proba(X)
-    words, tags, spans = check_words(X), tagger.decide(found), tagger.spans(X, found)
+    words, tags, spans = tagger.words_of(X), tagger.decide(found), tagger.spans(X, found)
     return [
         {
             "text": x if isinstance(x, str) else " ".join(x),

@@ -1,0 +1,144 @@
+"""Amounts as people write prices, and numbers far from all others: what is read, left out and said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glassformer.cli.app import main
+from glassformer.data.amounts import amount, doubtful
+from glassformer.data.numbers import check_numbers, far_from
+from glassformer.data.sources import load_text_dataset
+from glassformer.errors import DataError
+
+TINY = [
+    "--set",
+    "target=number",
+    "--model",
+    "encoder-mini",
+    "--set",
+    "d_model=14",
+    "--set",
+    "num_layers=1",
+    "--set",
+    "num_heads=2",
+    "--set",
+    "d_ff=11",
+    "--set",
+    "batch_size=5",
+    "--set",
+    "epochs=2",
+    "--set",
+    "min_count=1",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("EUR 41.00", 41.0),
+        ("€74", 74.0),
+        ("11,00", 11.0),
+        ("1.234,50", 1234.5),
+        ("$5", 5.0),
+        ("1,234.50", 1234.5),
+        ("12 €", 12.0),
+        ("1.234.567", 1234567.0),
+        ("1 234,5 kr", 1234.5),
+        ("1'234.50 CHF", 1234.5),
+        ("-€3.50", -3.5),
+        ("5,-", 5.0),
+        ("US$7", 7.0),
+        ("0.125", 0.125),
+        ("17", 17.0),
+        (".5", 0.5),
+    ],
+)
+def test_amounts_are_read_as_they_are_meant(text: str, value: float):
+    assert amount(text) == value
+    assert check_numbers([text], form="amount") == [value]
+
+
+@pytest.mark.parametrize(
+    "text", ["VB", "n/a", "2 or 3", "EUR", "12,34,5", "1.2.3", "5 kg", "2024-05-01", "€5 $5", "1e3"]
+)
+def test_what_is_no_amount_is_none(text: str):
+    assert amount(text) is None
+
+
+def test_a_mark_before_three_digits_is_not_guessed():
+    assert doubtful("1.234") == "1234 or 1.234"
+    for text in ("1.234", "€1,234"):
+        assert amount(text) is None
+        with pytest.raises(
+            DataError, match=r"it could be 1234 or 1\.234|it could be 1\.234 or 1234"
+        ) as error:
+            check_numbers([text], form="amount")
+        assert "number_format=point or number_format=comma" in error.value.fix
+    assert check_numbers(["1.234", "€1,234"], form="point") == [1.234, 1234.0]
+    assert check_numbers(["1.234", "1,234"], form="comma") == [1234.0, 1.234]
+    assert check_numbers(["1.234", 1.234]) == [1.234, 1.234]  # plain, as ever
+
+
+def test_plain_reading_names_the_way_out():
+    with pytest.raises(DataError, match="looks like an amount") as error:
+        check_numbers(["€74"])
+    assert "number_format=amount" in error.value.fix
+
+
+def prices(path: Path, cells: list[str]) -> Path:
+    rows = [f'"the {("good", "bad", "fine")[i % 3]} lamp {i}","{cell}"' for i, cell in enumerate(cells)]
+    path.write_text("text,price\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+CELLS = [str(10 + 10 * (i % 3) + i / 100) for i in range(59)]
+
+
+def test_a_table_of_prices_says_what_it_leaves_out_and_reads(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = prices(tmp_path / "p.csv", [*CELLS, "EUR 41.00", "$74", "n/a"])
+    given = {"numbers": True, "on_bad_row": "skip"}
+    kept = load_text_dataset(str(file), number_format="amount", **given)
+    assert kept.splits["train"].labels[-2:] == [41.0, 74.0]
+    assert "2 cells are read as amounts ('EUR 41.00' as 41, '$74' as 74)" in kept.said[-1]
+    assert "several currencies are read as one: EUR, USD" in kept.said[-1]
+    assert [row.row for row in kept.rejected] == [63]
+    assert main(["train", "--text", str(file), "--on-bad-row", "skip", *TINY, "--out", "run"]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert (
+        "2 of 3 rows left out look like amounts ('EUR 41.00', '$74'): --set number_format=amount reads"
+        in said
+    )
+
+
+def test_a_number_far_from_all_others_does_not_choose_in_silence(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "lamps"
+    folder.mkdir()
+    prices(folder / "train.csv", [*CELLS, "88888"])
+    prices(folder / "validation.csv", [*CELLS[:11], "99999"])
+    prices(folder / "test.csv", [*CELLS[:7], "77777"])
+    assert main(["train", "--text", str(folder), *TINY, "--out", "run"]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert (
+        "was chosen by a validation number far from all others (99999), 100% of the validation loss" in said
+    )
+    assert "far_numbers=skip" in said
+    assert json.loads(Path("run/metrics.json").read_text())["numbers"]["far"]["count"] == 1
+    assert main(["train", "--text", str(folder), *TINY, "--set", "far_numbers=skip", "--out", "other"]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "left out: 1 of 60 train numbers (88888), 1 of 12 validation numbers (99999)" in said
+    assert "was chosen by" not in said
+    metrics = json.loads(Path("other/metrics.json").read_text())
+    assert (metrics["validation"]["n"], metrics["test"]["n"]) == (11, 8)  # what is judged stays whole
+    assert "far" not in metrics["numbers"]
+
+
+def test_far_is_far_from_the_middle_half():
+    numbers = np.arange(13.0)
+    assert far_from(np.array([5.0, 44.0, 46.0, -34.0]), numbers).tolist() == [False, False, True, True]
+    assert not far_from(np.array([99.0]), np.ones(7)).any()
