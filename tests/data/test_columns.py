@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text, looks_like_labels, text_size
+from glassformer.data.column_contents import looks_like_labels, text_size
+from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import read_table
 from glassformer.errors import DataError

@@ -15,6 +15,7 @@ from glassformer.errors import DataError
 
 HELD_OUT_OF = {"token-tagging": "sentences", "question-answering": "questions, by their texts"}
 FEWEST = 3  # distinct sentences or texts: one each for training, validation and test
+EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # that only suit a recipe's own data
 
 
 def tell_siblings(source: str) -> None:
@@ -117,3 +118,41 @@ def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
 
 def _alone(recipe: Any) -> Any:
     return replace(recipe, text=replace(recipe.text, next_sentence=False))
+
+
+def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
+    """A recipe on other data than its own: nothing in it speaks of those, but what ``settings`` ask for.
+
+    Args:
+        source: a named data set, or a path from the root.
+        shipped: the recipe came with the package, its examples (sentences, words with neighbors) too.
+    """
+    asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
+    said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
+    changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}
+    for section in ("evaluate", "judge") if shipped else ():
+        config: Any = getattr(recipe, section, None)
+        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
+        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
+            examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
+        changes |= {section: replace(config, **examples)} if examples else {}
+    data = replace(recipe.data, source=source)
+    if hasattr(data, "source_column"):
+        from glassformer.data.encodings import reading
+
+        with reading(data.encoding):
+            data = _other_columns(data, asked)
+    return replace(recipe, data=data, **changes)
+
+
+def _other_columns(data: Any, asked: set[str]) -> Any:
+    """Pairs under other names than the recipe's: the run's config gets the names found, for later verbs."""
+    from glassformer.data.pairs import fitting_columns
+
+    keys = ("source_column", "target_column")
+    found = fitting_columns(
+        data.source,
+        (data.source_column, data.target_column),
+        [getattr(data, key) for key in keys if key in asked],
+    )
+    return replace(data, **dict(zip(keys, found, strict=True)))

@@ -29,11 +29,18 @@ from glassformer.cli.given import (
     tell,
 )
 from glassformer.cli.keys import show_keys
-from glassformer.cli.other_data import held_out_line, is_set, tell_siblings, with_held_out, without_pairs
+from glassformer.cli.other_data import (
+    held_out_line,
+    is_set,
+    on_other_data,
+    tell_siblings,
+    with_held_out,
+    without_pairs,
+)
 from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
 from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding, refuse_tagged
 from glassformer.cli.places import default_folder, no_run, refuse_finished
-from glassformer.config import apply_overrides, build, parse_settings
+from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
@@ -41,13 +48,6 @@ from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
-
-EXAMPLES = (
-    "sentences",
-    "questions",
-    "neighbours",
-    "analogies",
-)  # that only suit a recipe's own data
 
 
 def train(
@@ -163,44 +163,6 @@ def _begun_with(begun: Path | None, command: str, others: str) -> str:
         fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
         raise ConfigError("no recipe is given", where=command, fix=fix)
     return str(begun / "config.toml")
-
-
-def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[str] = ()) -> Any:
-    """A recipe on other data than its own: nothing in it speaks of those, but what ``settings`` ask for.
-
-    Args:
-        source: a named data set, or a path from the root.
-        shipped: the recipe came with the package, its examples (sentences, words with neighbors) too.
-    """
-    asked = {key.rsplit(".", 1)[-1] for key in parse_settings(settings)}
-    said = {"summary": f"as {recipe.name}, on {Path(source).name}", "expect": ""}
-    changes: dict[str, Any] = {key: text for key, text in said.items() if key not in asked}
-    for section in ("evaluate", "judge") if shipped else ():
-        config: Any = getattr(recipe, section, None)
-        examples = {k: () for k in EXAMPLES if hasattr(config, k) and k not in asked}
-        if hasattr(config, "tests") and "tests" not in asked:  # the analogies of a corpus go with it
-            examples["tests"] = tuple(test for test in config.tests if test != recipe.data.source)
-        changes |= {section: replace(config, **examples)} if examples else {}
-    data = replace(recipe.data, source=source)
-    if hasattr(data, "source_column"):
-        from glassformer.data.encodings import reading
-
-        with reading(data.encoding):
-            data = _other_columns(data, asked)
-    return replace(recipe, data=data, **changes)
-
-
-def _other_columns(data: Any, asked: set[str]) -> Any:
-    """Pairs under other names than the recipe's: the run's config gets the names found, for later verbs."""
-    from glassformer.data.pairs import fitting_columns
-
-    keys = ("source_column", "target_column")
-    found = fitting_columns(
-        data.source,
-        (data.source_column, data.target_column),
-        [getattr(data, key) for key in keys if key in asked],
-    )
-    return replace(data, **dict(zip(keys, found, strict=True)))
 
 
 def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:

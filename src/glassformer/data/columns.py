@@ -9,13 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import is_missing
-from glassformer.data.label_kinds import CUT, is_number
+from glassformer.data.column_contents import (
+    LOOKED_AT,
+    are_dates,
+    are_numbers,
+    is_constant,
+    looks_like_labels,
+    measures,
+    present,
+    text_size,
+)
+from glassformer.data.label_kinds import CUT
 from glassformer.data.parquet import batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
@@ -23,9 +32,6 @@ from glassformer.errors import DataError
 
 TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
 LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
-DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
-LOOKED_AT = 2_000  # rows of a column, to say what it holds
-LONGEST_LABEL = 60  # characters on average; what is longer is a text
 CLASSES = frozenset(
     [
         "kind",
@@ -65,7 +71,6 @@ PEOPLE = frozenset(
         "to",
     ]
 )
-SENTENCE, REPEATED = 5, 20  # words on average, and how often each of such a column's texts may stand there
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
 
 
@@ -123,7 +128,7 @@ def find_columns(
     said = _sentence(found_text, found_label) if guessed else ""
     if several:
         said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
-    measured = next((n for n in free if _measures(table.read(n))), None) if found_label is None else None
+    measured = next((n for n in free if measures(table.read(n))), None) if found_label is None else None
     return Columns(found_text, found_label, said, candidates=likeliest(table, several), numbers=measured)
 
 
@@ -132,7 +137,7 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
     values = table.read(label)
     if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
         return
-    there = _there(values)
+    there = present(values)
     what = f"{label!r} is named as the column of labels and holds the texts: "
     what += f"{len({*there}):,} different ones in {len(there):,} rows"
     others = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
@@ -150,7 +155,7 @@ def likeliest(table: Table, names: Sequence[str]) -> tuple[str, ...]:
 
     def rank(name: str) -> tuple[bool, bool, int]:
         besides = tells_besides(name)
-        values = len({*map(str, _there(table.read(name)))})
+        values = len({*map(str, present(table.read(name)))})
         return besides, besides or not _words(name) & CLASSES, values
 
     return tuple(sorted(names, key=rank)) if len(names) > 1 else tuple(names)
@@ -293,9 +298,9 @@ def _guess_label(
     """
     values = {name: table.read(name) for name in names}
     like = [name for name in names if looks_like_labels(values[name])]
-    for other in (_is_constant, _are_numbers, _are_dates):  # a count, a year beside the names of classes
+    for other in (is_constant, are_numbers, are_dates):  # a count, a year beside the names of classes
         if len(like) > 1:
-            like = [name for name in like if not other(_there(values[name]))] or like
+            like = [name for name in like if not other(present(values[name]))] or like
     if len(like) == 1 and (need_labels or several is None or not tells_besides(like[0])):
         return like[0]
     if like and several is not None:
@@ -315,66 +320,14 @@ def _guess_label(
 
 def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
     """The only column left, of which nothing says that it holds labels: what it holds instead is said."""
-    there = _there(values)
+    there = present(values)
     distinct = len({str(value) for value in there})
     what = f"no column 'label': {name!r} holds {distinct:,} different values in {len(there):,} rows"
-    numbers = _are_numbers(there)
+    numbers = are_numbers(there)
     what += "; these look like numbers, not classes" if numbers else ""
     hint = f"{CUT}. " if numbers else f"{nearest('label', [name])} "
     fix = f"{hint}Name a column of a few classes with label_column"
     raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
-
-
-def _measures(values: Sequence[Any]) -> bool:
-    """Numbers that say how much: not whole numbers that differ from row to row, which tell rows apart."""
-    numbers = [float(value) for value in _there(values) if is_number(value)]
-    if 2 * len(numbers) <= len(_there(values)) or len({*numbers}) < 2:
-        return False
-    return len({*numbers}) < len(numbers) or not all(number.is_integer() for number in numbers)
-
-
-def _is_constant(values: Sequence[Any]) -> bool:
-    return len({str(value).strip() for value in values}) < 2
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(map(is_number, values))
-
-
-def _are_dates(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, date) or DATE(str(value).strip()) for value in values)
-
-
-def _there(values: Sequence[Any]) -> list[Any]:
-    """The first values of a column that are not missing."""
-    step = max(1, len(values) // LOOKED_AT)
-    return [value for value in values[::step] if not is_missing(value)]
-
-
-def text_size(values: Sequence[Any]) -> float | None:
-    """Characters of a text on average; None where the column does not look like texts.
-
-    Texts have several words (or many letters of a script without spaces), and most differ from each other.
-    """
-    there = _there(values)
-    if not there or not all(isinstance(value, str) for value in there):
-        return None
-    words = sum(len(value.split(None, 1)) > 1 for value in there)
-    unspaced = sum(len(value) >= 8 and not value.isascii() for value in there)
-    if words + unspaced <= len(there) / 2 or len(set(there)) <= len(there) / 2:
-        return None
-    return sum(map(len, there)) / len(there)
-
-
-def sentence_size(values: Sequence[Any]) -> float | None:
-    """Characters of a sentence on average, where a column holds sentences that may repeat; else None."""
-    there = _there(values)
-    if not there or not all(isinstance(value, str) for value in there):
-        return None
-    words = sum(len(value.split()) for value in there)
-    if words < SENTENCE * len(there) or len(set(there)) * REPEATED < len(there):
-        return None
-    return sum(map(len, there)) / len(there)
 
 
 def parquet_texts(source: str | Path, schema: Any) -> list[str]:
@@ -391,16 +344,3 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
     ranked = sorted(sizes, key=lambda name: -sizes[name])
     alone = len(ranked) > 1 and sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]
     return ranked[:1] if alone else ranked
-
-
-def looks_like_labels(values: Sequence[Any]) -> bool:
-    """Whether a column holds a few short values that come again and again, and hardly any gap."""
-    there = _there(values)
-    if len(there) < max(2, len(values[:: max(1, len(values) // LOOKED_AT)]) / 2):
-        return False
-    if any(isinstance(value, list | dict | bytes) for value in there):
-        return False
-    distinct = {str(value).strip() for value in there}
-    return len(distinct) <= max(2, len(there) // 2) and sum(map(len, distinct)) <= LONGEST_LABEL * len(
-        distinct
-    )

@@ -10,16 +10,8 @@ from typing import Any
 
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_labels, check_texts
-from glassformer.data.columns import (
-    LABEL_COLUMNS,
-    TEXT_COLUMNS,
-    UNEVEN,
-    Columns,
-    find_column,
-    label_beside,
-    sentence_size,
-    text_size,
-)
+from glassformer.data.column_contents import sentence_size, text_size
+from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, UNEVEN, Columns, find_column, label_beside
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides

@@ -36,7 +36,7 @@ from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, r
 from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.shards import split_files
-from glassformer.data.splits import stratified_subset
+from glassformer.data.splits import limited
 from glassformer.data.table_labels import column_checks, read_labels, whole_numbers
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
@@ -104,15 +104,8 @@ def load_text_dataset(
     if rejected:
         dataset = replace(dataset, rejected=tuple(rejected))
     if limit is not None:
-        dataset = replace(dataset, splits={k: _limited(v, limit, seed) for k, v in dataset.splits.items()})
+        dataset = replace(dataset, splits={k: limited(v, limit, seed) for k, v in dataset.splits.items()})
     return dataset
-
-
-def _limited(split: TextSplit, limit: int, seed: int) -> TextSplit:
-    if len(split) <= limit:
-        return split
-    labels = split.labels if split.labels is not None else [0] * len(split)
-    return split.select(stratified_subset(labels, limit, seed).tolist())
 
 
 # --- paths ------------------------------------------------------------------------------------

@@ -382,3 +382,11 @@ def choose_judged(wanted: str, splits: Sequence[str]) -> str:
     if wanted not in (*splits, "test", "validation"):
         raise ConfigError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
     return wanted if wanted in splits else "validation"
+
+
+def limited(split: Any, limit: int, seed: int) -> Any:
+    """At most ``limit`` rows of a split of texts, of each class its share."""
+    if len(split) <= limit:
+        return split
+    labels = split.labels if split.labels is not None else [0] * len(split)
+    return split.select(stratified_subset(labels, limit, seed).tolist())

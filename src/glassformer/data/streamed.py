@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.columns import LOOKED_AT
+from glassformer.data.column_contents import LOOKED_AT
 from glassformer.data.files import ESCAPE
 from glassformer.data.parquet import open_parquet
 from glassformer.data.row_errors import NOT_UTF8
