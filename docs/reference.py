@@ -67,6 +67,8 @@ MODULES = {
             "nn.scores",
             "nn.local",
             "nn.linear_attention",
+            "nn.cheaper",
+            "nn.convolution",
             "nn.positions",
             "nn.embed",
             "nn.patches",
