@@ -94,6 +94,7 @@ OPTIONS = {
         "--json",
         "--keep-table",
         "--labels",
+        "--least-sure",
         "--on-bad-row",
         "--out",
         "--pair-column",

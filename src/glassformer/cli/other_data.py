@@ -13,7 +13,6 @@ from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.errors import DataError
 
-HELD_OUT_OF = {"token-tagging": "sentences", "question-answering": "questions, by their texts"}
 FEWEST = 3  # distinct sentences or texts: one each for training, validation and test
 EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # that only suit a recipe's own data
 
@@ -42,7 +41,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     """
     sizes = [f"{split}_size" for split in ("validation", "test")]
     open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
-    if recipe.task not in HELD_OUT_OF or not open_:
+    if _held_apart(recipe) is None or not open_:
         return recipe
     if begun is not None and (begun / "config.toml").is_file():  # goes on as it began
         data = read_toml(begun / "config.toml").get("data", {})
@@ -63,13 +62,22 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     return replace(recipe, data=replace(recipe.data, **sizes_of))
 
 
+def _held_apart(recipe: Any) -> str | None:
+    """What is held out where examples are words or questions; None: the task has its own way."""
+    from glassformer.tasks.catalog import TASKS
+
+    task = TASKS[recipe.task]
+    return "sentences" if task.each_word else "questions, by their texts" if task.each_answer else None
+
+
 def _dataset(recipe: Any) -> Any:
     from glassformer.data.answered import load_answered
     from glassformer.data.tagged import load_tagged
+    from glassformer.tasks.catalog import TASKS
 
     d = recipe.data
     common = {"limit": d.limit, "seed": d.split_seed, "on_bad_row": d.on_bad_row}
-    if recipe.task == "token-tagging":
+    if TASKS[recipe.task].each_word:
         return load_tagged(d.source, words_column=d.words_column, tags_column=d.tags_column, **common)
     columns = {key: getattr(d, key) for key in ("question_column", "context_column", "answer_column")}
     return load_answered(d.source, **columns, **common)
@@ -77,7 +85,7 @@ def _dataset(recipe: Any) -> Any:
 
 def held_out_line(recipe: Any) -> str | None:
     """What is held out of words with tags or questions of one's own; None: nothing."""
-    noun, sizes = HELD_OUT_OF.get(recipe.task), []
+    noun, sizes = _held_apart(recipe), []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
         sizes += [f"{size:.0%} for {split}" if size < 1 else f"{size:g} for {split}"] if size else []
