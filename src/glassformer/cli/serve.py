@@ -96,7 +96,7 @@ def serve_command(
                 where="serve",
                 fix="pip install 'glassformer[serve]', or '.[serve]' in a clone",
             )
-    from glassformer.checkpoints.hub import is_named
+    from glassformer.checkpoints.catalog import is_named
 
     for run in runs:
         if not is_named(run):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.hub import is_named
+from glassformer.checkpoints.catalog import is_named
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype

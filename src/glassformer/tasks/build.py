@@ -10,7 +10,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
+from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import nearest
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer

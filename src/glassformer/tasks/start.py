@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import CATALOG
 from glassformer.checkpoints.settings import ABOUT, section, shown
 from glassformer.errors import ConfigError
 from glassformer.families import FAMILIES

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
+from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import nearest
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
