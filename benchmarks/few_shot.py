@@ -16,7 +16,7 @@ the same precision (``auto``: bf16 where the processor has it, SetFit's by its t
 
 Each (data, examples, draw, method) is written as soon as it is there; the same command goes on, and draws come before
 methods, so that a stopped one has compared the methods on whole draws. Times are of the fit alone, wall clock and of
-the processor, which other work beside it changes little.
+the processor, which other work beside it changes little; shares of time are of methods on one kind of processor.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def main() -> None:
     import torch
     from sklearn.metrics import accuracy_score, f1_score
 
-    from glassformer.runtime import choose_dtype
+    from glassformer.runtime import choose_dtype, machine_facts
 
     torch.set_num_threads(1)
     half = choose_dtype(args.precision, torch.device("cpu")) == torch.bfloat16
@@ -245,6 +245,8 @@ def main() -> None:
     result: dict[str, Any] = {"precision": precision, "records": []}
     if args.out.is_file():
         result = json.loads(args.out.read_text(encoding="utf-8"))
+        for record in result["records"]:
+            record.setdefault("processor", result["machine"]["cpu"])
         if result["precision"] != precision:
             parser.error(f"{args.out} holds figures in {result['precision']}: name another --out")
     records = result["records"]
@@ -269,6 +271,7 @@ def main() -> None:
                             "accuracy": float(accuracy_score(wanted, answers)),
                             "macro_f1": float(f1_score(wanted, answers, average="macro")),
                             **{key: round(value, 2) for key, value in cost.items()},
+                            "processor": machine_facts()["cpu"],
                         }
                     )  # fmt: skip
                     result |= {

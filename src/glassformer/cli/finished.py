@@ -184,12 +184,12 @@ def unsure(folder: Path, metrics: dict[str, Any]) -> str:
 
 
 def _warnings(folder: Path) -> str:
-    """How many warnings the data doctor had of a run's data; empty: none."""
+    """How many lines of warnings the data doctor said of a run's data; empty: none."""
     from glassformer.checkpoints.files import read_json
+    from glassformer.data.findings import warnings_said
 
     path = folder / "doctor.json"
-    found = read_json(path)["findings"] if path.is_file() else []
-    count = sum(finding["severity"] == "warning" for finding in found)
+    count = warnings_said(read_json(path)["findings"]) if path.is_file() else 0
     return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"
 
 

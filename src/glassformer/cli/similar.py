@@ -207,14 +207,18 @@ def _among_rows(
     given: Sequence[str], model: str, least: float, column: str | None, out: Path | None, json: bool
 ) -> None:
     """Pairs of rows of one table, on the terminal or in a file."""
-    if len(given) != 1 or not Path(given[0]).is_file():
-        raise ConfigError("is about one table", where="--doubles", fix="Give one file that is there")
+    from glassformer.data.files import check_file
+
+    if len(given) != 1:
+        what = f"is about one table, and {len(given)} are named"
+        raise ConfigError(what, where="--doubles", fix="Give one file")
+    check_file(Path(given[0]))
     _check_table(out, json)
     texts, rows, beside = read_with_columns(Path(given[0]), column)
     found = open_embedder(model).doubles(texts, least)
     if out is not None:
         write_doubles(out, found, texts, rows, beside)
-        say(f"{len(found):,} pairs of {len(texts):,} rows at {least:g} or above: {out}")
+        say(f"{len(found):,} pairs among {len(texts):,} rows at {least:g} or above: {out}")
     elif json:
         say_json(
             [
@@ -229,7 +233,10 @@ def _among_rows(
         )
     else:
         show_doubles(found, texts, rows, beside)
-        note(f"{len(found):,} pairs of {len(texts):,} rows have a cosine of {least:g} or more; --least")
+        note(
+            f"{len(found):,} pairs among {len(texts):,} rows have a cosine of {least:g} or more; "
+            "--least COSINE shows more or fewer"
+        )
 
 
 def _check_table(out: Path | None, json: bool) -> None:

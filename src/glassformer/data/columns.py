@@ -235,7 +235,7 @@ def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | Non
         free = [n for n in table.names if n.lower() not in LABEL_COLUMNS and not n.startswith(REVIEWED)]
         found = free[0] if len(free) == 1 < len(table.names) else _guess_text(table, free, False)
     if found is None:
-        fix = f"Name it with text_column (--text-column): {listed(table.names)}"
+        fix = f"Name it with text_column: {listed(table.names)}"
         raise DataError("no column of texts", where=table.origin, fix=fix)
     return found
 

@@ -50,16 +50,27 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
     lines: dict[Any, str] = {}
     others: dict[Any, list[str]] = {}
     for i, finding in enumerate(findings):
-        split, colon, _ = finding.message.partition(": ")
-        key = finding.code if colon and " " not in split else i
+        key = _line_of(finding.code, finding.message, i)
         if key in lines:
-            others.setdefault(key, []).append(split)
+            others.setdefault(key, []).append(finding.message.partition(": ")[0])
         else:
             lines[key] = finding.sentence
     return [
         line + (f" (also in {' and '.join(others[key])})" if key in others else "")
         for key, line in lines.items()
     ]
+
+
+def warnings_said(findings: Sequence[dict[str, Any]]) -> int:
+    """How many lines ``in_lines`` makes of the warnings among findings as doctor.json has them."""
+    warned = [f for f in findings if f["severity"] == "warning"]
+    return len({_line_of(f["code"], f["message"], i) for i, f in enumerate(warned)})
+
+
+def _line_of(code: str, message: str, place: int) -> str | int:
+    """What findings of one line have in common: the check, where the message begins with a split's name."""
+    split, colon, _ = message.partition(": ")
+    return code if colon and " " not in split else place
 
 
 def percent(part: int, whole: int) -> str:

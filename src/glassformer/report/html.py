@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import NOTHING_KNOWN, KnownRecipe
+from glassformer.data.findings import warnings_said
 from glassformer.errors import DataError
 from glassformer.explain.architecture import Block, draw
 from glassformer.explain.render import TEMPLATES as EXPLAIN_TEMPLATES
@@ -40,6 +41,7 @@ FILTERS = {
         wording.faint_tags,
         wording.bounds,
         wording.headed,
+        warnings_said,
     )
 }
 

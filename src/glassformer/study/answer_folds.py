@@ -7,25 +7,21 @@ metrics.json (the out-of-fold figures)  predictions.jsonl (out-of-fold)  report.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from glassformer.checkpoints.files import disk_errors, replace_text
+from glassformer.checkpoints.files import replace_text
 from glassformer.data.answered import AnsweredSplit
-from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
-from glassformer.data.splits import labelled, stratified_folds
+from glassformer.data.splits import labelled
 from glassformer.errors import DataError
 from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, scores_of
 from glassformer.report.answers import write_answer_report
-from glassformer.study.fold import MARKER, NAME, Fold, begin, begun_plan, each_fold, facts
+from glassformer.study.fold import NAME, Fold, begin, each_fold, end, facts, fit, in_groups, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback
 
 GIVEN = "given.json"  # of a fold: the answer to each of its questions
 Say = Callable[[str], None]
@@ -43,7 +39,7 @@ def run_answer_folds(
     splits = TASKS[recipe.task].load(recipe)
     train: AnsweredSplit = splits.train
     truth = train.answers or []
-    numbers = _assignment(recipe, train, folder, folds)
+    numbers = in_groups(recipe, train, folder, folds, "question", "texts")
     begin(folder, recipe, numbers, folds)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
@@ -84,17 +80,6 @@ def _lines(train: AnsweredSplit, given: Sequence[str]) -> list[str]:
     return lines
 
 
-def _assignment(recipe: Any, train: AnsweredSplit, folder: Path, folds: int) -> np.ndarray:
-    """The fold of each question: all questions on a text in one."""
-    if (begun := begun_plan(folder, len(train))) is not None:
-        return begun
-    groups = groups_of(train)
-    if (count := len(set(groups))) < folds:
-        what = f"{count} different texts for {folds} folds"
-        raise DataError(what, where=train.origin, fix="Use fewer folds, or give more texts")
-    return stratified_folds(["question"] * len(train), folds, recipe.data.split_seed, groups)
-
-
 def run_answer_fold(
     fold: Fold,
     recipe: Any,
@@ -103,35 +88,19 @@ def run_answer_fold(
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
-    marker = fold.folder / MARKER
-    if marker.is_file():
-        return json.loads(marker.read_text(encoding="utf-8"))
-    with disk_errors(fold.folder):
-        fold.folder.mkdir(parents=True, exist_ok=True)
-    model = TASKS[recipe.task].estimator.from_recipe(recipe)
-    checkpoints = fold.folder / "checkpoints"
+    if (before := kept(fold)) is not None:
+        return before
     own, held = train.select(fold.train.tolist()), train.select(fold.held.tolist())
-    model.fit(
+    model = fit(
+        fold,
+        TASKS[recipe.task].estimator.from_recipe(recipe),
         own.questions,
         own.answers,
         validation=None if validation is None else (validation.questions, validation.answers),
-        checkpoints=checkpoints,
-        resume=True,
-        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+        callbacks=callbacks,
     )
     given = model.predict(held.questions)
     scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
-    figures = {
-        "fold": fold.number,
-        "n": scores["n"],
-        "trained_on": len(own),
-        **{key: scores[key] for key in FIGURES},
-        "threshold": model.threshold_,
-        "seconds": model.train_seconds_,
-        "weights_source": model.weights_source_,
-        "parameters": sum(p.numel() for p in model.model_.parameters()),
-    }
     replace_text(fold.folder / GIVEN, json.dumps(given, ensure_ascii=False) + "\n")
-    replace_text(marker, json.dumps(figures) + "\n")
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return figures
+    figures = {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}
+    return end(fold, model, scores["n"], figures)

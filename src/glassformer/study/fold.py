@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text
 from glassformer.config import to_toml
+from glassformer.data.copies import groups_of
+from glassformer.data.splits import stratified_folds
+from glassformer.errors import DataError
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
-from glassformer.train.callbacks import time_left
+from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
 PLAN = "folds.json"  # which example is in which fold
 NAME = "out-of-fold"  # of the split that the figures are of
+CHECKPOINTS = "checkpoints"  # of a fold that is being trained
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,64 @@ def each_fold(
             say(f"fold {k + 1} of {folds}: {figure}{when}")
 
         yield fold, told
+
+
+def in_groups(recipe: Any, train: Any, folder: Path, folds: int, kind: str, group: str) -> np.ndarray:
+    """The fold of each example that has no class: those of one group in one fold.
+
+    Args:
+        kind, group: what an example is, and what the groups are, in words.
+
+    Raises:
+        DataError: fewer groups than folds.
+    """
+    if (begun := begun_plan(folder, len(train))) is not None:
+        return begun
+    groups = groups_of(train)
+    if (count := len(set(groups))) < folds:
+        what = f"{count} different {group} for {folds} folds"
+        raise DataError(what, where=train.origin, fix="Use fewer folds, or give more texts")
+    return stratified_folds([kind] * len(train), folds, recipe.data.split_seed, groups)
+
+
+def kept(fold: Fold) -> dict[str, Any] | None:
+    """The figures of a finished fold; None: its folder is there to be trained in."""
+    marker = fold.folder / MARKER
+    if marker.is_file():
+        return json.loads(marker.read_text(encoding="utf-8"))
+    with disk_errors(fold.folder):
+        fold.folder.mkdir(parents=True, exist_ok=True)
+    return None
+
+
+def fit(
+    fold: Fold, estimator: Any, *given: Any, validation: Any = None, callbacks: Sequence[Callback] = ()
+) -> Any:
+    """The estimator, trained on what is given from wherever the fold stands."""
+    checkpoints = fold.folder / CHECKPOINTS
+    return estimator.fit(
+        *given,
+        validation=validation,
+        checkpoints=checkpoints,
+        resume=True,
+        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+    )
+
+
+def end(fold: Fold, estimator: Any, judged: int, figures: dict[str, Any]) -> dict[str, Any]:
+    """Write the fold's figures, with what every fold tells, and drop its checkpoints."""
+    figures = {
+        "fold": fold.number,
+        "n": judged,
+        "trained_on": len(fold.train),
+        **figures,
+        "seconds": estimator.train_seconds_,
+        "weights_source": estimator.weights_source_,
+        "parameters": sum(p.numel() for p in estimator.model_.parameters()),
+    }
+    replace_text(fold.folder / MARKER, json.dumps(figures) + "\n")
+    shutil.rmtree(fold.folder / CHECKPOINTS, ignore_errors=True)
+    return figures
 
 
 def facts(

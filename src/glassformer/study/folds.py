@@ -9,7 +9,6 @@ The recipe's test split is not touched. A fold that is finished is kept; a broke
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, replace_text, replacing
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import plain, read_toml
 from glassformer.data.copies import groups_of
@@ -31,14 +30,16 @@ from glassformer.evaluate.predictions import write_predictions
 from glassformer.outputs import check_folder_path
 from glassformer.study.answer_folds import run_answer_folds
 from glassformer.study.fold import (
-    MARKER,
     NAME,
     PLAN,
     Fold,
     begin,
     begun_plan,
     each_fold,
+    end,
     facts,
+    fit,
+    kept,
 )
 from glassformer.study.pair_folds import run_pair_folds
 from glassformer.study.word_folds import run_word_folds
@@ -47,7 +48,7 @@ from glassformer.tasks.labelled import measure_of
 from glassformer.tasks.run_folder import as_begun, what_decides
 from glassformer.tasks.target_sets import spread
 from glassformer.tasks.task import Work
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback
 
 FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
 Say = Callable[[str], None]
@@ -174,20 +175,15 @@ def run_fold(
     Args:
         train, validation: splits with labels; None: no split chooses.
     """
-    marker = fold.folder / MARKER
-    if marker.is_file():
-        return json.loads(marker.read_text(encoding="utf-8"))
-    with disk_errors(fold.folder):
-        fold.folder.mkdir(parents=True, exist_ok=True)
-    clf = TASKS[recipe.task].estimator.from_recipe(recipe)
-    checkpoints = fold.folder / "checkpoints"
-    clf.fit(
+    if (before := kept(fold)) is not None:
+        return before
+    clf = fit(
+        fold,
+        TASKS[recipe.task].estimator.from_recipe(recipe),
         [train.examples[i] for i in fold.train],
         [train.labels[i] for i in fold.train],
         validation=(validation.examples, validation.labels) if validation is not None else None,
-        checkpoints=checkpoints,
-        resume=True,
-        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+        callbacks=callbacks,
     )
     p, labels = (
         clf.outputs([train.examples[i] for i in fold.held]),
@@ -200,20 +196,12 @@ def run_fold(
     meter = kind.meter(classes)
     meter.update(p, kind.numbered(labels, classes, train.origin), predicted=kind.chosen(p, cut))
     scores = meter.result(bootstrap=0)
-    figures = {"fold": fold.number, "n": scores["n"], "trained_on": len(fold.train)}
-    figures |= {key: scores[key] for key in FIGURES if key in scores}
+    figures = {key: scores[key] for key in FIGURES if key in scores}
     if kind.binary:
         figures["threshold"] = plain(cut)
-    figures |= {
-        "seconds": clf.train_seconds_,
-        "weights_source": clf.weights_source_,
-        "parameters": sum(p.numel() for p in clf.model_.parameters()),
-    }
     with replacing(fold.folder / "probabilities.npy") as fresh, open(fresh, "wb") as file:
         np.save(file, p, allow_pickle=False)
-    replace_text(marker, json.dumps(figures) + "\n")
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return figures
+    return end(fold, clf, scores["n"], figures)
 
 
 def _check_folder(folder: Path, recipe: Any, folds: int) -> None:

@@ -7,23 +7,20 @@ metrics.json (the out-of-fold figures)  pairs.csv (out-of-fold)  report.html
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, replace_text, replacing
-from glassformer.data.copies import groups_of
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit
-from glassformer.data.splits import stratified_folds
 from glassformer.errors import DataError
-from glassformer.study.fold import MARKER, NAME, Fold, begin, begun_plan, each_fold, facts
+from glassformer.study.fold import NAME, Fold, begin, each_fold, end, facts, fit, in_groups, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback
 
 COSINES = "cosines.npy"  # of a fold: the cosine of each of its pairs
 FIGURES = ("spearman", "pearson", "found", "reciprocal_rank")  # the last two of pairs without scores
@@ -44,7 +41,7 @@ def run_pair_folds(
     task = TASKS[recipe.task]
     splits = task.load(recipe)
     train: ScoredSplit = splits.train
-    numbers = _assignment(recipe, train, folder, folds)
+    numbers = in_groups(recipe, train, folder, folds, "pair", "first texts")
     begin(folder, recipe, numbers, folds)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
@@ -75,17 +72,6 @@ def run_pair_folds(
     return metrics
 
 
-def _assignment(recipe: Any, train: ScoredSplit, folder: Path, folds: int) -> np.ndarray:
-    """The fold of each pair: all pairs with one first text in one."""
-    if (begun := begun_plan(folder, len(train))) is not None:
-        return begun
-    groups = groups_of(train)
-    if (count := len(set(groups))) < folds:
-        what = f"{count} different first texts for {folds} folds"
-        raise DataError(what, where=train.origin, fix="Use fewer folds, or give more texts")
-    return stratified_folds(["pair"] * len(train), folds, recipe.data.split_seed, groups)
-
-
 def run_pair_fold(
     fold: Fold,
     recipe: Any,
@@ -94,34 +80,19 @@ def run_pair_fold(
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
-    marker = fold.folder / MARKER
-    if marker.is_file():
-        return json.loads(marker.read_text(encoding="utf-8"))
-    with disk_errors(fold.folder):
-        fold.folder.mkdir(parents=True, exist_ok=True)
+    if (before := kept(fold)) is not None:
+        return before
     task = TASKS[recipe.task]
     assert task.pairs is not None
-    model, checkpoints = task.estimator.from_recipe(recipe), fold.folder / "checkpoints"
     own, held = train.select(fold.train.tolist()), train.select(fold.held.tolist())
-    model.fit(
+    model = fit(
+        fold,
+        task.estimator.from_recipe(recipe),
         *task.pairs.given(own),
         validation=None if validation is None else task.pairs.given(validation),
-        checkpoints=checkpoints,
-        resume=True,
-        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+        callbacks=callbacks,
     )
     scores, cosines = task.pairs.figures(model, held, 0)
-    figures = {
-        "fold": fold.number,
-        "n": len(held),
-        "trained_on": len(own),
-        **{key: scores[key] for key in FIGURES if key in scores},
-        "seconds": model.train_seconds_,
-        "weights_source": model.weights_source_,
-        "parameters": sum(p.numel() for p in model.model_.parameters()),
-    }
     with replacing(fold.folder / COSINES) as fresh, open(fresh, "wb") as file:
         np.save(file, cosines, allow_pickle=False)
-    replace_text(marker, json.dumps(figures) + "\n")
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return figures
+    return end(fold, model, len(held), {key: scores[key] for key in FIGURES if key in scores})

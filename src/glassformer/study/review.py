@@ -80,7 +80,7 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
         fix = f"Look at {ANSWERED}: it has each answer beside the true ones"
         raise ConfigError("holds answers from texts, and labels are ranked", where=str(folder), fix=fix)
     if (folder / PAIRED).is_file():
-        fix = f"Look at {PAIRED}: it has each cosine beside its score"
+        fix = f"Look at {PAIRED}, which has the cosine and the score of each pair"
         raise ConfigError("holds cosines of pairs, and labels are ranked", where=str(folder), fix=fix)
     if not (path.is_file() or tagged.is_file()):
         fix = "Give the command of the cross-validation again: it goes on"

@@ -10,7 +10,6 @@ tag of ``label_names`` in metrics.json.
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import disk_errors, replace_text, replacing
+from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
@@ -27,10 +26,10 @@ from glassformer.data.tags import Scheme, classes_of, repaired, scheme_of, spans
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
 from glassformer.report.tags import write_tag_report
-from glassformer.study.fold import MARKER, Fold, begin, begun_plan, each_fold, facts
+from glassformer.study.fold import Fold, begin, begun_plan, each_fold, end, facts, fit, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
-from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal
+from glassformer.train.callbacks import Callback
 
 FIGURES = (MEASURE, "precision", "recall", "accuracy", "log_loss")
 Say = Callable[[str], None]
@@ -106,41 +105,26 @@ def run_word_fold(
     callbacks: Sequence[Callback] = (),
 ) -> dict[str, Any]:
     """Train and judge one fold from wherever it stands; a finished one is left as it is. Its figures."""
-    marker = fold.folder / MARKER
-    if marker.is_file():
-        return json.loads(marker.read_text(encoding="utf-8"))
-    with disk_errors(fold.folder):
-        fold.folder.mkdir(parents=True, exist_ok=True)
-    tagger = TASKS[recipe.task].estimator.from_recipe(recipe)
-    checkpoints = fold.folder / "checkpoints"
+    if (before := kept(fold)) is not None:
+        return before
     own, held = train.select(fold.train.tolist()), train.select(fold.held.tolist())
-    tagger.fit(
+    tagger = fit(
+        fold,
+        TASKS[recipe.task].estimator.from_recipe(recipe),
         own.words,
         own.tags,
         validation=None if validation is None else (validation.words, validation.tags),
-        checkpoints=checkpoints,
-        resume=True,
-        callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
+        callbacks=callbacks,
     )
     found = tagger.predict_proba(held.words)
     wide = spread_tags(np.concatenate(found), tagger.classes_.tolist(), classes)
     truth = [repaired(tags, scheme) for tags in held.tags or []]
     scores = tag_figures(truth, tagger.decide(found), scheme, bootstrap=0)
-    figures = {
-        "fold": fold.number,
-        "n": scores["n"],
-        "trained_on": len(own),
-        **{key: scores[key] for key in FIGURES if key in scores},
-        "log_loss": word_log_loss(wide, [tag for tags in truth for tag in tags], classes),
-        "seconds": tagger.train_seconds_,
-        "weights_source": tagger.weights_source_,
-        "parameters": sum(p.numel() for p in tagger.model_.parameters()),
-    }
+    figures = {key: scores[key] for key in FIGURES if key in scores}
+    figures["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], classes)
     with replacing(fold.folder / "probabilities.npy") as fresh, open(fresh, "wb") as file:
         np.save(file, wide.astype(np.float32), allow_pickle=False)
-    replace_text(marker, json.dumps(figures) + "\n")
-    shutil.rmtree(checkpoints, ignore_errors=True)
-    return figures
+    return end(fold, tagger, scores["n"], figures)
 
 
 def spread_tags(p: np.ndarray, own: Sequence[str], classes: Sequence[str]) -> np.ndarray:
