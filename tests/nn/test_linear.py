@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from glassformer.nn import kernels
-from glassformer.nn.linear import Linear
+from glassformer.nn.linear import Linear, product, thirds
 from glassformer.packing import Packing
 
 here = pytest.mark.skipif(
@@ -115,11 +115,11 @@ def test_what_does_not_learn_gets_no_gradient():
 def test_the_kernels_gradients_go_to_what_learns(monkeypatch, learns):
     """The layer's own part of it on every machine: torch's product stands in for the kernel."""
 
-    def product(grad, x, bias):
+    def by_torch(grad, x, bias):
         return grad.T @ x, grad.sum(0) if bias else None
 
     monkeypatch.setattr(kernels, "gives_gradient", lambda x, weight: True)
-    monkeypatch.setattr(kernels, "weight_gradient", product)
+    monkeypatch.setattr(kernels, "weight_gradient", by_torch)
     torch.manual_seed(0)
     layer, plain, x = Linear(5, 7), nn.Linear(5, 7), torch.randn(11, 5)
     plain.load_state_dict(layer.state_dict())
@@ -187,3 +187,36 @@ def test_rows_too_few_sides_too_odd_and_other_numbers_are_torchs():
 
 def test_its_state_is_that_of_torchs_layer():
     assert set(Linear(5, 7).state_dict()) == {"weight", "bias"} == set(nn.Linear(5, 7).state_dict())
+
+
+def test_three_gradients_that_lie_together_are_not_copied(monkeypatch):
+    """Whatever lies otherwise is put together, and gradients of gradients are torch's."""
+    monkeypatch.setattr(kernels, "computes", lambda dtype: True)
+    torch.manual_seed(0)
+    x = torch.randn(7, 3, 2, 5, requires_grad=True)
+    wanted, stacked = torch.randn(7, 3, 2, 5), []
+    monkeypatch.setattr(torch, "stack", lambda *given, **how: stacked.append(0) or torch.cat([t.unsqueeze(1) for t in given[0]], 1))  # fmt: skip
+    for parts, copies in (
+        (wanted.unbind(1), 0),
+        ([part.clone() for part in wanted.unbind(1)], 1),
+        (wanted.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2).unbind(1), 1),
+    ):
+        stacked.clear()
+        (found,) = torch.autograd.grad(thirds(x), x, list(parts))
+        assert torch.equal(found, wanted)
+        assert len(stacked) == copies
+    torch.autograd.gradgradcheck(
+        lambda y: sum(t.sin().sum() for t in thirds(y)), x.double()[:2].detach().requires_grad_()
+    )
+
+
+def test_the_bias_is_added_to_the_bit_as_torch_adds_it(monkeypatch):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(*shape).bfloat16() for shape in ((307, 64), (48, 64), (48,)))
+    for given in (x, x[:1], x[:0], x[:, :32], x.view(1, 307, 64)):
+        inside = weight[:, : given.shape[-1]]
+        assert torch.equal(product(given, inside, bias), nn.functional.linear(given, inside, bias))
+    layer = Linear(64, 48).bfloat16()
+    assert product(x, layer.weight, layer.bias).requires_grad
+    monkeypatch.setattr(kernels, "computes", lambda dtype: False)
+    assert torch.equal(product(x, weight, bias), nn.functional.linear(x, weight, bias))

@@ -22,7 +22,7 @@ from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, check_packed, groups_of
 from glassformer.nn.kernels import ops
-from glassformer.nn.linear import Linear
+from glassformer.nn.linear import Linear, thirds
 from glassformer.nn.maps import (
     attend_with_maps,
     attention_weights,
@@ -333,8 +333,7 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries from ``x`` (or its ``rows`` alone), keys and values from ``memory`` (None: ``x``)."""
         if memory is None and rows is None:
-            q, k, v = self.qkv(x).view(-1, 3, *self.heads).unbind(1)  # 3 x [N, H, K]
-            return q, k, v
+            return thirds(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
         asked, read = x if rows is None else x[rows], x if memory is None else memory
         return self.queries(asked), *self.keys_values(read)
 

@@ -22,18 +22,42 @@ class Linear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:  # [N, in] -> [N, out]
         if torch.is_grad_enabled() and self.weight.requires_grad and kernels.gives_gradient(x, self.weight):
             return _Linear.apply(x, self.weight, self.bias)
-        return F.linear(x, self.weight, self.bias)
+        return product(x, self.weight, self.bias)
 
     def part(self, x: Tensor, begin: int, end: int) -> Tensor:  # [N, in] -> [N, end - begin]
         """Columns ``begin`` to ``end`` of the result alone."""
-        return F.linear(x, self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
+        return product(x, self.weight[begin:end], None if self.bias is None else self.bias[begin:end])
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x W^T + b``, to the bit as ``torch.nn.functional.linear``.
+
+    Torch copies the bias into every row of the result and adds the product to that. In bf16, where products
+    are fast beside memory, the copy takes half as long as they do; oneDNN, which makes the product either
+    way, can add the bias while the sums are in registers. It knows no gradient in this form.
+    """
+    if bias is None or not _adds_bias(x, weight, bias):
+        return F.linear(x, weight, bias)
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def _adds_bias(*tensors: Tensor) -> bool:
+    wanted = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return (
+        not wanted
+        and all(tensor.dtype == torch.bfloat16 and tensor.device.type == "cpu" for tensor in tensors)
+        and not torch.compiler.is_compiling()
+        and not torch.compiler.is_exporting()
+        and kernels.computes(torch.bfloat16)
+        and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # no public name: another torch may not have it
+    )
 
 
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, bias):
         ctx.save_for_backward(x, weight)
-        return F.linear(x, weight, bias)
+        return product(x, weight, bias)
 
     @staticmethod
     @once_differentiable
@@ -44,3 +68,35 @@ class _Linear(torch.autograd.Function):
             weight_gradient, bias_gradient = ops.weight_gradient(grad, x)
             return dx, weight_gradient, bias_gradient if ctx.needs_input_grad[2] else None
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
+
+
+def thirds(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``[N, 3, H, K]`` -> 3 x ``[N, H, K]``, views. The kernels lay their gradients out like the views, and
+    then nothing has to be copied together; torch does so for any other.
+    """
+    ours = (
+        torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.computes(x.dtype)
+    )
+    q, k, v = _Thirds.apply(x) if ours and not torch.compiler.is_compiling() else x.unbind(1)
+    return q, k, v
+
+
+class _Thirds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.unbind(1)
+
+    @staticmethod
+    def backward(ctx, dq, dk, dv):
+        row, third = dq.stride(0), dq.shape[1:].numel()
+        places = [dq.data_ptr() + i * third * dq.element_size() for i in range(3)]
+        together = (
+            not torch.is_grad_enabled()  # else gradients of these gradients are wanted, each by itself
+            and row == 3 * third
+            and dq.stride() == dk.stride() == dv.stride()
+            and dq.stride()[1:] == (dq.shape[2], 1)
+            and [dq.data_ptr(), dk.data_ptr(), dv.data_ptr()] == places
+        )
+        if not together:
+            return torch.stack((dq, dk, dv), dim=1)
+        return dq.as_strided((len(dq), 3, *dq.shape[1:]), (row, third, *dq.stride()[1:]))

@@ -137,11 +137,19 @@ def attention_backward(
     kv_packing: Packing,
     causal: bool,
     scale: float,
+    together: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of queries, keys and values ``[N, H, K]`` each, from what ``attention`` took and gave."""
+    """The gradients of queries, keys and values ``[N, H, K]`` each, from what ``attention`` took and gave.
+
+    Args:
+        together: as views of one tensor ``[N, 3, H, K]``, where all three have one shape.
+    """
     q, k, v, out, grad = map(_rows, (q, k, v, out, grad))
     stats = stats.contiguous()
-    dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    if together and q.shape == k.shape:
+        dq, dk, dv = q.new_empty(len(q), 3, *q.shape[1:]).unbind(1)
+    else:
+        dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
     given = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
     _run(True, q_packing, kv_packing, causal, scale, **given, dq=dq, dk=dk, dv=dv)
     return dq, dk, dv
@@ -162,5 +170,5 @@ class KernelAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats = ctx.saved_tensors
-        gradients = attention_backward(q, k, v, out, stats, grad, *ctx.settings)
+        gradients = attention_backward(q, k, v, out, stats, grad, *ctx.settings, together=True)
         return *gradients, None, None, None, None
