@@ -175,3 +175,13 @@ def test_a_table_of_which_nothing_can_be_read_says_why(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"caf\xe9,label\nfine,1\n")
     with pytest.raises(DataError, match="line 1: not UTF-8"):
         lenient_table(tmp_path / "a.csv", [])
+
+
+def test_what_labels_look_like_is_said_once(tmp_path):
+    sets = ["food|money", "", "travel|food", "money|travel", "food"]
+    lines = [f"text number {i},{sets[i % 5]}" for i in range(60)]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(["text,labels", *lines]), encoding="utf-8")
+    with pytest.raises(DataError, match="row 3: the label is missing") as caught:
+        load_text_dataset(str(file), label_column="labels")
+    assert str(caught.value).count("these look like") == 1

@@ -46,7 +46,7 @@ def read_labels(
         labels = check_labels(values, table.origin, table.rows)
     except DataError as error:
         kind = what_labels_are(values)
-        if kind is None:
+        if kind is None or kind[0] in error.what:
             raise
         raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
     return named_labels(labels, class_names, table) if class_names else labels
