@@ -180,8 +180,9 @@ def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
     assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
     answer = json.loads(capsys.readouterr().out)["answers"][0]
     assert answer["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
-    assert main(["cross-validate", "--text", str(table), *TINY, "--set", "number_scale=log", "--set", "epochs=1",
-                 "--on-bad-row", "skip", "--folds", "2", "--out", str(tmp_path / "folds")]) == 0  # fmt: skip
+    folded = ["cross-validate", "--text", str(table), *TINY, "--set", "number_scale=log", "--set", "epochs=1"]
+    out = ["--on-bad-row", "skip", "--folds", "2", "--out", str(tmp_path / "folds")]
+    assert main([*folded, *out]) == 0
     folds = json.loads((tmp_path / "folds/metrics.json").read_text())
     assert folds["test"]["n"] == len(TEXTS) * 3 - 2
 
