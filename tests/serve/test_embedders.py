@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import glassformer as gf
+from glassformer.cli.serve import where_to_search
+from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import load_models
+from glassformer.serve.loading import load_models, search_in
 
 from .conftest import TEXTS, Running
 
@@ -75,3 +77,89 @@ def test_what_cannot_be_answered_is_one_problem(served, path, body, status, said
     assert answer.status == status
     told = answer.body["error"]
     assert said in f"{told['what']} {told['fix']}"
+
+
+# --- a list to search in ----------------------------------------------------------------------------
+
+
+LISTED = (
+    ["a warm film", "a dull film", "number 7 , many"],
+    [2, 4, 5],
+    [{"id": 1, "price": float("nan")}, {}, {"id": 3}],
+)
+
+
+@pytest.fixture(scope="module")
+def searching(served, classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
+    folder = tmp_path_factory.mktemp("searching")
+    runs = [classifiers[0].save(folder / "films"), served[0].save(folder / "alike")]
+    models = load_models(runs, Limits(), threads=1, precision="fp32")
+    search_in(models, LISTED)
+    running = Running(models, Limits())
+    yield served[0], running
+    running.stop()
+
+
+def test_a_list_is_searched_as_the_library_does(searching):
+    embedder, server = searching
+    answer = server.ask("/v1/search", {"texts": ASKED, "count": 2})
+    assert answer.status == 200, answer.body
+    rows, cosines = embedder.search(ASKED, LISTED[0], 2)
+    for found, places, values in zip(answer.body["answers"], rows, cosines, strict=True):
+        assert [one["row"] for one in found["found"]] == [LISTED[1][i] for i in places]
+        assert [one["text"] for one in found["found"]] == [LISTED[0][i] for i in places]
+        np.testing.assert_allclose([one["cosine"] for one in found["found"]], values, atol=1e-5)
+        assert found["nearest"] == found["found"][0]["cosine"]
+    assert answer.body["answers"][0]["found"][0]["columns"] == {"id": 1, "price": None}
+    assert answer.body["truncated"] == [False] * 3
+    most = server.ask("/v1/search", {"texts": ["a dull film"], "count": 100, "least": 0.9999}).body[
+        "answers"
+    ][0]
+    assert [one["row"] for one in most["found"]] == [4]
+    assert server.ask("/v1/search", {"texts": ["number"], "least": 1}).body["answers"][0]["found"] == []
+    (about,) = (m for m in server.ask("/v1/models").body["models"] if m["name"] == "alike")
+    assert about["searched"] == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"texts": ["a"], "count": 0}, 422, "count"),
+        ({"texts": ["a"], "count": 101}, 422, "count"),
+        ({"texts": ["a"], "least": 2}, 422, "least"),
+        ({"texts": [" "]}, 422, "the text is empty"),
+        ({"texts": ["a"], "model": "films"}, 422, "this model gives labels"),
+        ({"query": "a"}, 422, "texts"),
+    ],
+)
+def test_a_search_that_cannot_be_is_one_problem(searching, body, status, said):
+    answer = searching[1].ask("/v1/search", body)
+    assert answer.status == status
+    assert said in str(answer.body["error"])
+
+
+def test_without_a_list_or_vectors_nothing_is_searched(served, classifiers, tmp_path):
+    refused = served[1].ask("/v1/search", {"texts": ["a"]})
+    assert refused.status == 422
+    assert "--search TABLE" in refused.body["error"]["fix"]
+    films = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
+    with pytest.raises(ConfigError, match="searched by vectors, and films gives labels"):
+        search_in(films, LISTED)
+    alike = [served[0].save(tmp_path / name) for name in ("one", "two")]
+    with pytest.raises(ConfigError, match="one and two both give vectors"):
+        search_in(load_models(alike, Limits(), threads=1), LISTED)
+
+
+def test_the_command_reads_a_table_or_an_index(served, tmp_path):
+    table = tmp_path / "list.csv"
+    table.write_text("id,question\n1,can I send it back\n2,where is my parcel\n")
+    texts, rows, beside = where_to_search(str(table), "question")
+    assert (list(texts), list(rows)) == (["can I send it back", "where is my parcel"], [2, 3])
+    assert [own["id"] for own in beside] == [1, 2] or [own["id"] for own in beside] == ["1", "2"]
+    index = served[0].index(texts).save_index(tmp_path / "index")
+    assert where_to_search(str(index), None) == index
+    assert where_to_search(None, None) is None
+    with pytest.raises(ConfigError, match="no such table or index"):
+        where_to_search(str(tmp_path / "nothing.csv"), None)
+    with pytest.raises(ConfigError, match="belongs to the table"):
+        where_to_search(str(index), "question")

@@ -13,6 +13,7 @@ from glassformer.cli.answered import examine, show_answered
 from glassformer.cli.given import COLUMNS, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.places import free_folder
+from glassformer.cli.read_as import read_as
 from glassformer.cli.scored import show_scored
 from glassformer.cli.sheet import write_sheet
 from glassformer.cli.tagged import left_out, show_tags
@@ -276,6 +277,10 @@ def doctor_command(
     pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
     label_separator: LabelSeparator = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Read it as train would with this; may be repeated."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
@@ -294,7 +299,11 @@ def doctor_command(
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     options: list[str] = []
     end = ""
-    if kind == "pictures":
+    if settings:
+        columns = (text_column, pair_column, label_column, label_separator)
+        report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
+        options = remedy(report.findings, dataset.splits)
+    elif kind == "pictures":
         pictures = load_image_dataset(
             name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
         )
@@ -350,7 +359,8 @@ def doctor_command(
         columns = _columns(text_column, pair_column, label_column)
         columns += ["--label-separator", label_separator] if label_separator else []
         given = "--images" if kind == "pictures" else "--text"
-        command = ["glassformer", "train", given, name, *columns, *options, *free_folder(name)]
+        asked = [word for setting in settings or () for word in ("--set", setting)]
+        command = ["glassformer", "train", given, name, *columns, *asked, *options, *free_folder(name)]
         say(f"what options can answer of this: {shlex.join(command)}")
 
 
@@ -377,9 +387,8 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
     if dataset.number_column:
         command = ["glassformer", "train", "--text", name, *columns, "--set", "target=number"]
         command += ["--label-column", dataset.number_column]
-        return (
-            f"no column could be the labels; {dataset.number_column!r} holds numbers: {shlex.join(command)}"
-        )
+        what = f"no column could be the labels; {dataset.number_column!r} holds numbers"
+        return f"{what} (--set target=number looks at them here): {shlex.join(command)}"
     what = (
         "no column could be the labels" if dataset.columns[0] else "no labels were looked at: there are none"
     )

@@ -47,6 +47,8 @@ def show_numbers_run(run: Run, recipe: Any) -> None:
         show_table(title, heads, cells, right=heads[1:])
         if scores["r2_interval"]:
             say(f"95 % interval of R²: {between(scores['r2_interval'])}")
+        if line := in_ratios(scores):
+            say(line)
     show_coverage(metrics["intervals"])
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(f"validation R²: {shown(metrics['validation']['r2'])}")
@@ -64,6 +66,8 @@ def chosen_by(far: dict[str, Any]) -> str:
     by = "a validation number" if one else f"{far['count']:,} validation numbers"
     share = f"{far['share_of_loss']:.0%} of the validation loss"
     fix = f"correct {'it' if one else 'them'}, or train again with --set far_numbers=skip"
+    if far.get("wide"):
+        fix = "the numbers span orders of magnitude, of which --set number_scale=log learns the logarithm"
     return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
 
 
@@ -74,7 +78,19 @@ def show_coverage(levels: Sequence[dict[str, Any]]) -> None:
         if level["covered"] is None:
             say(f"{asked}: take {level['needed']} validation examples or more")
         else:
-            say(f"{asked}: {level['covered']:.1%} of the true numbers inside, width {level['width']:.4g}")
+            width = f"width {level['width']:.4g}"
+            if "factor" in level:
+                width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the predicted one"
+            say(f"{asked}: {level['covered']:.1%} of the true numbers inside, {width}")
+
+
+def in_ratios(scores: dict[str, Any]) -> str:
+    """Where logarithms are learned, how far off predictions are as ratios; else empty."""
+    found = scores.get("ratios") or {}
+    if (factor := found.get("median_factor")) is None:
+        return ""
+    said = f"half of the predictions are within a factor of {factor:.3g}"
+    return f"{said}; R² of the logarithms: {shown(found['r2'])}" if found["r2"] is not None else said
 
 
 def show_number_figures(title: str, scores: dict[str, Any]) -> None:
@@ -85,6 +101,8 @@ def show_number_figures(title: str, scores: dict[str, Any]) -> None:
         [called, shown(scores[key]), between(scores[f"{key}_interval"])] for key, called in FIGURES.items()
     ]
     show_table(title, ("", "value", "95 % interval"), rows, right=("value",))
+    if line := in_ratios(scores):
+        say(line)
     show_coverage(scores.get("intervals") or [])
 
 
@@ -126,14 +144,19 @@ class NumberAnswers(Answers):
     def __init__(
         self, clf: Any, out: Path | None, layout: Layout, json: bool = False, coverage: float | None = None
     ):
-        from glassformer.evaluate.numbers import examples_needed, half_width
+        from glassformer.evaluate.numbers import examples_needed
 
         super().__init__(clf, out, layout, json)
         self.coverage = USUAL if coverage is None else coverage
         if coverage is not None:
-            clf.interval([0.0], coverage)  # says what is missing
-        able = len(clf.errors_) >= examples_needed(self.coverage)
-        self.half = half_width(clf.errors_, self.coverage) if able else None
+            clf.interval([1.0], coverage)  # says what is missing
+        self.able = len(clf.errors_) >= examples_needed(self.coverage)
+
+    def _bounds(self, numbers: Sequence[float]) -> Iterator[list[float] | None]:
+        """The interval of each number; None: too few examples were held out."""
+        if not self.able:
+            return iter([None] * len(numbers))
+        return iter(self.clf.interval(numbers, self.coverage).tolist())
 
     @contextmanager
     def written(self) -> Iterator[None]:
@@ -156,9 +179,8 @@ class NumberAnswers(Answers):
             yield
 
     def _behind(self, labels: Sequence[Any], shares: Sequence[float]) -> Iterator[Sequence[Any]]:
-        for number in labels:
-            ends = ("", "") if self.half is None else (number - self.half, number + self.half)
-            yield [f"{number:.8g}", *(f"{end:.8g}" if end != "" else "" for end in ends)]
+        for number, inside in zip(labels, self._bounds(labels), strict=True):
+            yield [f"{number:.8g}", *(["", ""] if inside is None else [f"{end:.8g}" for end in inside])]
 
     def _to_file(
         self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
@@ -169,8 +191,8 @@ class NumberAnswers(Answers):
 
         numbers = iter(labels)
         predicted = [None if row.error is not None else next(numbers) for row in rows]
-        middle = np.array([np.nan if x is None else x for x in predicted])[:, None]
-        bounds = None if self.half is None else np.hstack([middle - self.half, middle + self.half])
+        middle = np.array([np.nan if x is None else x for x in predicted])
+        bounds = self.clf.interval(middle, self.coverage) if self.able else None
         others = others_of(rows, self._taken, self.layout)
         if self.layout.pairs:
             second = [second_of(row.text) if isinstance(row.text, TextPair) else "" for row in rows]
@@ -181,33 +203,32 @@ class NumberAnswers(Answers):
         write(texts, predicted, bounds=bounds, rows=[row.row for row in rows], others=others)
 
     def _show(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float]) -> None:
-        numbers = iter(labels)
+        numbers, bounds = iter(labels), self._bounds(labels)
         for row in rows:
             text = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
             if row.error is not None:
                 typer.echo("\t\t" + text)
                 continue
-            number = next(numbers)
-            inside = "" if self.half is None else f"{number - self.half:.6g} to {number + self.half:.6g}"
+            number, ends = next(numbers), next(bounds)
+            inside = "" if ends is None else f"{ends[0]:.6g} to {ends[1]:.6g}"
             typer.echo(f"{number:.6g}\t{inside}\t{text}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
-        numbers = iter(labels)
+        numbers, bounds = iter(labels), self._bounds(labels)
         for row in rows:
-            number = None if row.error is not None else next(numbers)
-            inside = None if number is None or self.half is None else [number - self.half, number + self.half]
+            number, inside = (None, None) if row.error is not None else (next(numbers), next(bounds))
             found = {"number": number, "interval": inside, "error": row.error}
             self.found.append({"text": row.text, "file": row.file or None, "row": row.row, **found})
 
     def to_dict(self) -> dict[str, Any]:
         found = super().to_dict()
         found.pop("classes", None)
-        return found | {"coverage": None if self.half is None else self.coverage}
+        return found | {"coverage": self.coverage if self.able else None}
 
     def notes(self) -> Iterator[str]:
         from glassformer.evaluate.numbers import examples_needed
 
         yield from super().notes()
-        if self.half is None:
+        if not self.able:
             held, needed = len(self.clf.errors_), examples_needed(self.coverage)
             yield f"no intervals: {held} examples were held out, and {self.coverage:.0%} takes {needed}"

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glassformer.cli.completing import run_folders
+from glassformer.cli.given import TextColumn
 from glassformer.cli.output import AsJson, note, said_plainly, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
@@ -54,6 +55,13 @@ def serve_command(
         typer.Option(metavar="NAME", help="A host name that clients may use; several times."),
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="To compute with; 0: as many as torch takes.")] = 0,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TABLE|INDEX", help="Of an embedder: where /v1/search looks, as in glassformer search."
+        ),
+    ] = None,
+    text_column: TextColumn = None,
     precision: Annotated[
         str, typer.Option(help="auto (bf16 where the processor has it), fp32, bf16 or int8.")
     ] = ("auto"),
@@ -105,6 +113,7 @@ def serve_command(
     from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server
 
+    listed = where_to_search(search, text_column)
     given = locals()
     limits = Limits(**{name: given[name] for name in Limits.__dataclass_fields__})
     key = api_key(os.environ.get(KEY))
@@ -122,8 +131,29 @@ def serve_command(
             hosts=allow_host or (),
             threads=threads,
             precision=precision,
+            search=listed,
             said=partial(_serving, [str(run) for run in runs] if json else None),
         )
+
+
+def where_to_search(given: str | None, text_column: str | None) -> Any:
+    """A saved index as its path, or the texts of a table with their rows and other columns; None: neither.
+
+    Raises:
+        ConfigError: no such table or index, or a column of an index.
+        DataError: a table that cannot be read.
+    """
+    from glassformer.cli.inputs import read_with_columns
+    from glassformer.tasks.similarity.index import is_index
+
+    if given is None or is_index(given):
+        if text_column is not None:
+            raise ConfigError("belongs to the table of --search", where="--text-column", fix="Leave it out")
+        return None if given is None else Path(given)
+    if not Path(given).is_file():
+        fix = "Name a table, a .txt file with a text a line, or a folder that 'search --save' made"
+        raise ConfigError("no such table or index", where=given, fix=fix)
+    return read_with_columns(Path(given), text_column)
 
 
 def hold_to_validation(runs: Sequence[Path]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
 from glassformer.data.label_kinds import is_number
+from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 
@@ -35,6 +38,10 @@ LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
 STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
 MOST = 0.5  # share of a column's cells that are numbers
 FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
+Scale = Literal["linear", "log"]  # on which numbers are learned and their errors are measured
+NO_LOGARITHM = "a number that is not above 0 has no logarithm"
+HIGHEST = math.log(LARGEST)
+WIDE = 100.0  # the ends of the middle nine tenths as a ratio: squared errors see the largest numbers alone
 
 
 def check_numbers(
@@ -85,11 +92,72 @@ def _refusal(value: Any, form: Format, where: str) -> DataError:
     return DataError(what, where=where, fix=fix)
 
 
-def far_from(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def on_scale(numbers: Any, scale: Scale) -> np.ndarray:
+    """Numbers ``[n]`` as they are learned, fp64: themselves, or their natural logarithms."""
+    numbers = np.asarray(numbers, np.float64)
+    return np.log(numbers) if scale == "log" else numbers
+
+
+def off_scale(values: Any, scale: Scale) -> np.ndarray:
+    """What ``on_scale`` has given as numbers; beyond 1e100, and below its inverse, there are none."""
+    values = np.asarray(values, np.float64)
+    return np.exp(np.clip(values, -HIGHEST, HIGHEST)) if scale == "log" else values
+
+
+def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | None = None) -> None:
+    """Raises DataError for the first number that has no logarithm."""
+    for index, number in enumerate(numbers):
+        if not number > 0:
+            fix = "Correct it, or learn the numbers as they are, with number_scale=linear"
+            raise DataError(_without_logarithm(number), where=place(origin, index, rows), fix=fix)
+
+
+def _without_logarithm(number: float) -> str:
+    return f"{number:g} is not above 0 and has no logarithm"
+
+
+def with_logarithms(dataset: Any, skip: bool) -> Any:
+    """A data set whose numbers all have a logarithm.
+
+    Args:
+        skip: rows whose number has none are left out and listed in ``rejected``.
+
+    Raises:
+        DataError: such a row where ``skip`` is False, or only such rows.
+    """
+    splits, rejected = {}, []
+    for name, split in dataset.splits.items():
+        bad = [i for i, number in enumerate(split.labels or ()) if not number > 0]
+        splits[name] = split
+        if not bad:
+            continue
+        if not skip or len(bad) == len(split):
+            what = _without_logarithm(split.labels[bad[0]])
+            what += f" ({len(bad) - 1:,} more like it)" if len(bad) > 1 else ""
+            fix = f"Correct it, leave such rows out with {SKIP}, or train without number_scale=log"
+            raise DataError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
+        rows = split.rows or range(1, len(split) + 1)
+        rejected += [RejectedRow(split.origin, rows[i], NO_LOGARITHM) for i in bad]
+        splits[name] = split.select(sorted({*range(len(split))} - {*bad}))
+    return replace(dataset, splits=splits, rejected=(*dataset.rejected, *rejected))
+
+
+def far_from(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear") -> np.ndarray:
     """Which of ``values`` lie far from all ``numbers``, bool; none where half of these are equal."""
+    values, numbers = on_scale(values, scale), on_scale(numbers, scale)
     low, high = np.quantile(numbers, (0.25, 0.75))
     reach = FAR * (high - low)
     return ((values < low - reach) | (values > high + reach)) & (high > low)
+
+
+def wide_span(numbers: np.ndarray) -> tuple[float, float] | None:
+    """The ends of the middle nine tenths of the numbers above 0, where these span two orders of magnitude;
+    None: they do not, or more than one number in a hundred is not above 0."""
+    above = numbers[numbers > 0]
+    if len(above) < 20 or len(above) < 0.99 * len(numbers):
+        return None
+    low, high = np.quantile(above, (0.05, 0.95))
+    return (float(low), float(high)) if high >= WIDE * low else None
 
 
 def are_numbers(labels: Sequence[Any] | None) -> bool:
@@ -153,23 +221,37 @@ def read_numbers(table: Table, column: str, form: Format = "plain") -> list[floa
     return check_numbers(table.read(column), table.origin, table.rows, form)
 
 
-def number_findings(splits: Mapping[str, Any], examples: Mapping[str, Sequence[str]]) -> Iterable[Finding]:
+def number_findings(
+    splits: Mapping[str, Any], examples: Mapping[str, Sequence[str]], scale: Scale = "linear"
+) -> Iterable[Finding]:
     """The data doctor on numbers: their range, lonely extremes, equal examples with different numbers.
 
     Args:
         splits: name -> numbers ``[n]``.
         examples: name -> one key for each example; equal ones are copies.
+        scale: on which the numbers will be learned.
     """
+    train = np.asarray(splits.get("train", ()), np.float64)
+    wide = wide_span(train) if scale == "linear" else None
     for name, numbers in splits.items():
         values = np.asarray(numbers, np.float64)
         said = f"{name}: numbers from {values.min():g} to {values.max():g}, median {np.median(values):g}"
         yield Finding("ok", "numbers", f"{said}, standard deviation {values.std():.4g}")
-        far = np.flatnonzero(far_from(values, values))
-        if len(far):
+        if wide and name == "train":
+            what = f"{name}: nine of ten numbers lie between {wide[0]:.4g} and {wide[1]:.4g}, "
+            what += f"{math.log10(wide[1] / wide[0]):.1f} orders of magnitude"
+            few = int((values <= 0).sum())
+            fix = "squared errors see the largest alone; --set number_scale=log learns logarithms, so that "
+            fix += "errors count as ratios" + (f" (the {few:,} numbers up to 0 have none)" if few else "")
+            yield Finding("warning", "orders-of-magnitude", what, len(values), fix=fix)
+        far = np.flatnonzero(far_from(values, values, scale))
+        if len(far) and not wide:
             few = ", ".join(f"{values[i]:g}" for i in far[:3])
             what = f"{name}: {len(far):,} of {len(values):,} numbers lie far from all others ({few})"
             fix = "squared errors follow such numbers first: check them, leave them out of training and "
-            fix += "validation with --set far_numbers=skip, or learn their logarithm"
+            fix += "validation with --set far_numbers=skip"
+            if scale == "linear" and (values > 0).all():
+                fix += ", or learn logarithms with --set number_scale=log"
             yield Finding("warning", "far-numbers", what, len(far), fix=fix)
     seen: dict[str, set[float]] = {}
     for name, keys in examples.items():

@@ -19,6 +19,7 @@ ANSWERS = {  # check -> options
     "leaks": ("--set", "drop_duplicates=true"),
     "known-sides": ("--set", "copies=sides"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
+    "orders-of-magnitude": ("--set", "number_scale=log"),
     "accents": ("--set", "strip_accents=false"),
     "unreadable": ("--set", "broken=skip"),  # of pictures, as the next
     "leak": ("--set", "drop_duplicates=true"),

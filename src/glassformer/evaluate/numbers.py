@@ -3,6 +3,8 @@
 An interval around a new prediction has the half width that a share of held-out examples needed (Papadopoulos
 et al., 2002; Vovk et al., 2005): with ``n`` of them the ``ceil((n + 1) c)``-th smallest absolute error. Where
 new examples are drawn as the held-out ones were, it holds the true number with at least the share ``c``.
+Where logarithms are learned errors are differences of these, so that an interval reaches as many times the
+number up as down.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from glassformer.data.numbers import Scale, off_scale, on_scale
 from glassformer.errors import ConfigError, DataError, GlassformerError, ShapeError
 
 FIGURES = {
@@ -32,10 +35,11 @@ class NumberMeter:
 
     Args:
         mean, unit: of the targets that it is given: ``target * unit + mean`` is the true number.
+        scale: ``log``: it is the logarithm of the true number.
     """
 
-    def __init__(self, mean: float = 0.0, unit: float = 1.0):
-        self.mean, self.unit = mean, unit
+    def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
+        self.mean, self.unit, self.scale = mean, unit, scale
         self._seen: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, answers: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
@@ -51,7 +55,7 @@ class NumberMeter:
             GlassformerError: an answer is NaN or infinite.
         """
         found = np.asarray(answers if predicted is None else predicted, np.float64)
-        true = np.asarray(targets, np.float64) * self.unit + self.mean
+        true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
         if found.size != len(true):
             raise ShapeError(f"answers {found.shape} do not fit {len(true)} targets")
         if not np.isfinite(found).all():
@@ -65,7 +69,7 @@ class NumberMeter:
             n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
             unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
             bootstrap over examples; None with ``bootstrap=0``). What is not defined (all true or all
-            predicted numbers are the same) is None.
+            predicted numbers are the same) is None. Of a scale of logarithms also ``ratios``, see there.
 
         Raises:
             DataError: nothing was counted.
@@ -75,6 +79,8 @@ class NumberMeter:
         found, true = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
         out["rmse"] = math.sqrt(out["mse"])
+        if self.scale == "log":
+            out["ratios"] = ratios(found, true)
         bounds = intervals(found, true, bootstrap, seed) if bootstrap else {}
         return out | {f"{key}_interval": bounds.get(key) for key in FIGURES}
 
@@ -93,6 +99,19 @@ def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
         "pearson": float(cast(Any, pearsonr(true, found))[0]) if both else None,
         "spearman": float(cast(Any, spearmanr(true, found))[0]) if both else None,
     }
+
+
+def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
+    """How predicted and true numbers above 0, ``[n]``, compare as ratios.
+
+    Returns:
+        ``r2`` of the logarithms (None: not defined), and ``median_factor``: half of the predictions are at
+        most so many times too large or too small; None where a prediction is not above 0.
+    """
+    if not (found > 0).all():
+        return {"r2": None, "median_factor": None}
+    a, b = np.log(found), np.log(true)
+    return {"r2": measured(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
 
 
 def intervals(
@@ -183,26 +202,46 @@ def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
     return float(sizes[rank - 1])
 
 
+def errors_on(scale: Scale, found: ArrayLike, true: ArrayLike) -> np.ndarray:
+    """Absolute errors ``[n]`` of predicted numbers on the scale that they are learned on."""
+    return np.abs(on_scale(found, scale) - on_scale(true, scale))
+
+
+def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
+    """Lower and upper bounds ``[n, 2]`` that reach ``half`` to either side on that scale."""
+    middle = on_scale(numbers, scale)
+    return off_scale(np.stack([middle - half, middle + half], 1), scale)
+
+
 def coverage_figures(
-    errors: ArrayLike, found: ArrayLike, true: ArrayLike, levels: tuple[float, ...] = COVERAGES
+    errors: ArrayLike,
+    found: ArrayLike,
+    true: ArrayLike,
+    levels: tuple[float, ...] = COVERAGES,
+    scale: Scale = "linear",
 ) -> list[dict[str, Any]]:
     """Of each coverage: the share of judged numbers in their intervals, and how wide these are, for JSON.
 
     Args:
         errors: as ``half_width`` has them.
         found, true: [m] of the judged examples.
+        scale: of the errors.
 
     Returns:
         ``asked``, ``covered`` and ``width``; both None where there are too few errors (``needed`` says how
-        many it takes).
+        many it takes). Of a scale of logarithms widths differ: ``width`` is their median, and ``factor`` says
+        how many times the number an interval reaches up and down.
     """
-    misses = np.abs(np.asarray(true, np.float64) - np.asarray(found, np.float64))
+    misses = errors_on(scale, found, true)
     out = []
     for level in levels:
         record: dict[str, Any] = {"asked": level, "covered": None, "width": None}
         if len(np.asarray(errors)) >= (needed := examples_needed(level)):
             half = half_width(errors, level)
             record |= {"covered": float((misses <= half).mean()), "width": 2 * half}
+            if scale == "log":
+                ends = bounds_around(found, half, scale)
+                record |= {"width": float(np.median(ends[:, 1] - ends[:, 0])), "factor": math.exp(half)}
         else:
             record["needed"] = needed
         out.append(record)

@@ -32,6 +32,7 @@ from glassformer.outputs import check_new_file
 from glassformer.scale.engines import mapped, needs
 from glassformer.scale.shards import Shard, in_portions, read_rows
 from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.number_runs import bounds_of
 from glassformer.tasks.run_folder import trained_column, trained_pair
 
 SHARD_ROWS = 4096
@@ -300,8 +301,8 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
         }
     else:
         given = {"number": pa.array(rows[:, 0], pa.float64(), from_pandas=True)}
-        if (half := clf.kind_.about_export(clf)["half_width"]) is not None:
-            for name, bound in (("low", rows[:, 0] - half), ("high", rows[:, 0] + half)):
+        if (bounds := bounds_of(clf, rows[:, 0])) is not None:
+            for name, bound in zip(("low", "high"), bounds.T, strict=True):
                 given[name] = pa.array(bound, pa.float64(), from_pandas=True)
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),

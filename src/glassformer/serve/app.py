@@ -63,7 +63,7 @@ STATIC = {  # served from memory; a path from a client only ever looks a name up
 SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
 USES = {
     "labels": "/v1/predict",
-    "vectors": "/v1/embed or /v1/similar",
+    "vectors": "/v1/embed, /v1/similar or /v1/search",
     "tags": "/v1/tag",
     "answers": "/v1/answer",
 }

@@ -1,8 +1,10 @@
-"""A loaded embedder as the server uses it: vectors of texts, and how alike two of them are."""
+"""A loaded embedder as the server uses it: vectors of texts, how alike two are, and the nearest of a list."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,10 @@ from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import CHARS_PER_TOKEN, EXAMPLES, Item, Served
 from glassformer.serve.problems import Problem, of_input
+from glassformer.tasks.similarity.answers import nearest
 from glassformer.tasks.similarity.pairs import vectors_of
+
+Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, their rows, other columns
 
 
 class ServedEmbedder(Served):
@@ -68,6 +73,40 @@ class ServedEmbedder(Served):
         if not np.isfinite(vectors).all():
             raise Problem(422, "the model's answer to an input is no number", where="model")
 
+    def search_in(self, given: Path | Table) -> None:
+        """Search in this list from now on: a saved index, or texts with their rows and other columns.
+
+        Raises:
+            InputError: an index of other weights or a damaged one, or a text that cannot be used.
+        """
+        if isinstance(given, Path):
+            self.clf.load_index(given)
+        else:
+            self.clf.index(*given)
+
+    @property
+    def searched(self) -> int | None:
+        """How many texts the list has; None: there is none."""
+        index = getattr(self.clf, "index_", None)
+        return None if index is None else len(index)
+
+    def look_up(self, vectors: np.ndarray, count: int, least: float | None) -> list[dict[str, Any]]:
+        """As ``SearchAnswer`` has it, of texts with these vectors ``[n, E]``."""
+        index, out = self.clf.index_, []
+        for places, cosines in zip(*nearest(vectors, index.vectors, count), strict=True):
+            found = [
+                {
+                    "row": index.row(int(i)),
+                    "cosine": float(c),
+                    "text": index.texts[i],
+                    "columns": _plain(index.columns(int(i)).get("columns", {})),
+                }
+                for i, c in zip(places, cosines, strict=True)
+                if least is None or c >= least
+            ]
+            out.append({"found": found, "nearest": float(cosines[0])})
+        return out
+
     def explain_pair(self, a: str, b: str) -> dict[str, Any]:
         """As ``SimilarExplanation`` has it.
 
@@ -115,4 +154,11 @@ class ServedEmbedder(Served):
             "heads": encoder.num_heads,
             "methods": [],
             "channels": None,
+            "searched": self.searched,
         }
+
+
+def _plain(columns: dict[str, Any]) -> dict[str, Any]:
+    """What JSON has no word for is left empty."""
+    odd = [name for name, value in columns.items() if isinstance(value, float) and not math.isfinite(value)]
+    return columns | dict.fromkeys(odd)

@@ -16,7 +16,7 @@ from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
 from glassformer.serve.answerers import ServedAnswerer
-from glassformer.serve.embedders import ServedEmbedder
+from glassformer.serve.embedders import ServedEmbedder, Table
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
 from glassformer.serve.problems import printable
@@ -75,6 +75,24 @@ def load_models(
     if broken is not None:
         broken |= {name: printable(str(error)) for name, error in wrong.items()}
     return list(found.values())
+
+
+def search_in(models: Sequence[tuple[Served, bool]], given: Path | Table) -> None:
+    """Give the one embedder among the models a list to search in.
+
+    Raises:
+        ConfigError: there is none, or there are two.
+        InputError: a list that this model cannot search in.
+    """
+    able = [served for served, _ in models if isinstance(served, ServedEmbedder)]
+    if not able:
+        names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
+        fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
+        raise ConfigError(f"a list is searched by vectors, and {names}", where="--search", fix=fix)
+    if len(able) > 1:
+        what = f"{' and '.join(served.name for served in able)} both give vectors"
+        raise ConfigError(what, where="--search", fix="Serve one of them, the other on a port of its own")
+    able[0].search_in(given)
 
 
 def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[Served, bool]:

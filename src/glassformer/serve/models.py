@@ -27,6 +27,7 @@ from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
 from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.number_runs import bounds_of
 
 EXAMPLES = 6  # sentences on the page
 MOST_OVERLAP = 32  # windows that a token of a long text may stand in
@@ -260,14 +261,11 @@ class Served:
             return {"predictions": self.predictions(items, shares)}
         if not np.isfinite(shares).all():
             raise Problem(422, "the model's answer to an input is no number", where="model")
-        half = self.clf.kind_.about_export(self.clf)["half_width"]
+        bounds = bounds_of(self.clf, shares[:, 0])
+        inside = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
         numbers = [
-            {
-                "number": number,
-                **({} if half is None else {"interval": [number - half, number + half]}),
-                "truncated": item.truncated,
-            }
-            for item, number in zip(items, shares[:, 0].tolist(), strict=True)
+            {"number": number, **ends, "truncated": item.truncated}
+            for item, number, ends in zip(items, shares[:, 0].tolist(), inside, strict=True)
         ]
         return {"predictions": [], "numbers": numbers}
 

@@ -15,10 +15,11 @@ import uvicorn
 from glassformer.errors import ConfigError
 from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
+from glassformer.serve.embedders import Table
 from glassformer.serve.guard import LOCAL, is_local
 from glassformer.serve.held import Held
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import load_models
+from glassformer.serve.loading import load_models, search_in
 from glassformer.serve.sockets import bounded_protocol
 
 log = logging.getLogger("glassformer.serve")
@@ -37,6 +38,7 @@ def run_server(
     hosts: Collection[str] = (),
     threads: int = 0,
     precision: str = "auto",
+    search: Path | Table | None = None,
     said: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM: requests that are in are answered, new ones are not taken.
@@ -47,6 +49,7 @@ def run_server(
         port: 0 lets the system choose.
         key: see ``Guard``.
         hosts: names under which clients reach it; on a loopback address always the local names, too.
+        search: a saved index, or texts with their rows and other columns, for ``/v1/search``.
         said: called with the address once the socket is open.
 
     Raises:
@@ -61,6 +64,8 @@ def run_server(
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
         log.warning("%s is not served: %s", name, error)
+    if search is not None:
+        search_in(models, search)
     if is_local(host):
         hosts = {*LOCAL, host, *hosts}
     _allow_files(limits.connections)

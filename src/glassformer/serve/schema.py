@@ -156,6 +156,34 @@ class SimilarResponse(Strict):
     explanation: PairExplanation | None
 
 
+class SearchRequest(Strict):
+    """Texts whose nearest in meaning are looked for in the list that the server was started with."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["Can I return it?"], "count": 3}]})
+    texts: list[Text] = Field(min_length=1, fail_fast=True)
+    count: int = Field(5, ge=1, le=100, description="How many for each text")
+    least: float | None = Field(None, ge=-1, le=1, description="Nothing less alike than this is an answer")
+    model: Name | None = None
+
+
+class FoundText(Strict):
+    row: int = Field(description="In the file that the list came from, else its place from 1 on")
+    cosine: float
+    text: str
+    columns: dict[str, Any] = Field(description="What else stands in that row")
+
+
+class SearchAnswer(Strict):
+    found: list[FoundText] = Field(description="The nearest first; empty: nothing fits")
+    nearest: float = Field(description="The largest cosine, of an answer or not")
+
+
+class SearchResponse(Strict):
+    model: str
+    answers: list[SearchAnswer] = Field(description="One a text")
+    truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
+
+
 class TagRequest(Strict):
     """Texts, split as the training words are, or words: one sentence or several, in one of four forms."""
 
@@ -263,6 +291,7 @@ class Model(Strict):
     heads: int | None
     methods: list[str] = Field(description="Of explanation, those that this model has")
     channels: int | None = Field(description="Of the pictures that it reads: 1 is black and white")
+    searched: int | None = Field(None, description="Texts of the list that /v1/search looks in; null: none")
 
 
 class BrokenModel(Strict):

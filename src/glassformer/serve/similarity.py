@@ -1,4 +1,4 @@
-"""The routes of embedders: vectors of texts, how alike two texts are, and what that is made of."""
+"""The routes of embedders: vectors of texts, how alike two texts are and why, and the nearest of a list."""
 
 from __future__ import annotations
 
@@ -10,14 +10,21 @@ from fastapi.responses import JSONResponse, Response
 
 from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.problems import Problem
-from glassformer.serve.schema import EmbedRequest, EmbedResponse, SimilarRequest, SimilarResponse
+from glassformer.serve.schema import (
+    EmbedRequest,
+    EmbedResponse,
+    SearchRequest,
+    SearchResponse,
+    SimilarRequest,
+    SimilarResponse,
+)
 
-EMBED, SIMILAR = "/v1/embed", "/v1/similar"
-ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest}
+EMBED, SIMILAR, SEARCH = "/v1/embed", "/v1/similar", "/v1/search"
+ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest, SEARCH: SearchRequest}
 
 
 def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
-    """Add both routes; ``wrong``: what answers that are none look like."""
+    """Add these routes; ``wrong``: what answers that are none look like."""
 
     @app.post(EMBED, response_model=EmbedResponse, responses=wrong, summary="Vectors of texts")
     async def embed(request: EmbedRequest) -> Response:
@@ -40,6 +47,38 @@ def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, A
         found = await _explained(server, served, request.pairs[0]) if request.explain else None
         answer = {"model": served.name, "cosines": cosines, "truncated": cut, "explanation": found}
         return JSONResponse(answer)
+
+    @app.post(SEARCH, response_model=SearchResponse, responses=wrong, summary="The nearest texts of a list")
+    async def search(request: SearchRequest) -> Response:
+        served = _searching(server, request.model)
+        items, vectors = await server.batchers[served.name].submit(request.texts, "texts")
+        served.check_finite(vectors)
+        loop = asyncio.get_running_loop()  # a long list takes a while: in the thread that computes
+        asked = (vectors, request.count, request.least)
+        try:
+            async with asyncio.timeout(server.limits.seconds):
+                answers = await loop.run_in_executor(server.computing, served.look_up, *asked)
+        except TimeoutError:
+            what = f"not searched within {server.limits.seconds:g} s"
+            raise Problem(503, what, fix="Try again in a moment", again=2) from None
+        cut = [item.truncated for item in items]
+        return JSONResponse({"model": served.name, "answers": answers, "truncated": cut})
+
+
+def _searching(server: Any, name: str | None) -> ServedEmbedder:
+    """The model of that name, or the first with a list.
+
+    Raises:
+        Problem: there is none.
+    """
+    able = (s for s in server.models.values() if getattr(s, "searched", None) is not None)
+    if name is None and (first := next(able, None)) is not None:
+        return first
+    served: ServedEmbedder = server.choose(name, "text", "vectors")
+    if served.searched is None:
+        what, fix = "this model has no list to search in", "Start the server with --search TABLE or INDEX"
+        raise Problem(422, what, where="model", fix=fix)
+    return served
 
 
 async def _explained(server: Any, served: ServedEmbedder, pair: list[str]) -> dict[str, Any]:

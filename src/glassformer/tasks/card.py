@@ -115,7 +115,12 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         out.append(f"Texts are cleaned before it reads them (clean = {settings['clean']}).")
     several = _gives_several(estimator)
     if (errors := getattr(estimator, "errors_", None)) is not None:
-        told = f"Its intervals rest on {len(errors):,} held-out examples, and have one width for every input."
+        log = estimator.kind_.scale == "log"
+        how = "reach as many times the number up as down" if log else "have one width for every input"
+        told = f"Its intervals rest on {len(errors):,} held-out examples, and {how}."
+        if log:
+            what = "It learned logarithms: it gives numbers above 0, and its errors are ratios"
+            out.append(f"{what}. Opened by transformers its head gives the natural logarithm of the number.")
         out.append(told if len(errors) else "No examples were held out: it gives numbers without intervals.")
     elif getattr(estimator, "classes_", None) is not None and not several:
         below = getattr(estimator, "abstain_below_", None)

@@ -12,12 +12,20 @@ import numpy as np
 
 from glassformer.config import KnownRecipe
 from glassformer.data.amounts import said_of_left_out
-from glassformer.data.numbers import far_from, number_findings
-from glassformer.data.splits import Splits, split_up
+from glassformer.data.numbers import (
+    Scale,
+    far_from,
+    number_findings,
+    off_scale,
+    on_scale,
+    wide_span,
+    with_logarithms,
+)
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_file import write_numbers
-from glassformer.evaluate.numbers import COVERAGE, coverage_figures, examples_needed
+from glassformer.evaluate.numbers import COVERAGE, coverage_figures, errors_on, examples_needed
 from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.labelled import figures, judge_again, measured, training_sample
 from glassformer.tasks.task import Work
@@ -26,19 +34,26 @@ POINTS = 2000  # of the report's figures; more cannot be seen
 Baseline = Callable[[Sequence[Any], np.ndarray, Sequence[Any]], tuple[str, np.ndarray]]
 
 
-def split_numbers(dataset: Any, d: Any, judged_name: str) -> Splits:
-    """The splits of a run.
+def split_numbers(dataset: Any, recipe: Any, source: str | None) -> Splits:
+    """The splits of a run; those of another source are as they are.
 
     Raises:
-        DataError: no numbers in a split that is learned from or judged, or none that can be held out.
+        DataError: no numbers in a split that is learned from or judged, none that can be held out, or one
+            without a logarithm where these are learned.
     """
-    splits = split_up(dataset, d, judged_name)
+    d, scale = recipe.data, recipe.train.number_scale
+    if scale == "log":
+        skip = "skip" in (getattr(d, "on_bad_row", ""), getattr(d, "broken", ""))
+        dataset = with_logarithms(dataset, skip)
+    if source is not None:
+        return as_they_are(dataset)
+    splits = split_up(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         raise DataError("no numbers to learn", where=splits.train.origin, fix="Name label_column")
-    return without_far(splits) if getattr(d, "far_numbers", "keep") == "skip" else splits
+    return without_far(splits, scale) if getattr(d, "far_numbers", "keep") == "skip" else splits
 
 
-def without_far(splits: Splits) -> Splits:
+def without_far(splits: Splits, scale: Scale = "linear") -> Splits:
     """Without the training and validation examples whose numbers lie far from all training numbers, which is
     said; what is judged stays whole."""
     numbers, parts, said = np.asarray(splits.train.labels, np.float64), {}, []
@@ -46,7 +61,7 @@ def without_far(splits: Splits) -> Splits:
         if split is None or not split.labels or (name == "validation" and split is splits.judged):
             continue
         values = np.asarray(split.labels, np.float64)
-        far = far_from(values, numbers)
+        far = far_from(values, numbers, scale)
         parts[name] = split.select(np.flatnonzero(~far).tolist())
         if far.any():
             some = ", ".join(f"{value:g}" for value in values[far][:3])
@@ -65,12 +80,13 @@ def said_of_rows(dataset: Any) -> list[str]:
     return [line] if line else []
 
 
-def findings(splits: Splits, keys: Callable[[Any], list[str]]) -> list[Any]:
-    """The data doctor's part on the numbers; ``keys`` gives one key for each example of a split."""
+def findings(splits: Splits, keys: Callable[[Any], list[str]], scale: Scale = "linear") -> list[Any]:
+    """The data doctor's part on the numbers; ``keys`` gives one key for each example of a split, ``scale`` is
+    what they are learned on."""
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     there = {name: split for name, split in parts.items() if split is not None and split.labels}
     numbers = {name: split.labels for name, split in there.items()}
-    return list(number_findings(numbers, {name: keys(split) for name, split in there.items()}))
+    return list(number_findings(numbers, {name: keys(split) for name, split in there.items()}, scale))
 
 
 def said_of_intervals(splits: Splits) -> list[str]:
@@ -103,7 +119,12 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
         "test": None,
         "judged": splits.judged_name,
         "measure": est.kind_.measure,
-        "numbers": {"mean": est.kind_.mean, "unit": est.kind_.unit, "held_out": len(est.errors_)},
+        "numbers": {
+            "mean": est.kind_.mean,
+            "unit": est.kind_.unit,
+            "scale": est.kind_.scale,
+            "held_out": len(est.errors_),
+        },
         "intervals": [],
         "baselines": {},
         "seconds": {},
@@ -119,7 +140,7 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
         out["openings"] = {splits.judged_name: 1}
         work.answers = found[:, 0]
         if splits.judged_name != "validation":  # whose own errors are the intervals
-            out["intervals"] = coverage_figures(est.errors_, work.answers, judged.labels)
+            out["intervals"] = _coverage(est, work.answers, judged.labels)
         if recipe.evaluate.baselines:
             work.say("baselines on the same split")
             out["baselines"] = _baselines(work, baseline)
@@ -138,7 +159,8 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
 
 def chosen_by_far(work: Work, held: np.ndarray) -> dict[str, Any] | None:
     """Validation numbers far from all training numbers, where they make most of the loss that chose the
-    epoch: how many, the first of them, their share of the loss, and the epoch; else None.
+    epoch: how many, the first of them, their share of the loss, the epoch, and whether the training numbers
+    span orders of magnitude, so that it takes no slip of the pen; else None.
 
     Args:
         held: what is predicted for the validation examples, ``[n]``.
@@ -146,9 +168,11 @@ def chosen_by_far(work: Work, held: np.ndarray) -> dict[str, Any] | None:
     train, est = work.recipe.train, work.estimator
     if train.monitor != "loss" or not train.keep_best:
         return None
-    true = np.asarray(work.data.validation.labels, np.float64)
-    far = far_from(true, np.asarray(work.data.train.labels, np.float64))
-    errors = (held - true) ** 2
+    true, learned = (
+        np.asarray(split.labels, np.float64) for split in (work.data.validation, work.data.train)
+    )
+    far = far_from(true, learned, est.kind_.scale)
+    errors = errors_on(est.kind_.scale, held, true) ** 2
     share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
     if share <= 0.5:
         return None
@@ -159,12 +183,17 @@ def chosen_by_far(work: Work, held: np.ndarray) -> dict[str, Any] | None:
         "first": [float(x) for x in true[far][:3]],
         "share_of_loss": share,
         "best_epoch": epochs[0] if epochs else None,
+        "wide": est.kind_.scale == "linear" and wide_span(learned) is not None,
     }
 
 
 def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
     """Intervals ``[n, 2]`` around predicted numbers ``[n]``; None where too few examples were held out."""
     return est.interval(numbers, coverage) if len(est.errors_) >= examples_needed(coverage) else None
+
+
+def _coverage(est: Any, found: np.ndarray, true: Any) -> list[dict[str, Any]]:
+    return coverage_figures(est.errors_, found, true, scale=est.kind_.scale)
 
 
 def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
@@ -178,7 +207,9 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
     said: dict[str, list[float]] = {}
     for simple in (mean, baseline):
         started = time.perf_counter()
-        name, found = simple(splits.train.examples, numbers, judged.examples)
+        scale = "linear" if simple is mean else est.kind_.scale
+        name, found = simple(splits.train.examples, on_scale(numbers, scale), judged.examples)
+        found = off_scale(found, scale)
         out[name] = measured(est, judged, found[:, None], work.recipe)
         out[name]["seconds"], said[name] = time.perf_counter() - started, found.tolist()
         work.say(f"baseline {name}: {out[name]['seconds']:.1f} s")
@@ -195,7 +226,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     """
     found = judge_again(work, source)
     numbers, true = work.answers[:, 0], work.data.judged.labels
-    return found | {"intervals": coverage_figures(work.estimator.errors_, numbers, true)}
+    return found | {"intervals": _coverage(work.estimator, numbers, true)}
 
 
 def answers(est: Any, outputs: np.ndarray) -> tuple[list[Any], list[float]]:
@@ -211,7 +242,8 @@ def show(work: Work) -> dict[str, Any]:
         return {}
     true = np.asarray(split.labels, np.float64)
     some = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
-    order = np.argsort(-np.abs(found - true), kind="stable")[: work.recipe.evaluate.shown]
+    kind = work.estimator.kind_
+    order = np.argsort(-errors_on(kind.scale, found, true), kind="stable")[: work.recipe.evaluate.shown]
     names, bounds = split.names(), bounds_of(work.estimator, found)
     far = [
         {
@@ -223,12 +255,10 @@ def show(work: Work) -> dict[str, Any]:
         }
         for i in order.tolist()
     ]
-    points = {"true": true[some].tolist(), "predicted": found[some].tolist()}
-    return {"numbers.json": {"points": points, "half_width": _half(bounds), "furthest": far}}
-
-
-def _half(bounds: np.ndarray | None) -> float | None:
-    return None if bounds is None or not len(bounds) else float(bounds[0, 1] - bounds[0, 0]) / 2
+    points = {"true": true[some].tolist(), "predicted": found[some].tolist(), "scale": kind.scale}
+    about = kind.about_export(work.estimator)
+    reach = {key: about[key] for key in ("half_width", "factor") if key in about}
+    return {"numbers.json": {"points": points, **reach, "furthest": far}}
 
 
 def page(folder: Path, known: KnownRecipe) -> Path:

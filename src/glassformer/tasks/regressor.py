@@ -13,24 +13,25 @@ import torch
 from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_pairs
+from glassformer.data.numbers import check_positive
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.evaluate.numbers import COVERAGE, check_coverage, half_width
+from glassformer.evaluate.numbers import COVERAGE, bounds_around, check_coverage, errors_on, half_width
 from glassformer.sklearn_base import RegressorMixin, check_is_fitted
 from glassformer.tasks.classifier import Labeled, Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import Numbers
+from glassformer.tasks.target_numbers import ON_HUB, Numbers
 from glassformer.train.state import Training
 
 ERRORS = "intervals"  # of the file that holds the held-out errors
-ON_HUB = ("LABEL_0",)  # as ``transformers`` calls the one output of a regression
 
 
 class Regressor(RegressorMixin, Supervised):
     """A regressor of raw examples: ``y`` are numbers, and so are answers.
 
     Fitted state beside ``Supervised``'s: ``errors_``, the absolute errors of the examples that were held out,
-    ascending ``[m]`` fp64, which ``predict_interval`` goes by; empty where none were.
+    ascending ``[m]`` fp64, which ``predict_interval`` goes by; empty where none were. With
+    ``number_scale="log"`` they are differences of logarithms.
     """
 
     kind_: Any = Numbers()
@@ -49,13 +50,10 @@ class Regressor(RegressorMixin, Supervised):
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         """The examples with their numbers standardized by those that are learned from alone."""
         (X, numbers, weights), held = super()._examples(fit, *data)
-        self.kind_ = Numbers.fitted(numbers)
-
-        def standardized(numbers: np.ndarray) -> np.ndarray:
-            return (numbers - self.kind_.mean) / self.kind_.unit
-
-        held = None if held is None else (held[0], standardized(held[1]))
-        return Labeled(X, standardized(numbers), weights), held
+        self.kind_ = Numbers.fitted(numbers, fit.train.number_scale)
+        if held is not None:
+            held = held[0], self.kind_.standardized(held[1], "validation targets")
+        return Labeled(X, self.kind_.standardized(numbers), weights), held
 
     def _keep(self, fit: Fit, training: Training) -> None:
         """Beside the weights, how far off they are on the held-out examples."""
@@ -66,8 +64,11 @@ class Regressor(RegressorMixin, Supervised):
             model = self.predictor()
             device = next(model.parameters()).device
             logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
-            true = targets * self.kind_.unit + self.kind_.mean
-            self.errors_ = np.sort(np.abs(self.chances(logits)[:, 0] - true))
+            self.errors_ = self._errors(self.chances(logits)[:, 0], self.kind_.own(targets))
+
+    def _errors(self, found: np.ndarray, true: np.ndarray) -> np.ndarray:
+        """Absolute errors ``[m]``, ascending, as intervals go by them."""
+        return np.sort(errors_on(self.kind_.scale, found, true))
 
     # --- prediction ------------------------------------------------------------------------------
 
@@ -86,14 +87,14 @@ class Regressor(RegressorMixin, Supervised):
         """
         check_is_fitted(self, "model_")
         X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.check, self.kind_.read)
-        self.errors_ = np.sort(np.abs(self.predict(X) - np.asarray(numbers)))
+        if self.kind_.scale == "log":
+            check_positive(numbers, "targets")
+        self.errors_ = self._errors(self.predict(X), np.asarray(numbers))
         return self
 
     def interval(self, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray:
         """Lower and upper bounds ``[n, 2]`` around predicted numbers ``[n]``; see ``predict_interval``."""
-        half = half_width(self._calibrated(coverage), coverage)
-        numbers = np.asarray(numbers, np.float64)
-        return np.stack([numbers - half, numbers + half], 1)
+        return bounds_around(numbers, half_width(self._calibrated(coverage), coverage), self.kind_.scale)
 
     def predict_interval(self, X: Sequence[Any], coverage: float = COVERAGE) -> np.ndarray:
         """Lower and upper bounds of each example's number ``[n, 2]`` fp64, by split conformal prediction.
@@ -101,7 +102,8 @@ class Regressor(RegressorMixin, Supervised):
         With ``m`` held-out examples an interval reaches as far as the ``ceil((m + 1) coverage)``-th smallest
         of their absolute errors. Of examples drawn as those were, at least the share ``coverage`` lies
         inside, on average over such draws. Held-out examples that also chose the best epoch are a little
-        too easy; ``calibrate`` takes others.
+        too easy; ``calibrate`` takes others. All intervals have one width; with ``number_scale="log"`` they
+        reach as many times the number up as down.
 
         Args:
             coverage: between 0 and 1.
@@ -132,7 +134,8 @@ class Regressor(RegressorMixin, Supervised):
 
     @contextmanager
     def in_own_unit(self) -> Iterator[Any]:
-        """The model, meanwhile with a head whose output is the number itself, as other programs read it."""
+        """The model, meanwhile with a head whose output is the number itself, as other programs read it, or
+        the logarithm that was learned."""
         out, kind = self.model_.head.out, self.kind_
         kept = {name: part.detach().clone() for name, part in out.named_parameters()}
         try:
@@ -146,7 +149,7 @@ class Regressor(RegressorMixin, Supervised):
                     part.copy_(kept[name])
 
     def names_on_hub(self) -> tuple[str, ...]:
-        return ON_HUB
+        return (ON_HUB[self.kind_.scale],)
 
     def _about(self) -> dict[str, Any]:
         return super()._about() | {"bias": float(self.model_.head.out.bias.detach()[0])}

@@ -1,4 +1,7 @@
-"""A number an example: the head's one output, standardized in training, given back in the numbers' unit."""
+"""A number an example: the head's one output, standardized in training, given back in the numbers' unit.
+
+Where logarithms are learned these are standardized, and answers are numbers all the same.
+"""
 
 from __future__ import annotations
 
@@ -11,28 +14,45 @@ import numpy as np
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.numbers import LARGEST, check_numbers
+from glassformer.data.numbers import (
+    HIGHEST,
+    LARGEST,
+    Scale,
+    check_numbers,
+    check_positive,
+    off_scale,
+    on_scale,
+)
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.numbers import COVERAGE, NumberMeter, examples_needed, half_width, measured
 from glassformer.tasks.target_classes import Classes
 from glassformer.train.criteria import SquaredError
 
 OUTPUT = "number"  # what the one output is called in lists of outputs
-SAVED = "number"  # the kind's name in a folder
+SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # the kind's names in a folder
+ON_HUB: dict[Scale, str] = {  # as ``transformers`` calls the one output of a regression; ours for logarithms
+    "linear": "LABEL_0",
+    "log": "log(number)",
+}
+
+
+MOST_IN_FP32 = 87.0  # of a logarithm whose number fp32 can hold, and its inverse
 
 
 @dataclass(frozen=True)
 class Numbers(Classes):
-    """A number an example. The network learns ``(number - mean) / unit``.
+    """A number an example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
 
     Args:
-        mean: of the training numbers.
+        mean: of the training numbers, or of their logarithms.
         unit: the power of two nearest to their standard deviation: the head takes it up, and gives it back,
             without losing a bit.
+        scale: ``log``: natural logarithms are learned, and numbers are above 0.
     """
 
     mean: float = 0.0
     unit: float = 1.0
+    scale: Scale = "linear"
     problem_type: ClassVar[str | None] = "regression"
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
@@ -40,17 +60,21 @@ class Numbers(Classes):
     labels_given: ClassVar[bool] = False
 
     @classmethod
-    def fitted(cls, numbers: np.ndarray) -> Self:
+    def fitted(cls, numbers: np.ndarray, scale: Scale = "linear") -> Self:
         """
         Raises:
-            DataError: all numbers are the same.
+            DataError: all numbers are the same, or one has no logarithm where these are learned.
         """
+        given = numbers
+        if scale == "log":
+            check_positive(numbers.tolist(), "targets")
+            numbers = on_scale(numbers, scale)
         spread = float(numbers.std()) if len(numbers) else 0.0
         if not spread > 1e-12 * max(1e-100, float(np.abs(numbers).max(initial=0.0))):
-            what = f"all numbers are {numbers[0]:g}" if len(numbers) else "no numbers"
+            what = f"all numbers are {given[0]:g}" if len(numbers) else "no numbers"
             fix = "A regressor needs examples of at least two numbers"
             raise DataError(what, where="targets", fix=fix)
-        return cls(float(numbers.mean()), 2.0 ** round(math.log2(spread)))
+        return cls(float(numbers.mean()), 2.0 ** round(math.log2(spread)), scale)
 
     # --- raw targets ------------------------------------------------------------------------------
 
@@ -64,7 +88,19 @@ class Numbers(Classes):
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Standardized numbers ``[n]`` fp64."""
-        return (np.asarray(check_numbers(labels, origin, rows), np.float64) - self.mean) / self.unit
+        return self.standardized(check_numbers(labels, origin, rows), origin, rows)
+
+    def standardized(
+        self, numbers: Sequence[float], origin: str = "targets", rows: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """What the network learns of numbers ``[n]``, fp64; raises DataError for one without a logarithm."""
+        if self.scale == "log":
+            check_positive(numbers, origin, rows)
+        return (on_scale(numbers, self.scale) - self.mean) / self.unit
+
+    def own(self, standardized: Any) -> np.ndarray:
+        """Standardized numbers in their own unit, fp64."""
+        return off_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
 
     def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return [float(x) for x in targets]  # which a split takes apart by rank
@@ -81,18 +117,22 @@ class Numbers(Classes):
         """The standardized squared error as ``loss``, and R², absolute error (in the numbers' unit) and
         correlations; one that is not defined is 0."""
         found = measured(np.asarray(logits[:, 0], np.float64), targets)
-        mae = (found["mae"] or 0.0) * self.unit
+        loss, mae = found["mse"] or 0.0, (found["mae"] or 0.0) * self.unit
+        if self.scale == "log":
+            found = measured(self.own(logits[:, 0]), self.own(targets))
+            mae = found["mae"] or 0.0
         kept = {key: found[key] or 0.0 for key in ("r2", "pearson", "spearman")}
-        return {"loss": found["mse"] or 0.0, "mae": mae, **kept}
+        return {"loss": loss, "mae": mae, **kept}
 
     # --- answers ----------------------------------------------------------------------------------
 
     def chances(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Numbers ``[n, 1]`` fp64 in their own unit."""
-        return np.asarray(logits, np.float64) * self.unit + self.mean
+        return self.own(logits)
 
     def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        return logits * self.unit + self.mean
+        found = logits * self.unit + self.mean
+        return found.clamp(-MOST_IN_FP32, MOST_IN_FP32).exp() if self.scale == "log" else found
 
     def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """The numbers ``[n]``."""
@@ -112,7 +152,7 @@ class Numbers(Classes):
         return f"{float(probabilities[0]):.6g}"
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
-        return NumberMeter(self.mean, self.unit)
+        return NumberMeter(self.mean, self.unit, self.scale)
 
     # --- calibration ------------------------------------------------------------------------------
 
@@ -127,7 +167,8 @@ class Numbers(Classes):
     # --- other programs ---------------------------------------------------------------------------
 
     def written(self, logits: np.ndarray) -> np.ndarray:
-        return self.chances(logits)
+        """As the head in another program's folder answers: numbers, or their logarithms."""
+        return np.asarray(logits, np.float64) * self.unit + self.mean
 
     def apart(self, a: np.ndarray, b: np.ndarray) -> float:
         """As a share of the largest number, where that is above 1: fp32 holds seven digits of it."""
@@ -136,13 +177,19 @@ class Numbers(Classes):
     # --- files ------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        return {"targets": SAVED, "mean": self.mean, "unit": self.unit}
+        name = next(name for name, scale in SAVED.items() if scale == self.scale)
+        return {"targets": name, "mean": self.mean, "unit": self.unit}
 
     def about_export(self, clf: Any) -> dict[str, Any]:
-        """That the output is a number, and how far an interval of 90 % reaches (None: unknown)."""
+        """That the output is a number, and how far an interval of 90 % reaches (None: unknown): its half
+        width, or the factor up and down where logarithms are learned."""
         known = len(clf.errors_) >= examples_needed(COVERAGE)
         half = half_width(clf.errors_, COVERAGE) if known else None
-        return {"number": True, "coverage": COVERAGE, "half_width": half}
+        about = {"number": True, "coverage": COVERAGE}
+        if self.scale == "log":
+            factor = None if half is None else math.exp(min(half, HIGHEST))
+            return about | {"half_width": None, "factor": factor}
+        return about | {"half_width": half}
 
     @classmethod
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
@@ -157,7 +204,7 @@ class Numbers(Classes):
                 raise CheckpointError(f"{name} = {shown(value)} is no number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
             raise CheckpointError(f"unit = {shown(unit)} is no power of two", where=where)
-        return cls(float(mean), float(unit))
+        return cls(float(mean), float(unit), SAVED[about.get("targets", "number")])
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         return 1.0, None

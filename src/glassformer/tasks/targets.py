@@ -14,7 +14,7 @@ from glassformer.checkpoints.settings import shown
 from glassformer.data.label_sets import holds_sets, is_matrix, read_matrix
 from glassformer.errors import CheckpointError
 from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import SAVED, Numbers
+from glassformer.tasks.target_numbers import ON_HUB, SAVED, Numbers
 from glassformer.tasks.target_sets import LabelSets
 
 
@@ -29,7 +29,7 @@ def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
     """The kind that a saved folder names; raises CheckpointError for one that is not known."""
     known: dict[Any, Classes] = {None: Classes(), "label-sets": LabelSets(), "label-matrix": LabelSets(True)}
     name = about.get("targets")
-    if name == SAVED:
+    if isinstance(name, str) and name in SAVED:
         return Numbers.saved(about, where)
     if not isinstance(name, str | None) or name not in known:
         raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
@@ -42,5 +42,6 @@ def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:
     problem = settings.get("problem_type")
     if problem == LabelSets.problem_type:
         return LabelSets()
-    number = outputs == 1 and problem in (None, Numbers.problem_type)
-    return Numbers() if number else Classes()
+    if outputs != 1 or problem not in (None, Numbers.problem_type):
+        return Classes()
+    return Numbers(scale="log" if settings.get("id2label") == {"0": ON_HUB["log"]} else "linear")

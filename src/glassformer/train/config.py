@@ -145,6 +145,9 @@ class NumberFitConfig(FitConfig):
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss", "what decides which weights are best; loss: the squared error, as R² does"
     )
+    number_scale: Literal["linear", "log"] = setting(
+        "linear", "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices"
+    )
 
 
 # Keys that every recipe of texts once had: files and calls that have them at these values go on being read.

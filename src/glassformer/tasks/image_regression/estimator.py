@@ -91,6 +91,7 @@ class ImageRegressor(Regressor, ImageModel):
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
         monitor: str = "loss",
+        number_scale: str = "linear",
         keep_best: bool = True,
         evaluate_every: int = 0,
         checkpoint_every: int = 0,

@@ -17,7 +17,7 @@ from glassformer.data.image_checks import leave_out, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended
-from glassformer.data.splits import Splits, as_they_are
+from glassformer.data.splits import Splits
 from glassformer.evaluate.number_baselines import pixel_ridge
 from glassformer.tasks.image_regression.estimator import ImageRegressor
 from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
@@ -55,7 +55,7 @@ def load(recipe: ImageNumberRecipe, source: str | None = None) -> Splits:
     )
     dataset, said = mended(dataset, "none", d.drop_duplicates and source is None)
     dataset = replace(dataset, notes=(*dataset.notes, *said))
-    return as_they_are(dataset) if source is not None else split_numbers(dataset, d, recipe.evaluate.split)
+    return split_numbers(dataset, recipe, source)
 
 
 def look(work: Work) -> Look:
@@ -70,8 +70,9 @@ def look(work: Work) -> Look:
     lines = [f"{used.name}: {splits.sizes()}, numbers", *said_of_intervals(splits)]
 
     def doctor() -> DoctorReport:
+        scale = work.recipe.train.number_scale
         report = examine_pictures(used.name, used.splits, used.notes, transform=work.estimator.transform_)
-        return replace(report, findings=[*report.findings, *findings(splits, groups_of)])
+        return replace(report, findings=[*report.findings, *findings(splits, groups_of, scale)])
 
     return Look(lines, doctor=doctor, speak=("warning", "note"))
 

@@ -15,7 +15,7 @@ from glassformer.data.doctor import DoctorReport, examine
 from glassformer.data.mending import mended
 from glassformer.data.scored_pairs import SCORED_SOURCES, load_scored_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.splits import Splits, as_they_are
+from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_baselines import tfidf_ridge
@@ -49,7 +49,7 @@ def load(recipe: TextNumberRecipe, source: str | None = None) -> Splits:
     dataset = read(d, d.source if source is None else source, **part)
     dataset, said = mended(dataset, "none", d.drop_duplicates and source is None)
     dataset = replace(dataset, said=(*dataset.said, *said))
-    return as_they_are(dataset) if source is not None else split_numbers(dataset, d, recipe.evaluate.split)
+    return split_numbers(dataset, recipe, source)
 
 
 def read(d: NumberDataConfig, source: str, **part: Any) -> TextDataset:
@@ -96,14 +96,14 @@ def look(work: Work) -> Look:
 
 def _examine(work: Work) -> DoctorReport:
     """The data as they are trained on, with the tokenizer that reads them."""
-    est, splits = work.estimator, work.data
+    est, splits, scale = work.estimator, work.data, work.recipe.train.number_scale
     report = examine(
         without_labels(splits.dataset, splits),
         tokenizer=est.tokenizer_,
         max_length=est.max_length,
         clean=work.recipe.text.clean,
     )
-    return replace(report, findings=[*report.findings, *findings(splits, groups_of)])
+    return replace(report, findings=[*report.findings, *findings(splits, groups_of, scale)])
 
 
 def judge(work: Work) -> dict[str, Any]:

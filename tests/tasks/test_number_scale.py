@@ -1,0 +1,217 @@
+"""``number_scale="log"``: logarithms are learned, answers and figures keep the numbers' unit, intervals are ratios."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import mean_absolute_error, r2_score
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_span
+from glassformer.errors import DataError
+from glassformer.evaluate.numbers import NumberMeter, bounds_around, coverage_figures, half_width
+from glassformer.tasks.target_numbers import Numbers
+from glassformer.tasks.targets import kind_on_hub
+
+SMALL = {
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",
+    "threads": 1, "seed": 3, "min_count": 1, "max_length": 16, "lr": 0.02,
+}  # fmt: skip
+PRICES = {"pen": 2.0, "lamp": 40.0, "car": 9000.0}
+TEXTS = [f"a {thing} for sale {i % 7}" for i, thing in enumerate([*PRICES] * 23)]
+NUMBERS = [PRICES[text.split()[1]] * (1 + (i % 5) / 10) for i, text in enumerate(TEXTS)]
+
+
+def regressor(**options):
+    return gf.TextRegressor("encoder-mini", **{"number_scale": "log"} | SMALL | options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return regressor().fit(TEXTS, NUMBERS, validation=(TEXTS[:29], NUMBERS[:29]))
+
+
+def test_answers_and_figures_have_the_unit_of_the_numbers(fitted):
+    found = fitted.predict(TEXTS)
+    assert np.abs(np.log(found / NUMBERS)).max() < 1.0  # of numbers from 2 to 12,600
+    assert fitted.score(TEXTS, NUMBERS) == pytest.approx(r2_score(NUMBERS, found))
+    assert fitted.kind_.mean == pytest.approx(np.log(NUMBERS).mean())
+    best = min((r for r in fitted.history_ if r["kind"] == "evaluation"), key=lambda r: r["loss"])
+    held = fitted.predict(TEXTS[:29])
+    assert best["mae"] == pytest.approx(mean_absolute_error(NUMBERS[:29], held), rel=1e-4)
+    assert best["r2"] == pytest.approx(r2_score(NUMBERS[:29], held), abs=1e-4)
+
+
+def test_intervals_are_made_of_logarithms_and_widen_with_the_number(fitted):
+    errors = np.sort(np.abs(np.log(fitted.predict(TEXTS[:29]) / NUMBERS[:29])))
+    np.testing.assert_allclose(fitted.errors_, errors, atol=1e-9)
+    bounds, middle = fitted.predict_interval(TEXTS[:3]), fitted.predict(TEXTS[:3])
+    factor = np.exp(half_width(errors, 0.9))
+    np.testing.assert_allclose(bounds, np.stack([middle / factor, middle * factor], 1))
+    widths = np.diff(bounds)[:, 0]
+    assert widths[0] < widths[1] < widths[2]
+    other = fitted.get_params()
+    again = gf.TextRegressor(**other | {"epochs": 1}).fit(TEXTS, NUMBERS).calibrate(TEXTS[:11], NUMBERS[:11])
+    np.testing.assert_allclose(
+        again.errors_, np.sort(np.abs(np.log(again.predict(TEXTS[:11]) / NUMBERS[:11]))), atol=1e-12
+    )
+
+
+def test_folders_keep_the_scale(fitted, tmp_path):
+    again = gf.load(fitted.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(TEXTS), fitted.predict(TEXTS))
+    np.testing.assert_array_equal(again.predict_interval(TEXTS), fitted.predict_interval(TEXTS))
+    assert json.loads((tmp_path / "model/glassformer.json").read_text())["targets"] == "log-number"
+    assert "natural logarithm" in (tmp_path / "model/README.md").read_text(encoding="utf-8")
+
+
+def test_other_programs_are_told_of_the_logarithm():
+    of_hub = {"problem_type": "regression", "id2label": {"0": "log(number)"}}
+    assert kind_on_hub(of_hub, 1) == Numbers(scale="log")
+    assert kind_on_hub(of_hub | {"id2label": {"0": "LABEL_0"}}, 1) == Numbers()
+
+
+@pytest.mark.parametrize("bad", [0.0, -3.0])
+def test_a_number_without_a_logarithm_is_named(bad, fitted):
+    with pytest.raises(DataError, match=r"targets\[2\]: .* not above 0 and has no logarithm"):
+        regressor().fit(TEXTS, [*NUMBERS[:2], bad, *NUMBERS[3:]])
+    with pytest.raises(DataError, match=r"validation targets\[1\]") as error:
+        regressor().fit(TEXTS, NUMBERS, validation=(TEXTS[:2], [1.0, bad]))
+    assert "number_scale=linear" in error.value.fix
+    with pytest.raises(DataError, match=r"targets\[0\]"):
+        fitted.calibrate(TEXTS[:2], [bad, 1.0])
+
+
+def test_pictures_learn_logarithms_too(tmp_path):
+    bright = np.random.default_rng(1).integers(0, 250, 41)
+    pictures = [np.full((8, 8, 3), b, np.uint8) for b in bright]
+    numbers = np.exp(bright / 25)
+    settings = {"image_size": 8, "patch_size": 4, "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+    est = gf.ImageRegressor(**settings, epochs=25, batch_size=5, threads=1, seed=3, precision="fp32", lr=5e-3)
+    est.set_params(validation_fraction=0.3, number_scale="log").fit(pictures, numbers)
+    assert r2_score(np.log(numbers), np.log(est.predict(pictures))) > 0.8
+    again = gf.load(est.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(pictures), est.predict(pictures))
+
+
+def test_figures_of_a_scale():
+    values = np.array([0.5, 3.0, 8000.0])
+    np.testing.assert_allclose(off_scale(on_scale(values, "log"), "log"), values)
+    assert off_scale([1e4, -1e4], "log").tolist() == pytest.approx([1e100, 1e-100])
+    meter = NumberMeter(mean=1.0, unit=2.0, scale="log")
+    meter.update(np.array([np.e**3 * 2, np.e]), np.array([1.0, 0.0]))  # of e³ and e
+    found = meter.result(bootstrap=0)
+    assert found["mae"] == pytest.approx(np.e**3 / 2)
+    assert found["ratios"]["median_factor"] == pytest.approx(np.sqrt(2))
+    np.testing.assert_allclose(bounds_around([3.0], np.log(2), "log"), [[1.5, 6.0]])
+    (level,) = coverage_figures([np.log(2)] * 9, [1.0, 1.0, 4.0], [1.9, 2.1, 3.0], (0.9,), "log")
+    assert (level["covered"], level["width"]) == (pytest.approx(2 / 3), pytest.approx(1.5))
+    assert level["factor"] == pytest.approx(2.0)
+
+
+def test_the_doctor_proposes_logarithms_where_numbers_span_orders_of_magnitude():
+    spread = np.exp(np.linspace(0, 9, 61))
+    assert wide_span(spread) == pytest.approx(np.quantile(spread, (0.05, 0.95)))
+    assert wide_span(np.linspace(1, 1000, 61)) is None  # squared errors see most of these
+    assert wide_span(spread - 100) is None  # many have no logarithm
+    codes = [f.code for f in number_findings({"train": spread.tolist()}, {})]
+    assert codes == ["numbers", "orders-of-magnitude"]
+    assert [f.code for f in number_findings({"train": spread.tolist()}, {}, "log")] == ["numbers"]
+
+
+TINY = [
+    *("--model", "encoder-mini", "--set", "target=number"),
+    *(x for key, value in SMALL.items() for x in ("--set", f"{key}={value}")),
+]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    file = tmp_path_factory.mktemp("prices") / "prices.csv"
+    rows = [
+        (f"{text} {i}", f"{number + i / 1000:.3f}")
+        for i, (text, number) in enumerate(zip(TEXTS * 3, NUMBERS * 3))
+    ]
+    rows[4] = (rows[4][0], "0")
+    rows[7] = (rows[7][0], "-2")
+    with file.open("w", newline="") as out:
+        csv.writer(out).writerows([("text", "price"), *rows])
+    return file
+
+
+def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
+    given = ["train", "--text", str(table), *TINY, "--set", "number_scale=log"]
+    run = tmp_path / "run"
+    assert main([*given, "--out", str(run)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "prices.csv, row 6: 0 is not above 0 and has no logarithm (1 more like it)" in said
+    assert "leave such rows out with on_bad_row=skip" in said or "--on-bad-row skip" in said
+    assert main([*given, "--on-bad-row", "skip", "--out", str(run)]) == 0
+    said = " ".join("".join(capsys.readouterr()).split())
+    assert "half of the predictions are within a factor of" in said
+    assert [json.loads(line)["row"] for line in (run / "rejected.jsonl").read_text().splitlines()] == [6, 9]
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert metrics["numbers"]["scale"] == "log"
+    with (run / "predictions.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    true, found, high = (
+        np.array([float(row[key]) for row in rows]) for key in ("label", "predicted", "high")
+    )
+    assert metrics["test"]["mae"] == pytest.approx(np.abs(true - found).mean(), rel=1e-4)
+    factor = metrics["intervals"][1]["factor"]
+    np.testing.assert_allclose(high / found, factor, rtol=1e-5)
+    inside = np.abs(np.log(true / found)) <= np.log(factor)
+    assert metrics["intervals"][1]["covered"] == pytest.approx(inside.mean())
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "Half of the predictions are within a factor of" in page
+    assert "predicted / true" in page
+    assert json.loads((run / "doctor.json").read_text())["findings"]
+    # on other data, and as other verbs give it
+    assert main(["evaluate", str(run), "--data", str(table), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["n"] == len(TEXTS) * 3 - 2
+    assert figures["intervals"][1]["factor"] == factor
+    est = gf.load(run)
+    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
+    answer = json.loads(capsys.readouterr().out)["answers"][0]
+    assert answer["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
+    folded = ["cross-validate", "--text", str(table), *TINY, "--set", "number_scale=log", "--set", "epochs=1"]
+    out = ["--on-bad-row", "skip", "--folds", "2", "--out", str(tmp_path / "folds")]
+    assert main([*folded, *out]) == 0
+    folds = json.loads((tmp_path / "folds/metrics.json").read_text())
+    assert folds["test"]["n"] == len(TEXTS) * 3 - 2
+
+
+def test_the_server_gives_such_intervals(fitted):
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.models import Served
+
+    served = Served("prices", fitted, Limits(), threads=1, precision="fp32")
+    items = served.prepare(TEXTS[:3])
+    numbers = served.response(items, served.compute(items))["numbers"]
+    np.testing.assert_allclose(
+        [n["interval"] for n in numbers], fitted.predict_interval(TEXTS[:3]), rtol=1e-4
+    )
+
+
+def test_onnx_gives_numbers_and_the_factor(fitted, tmp_path):
+    pytest.importorskip("onnxruntime")
+    from glassformer.export.graph import run_graph
+    from glassformer.export.onnx_folder import export_onnx
+
+    export_onnx(fitted, tmp_path / "onnx", TEXTS[:5])
+    about = json.loads((tmp_path / "onnx/onnx.json").read_text())
+    assert about["half_width"] is None
+    assert about["factor"] == pytest.approx(np.exp(half_width(fitted.errors_)))
+    rows = [fitted.tokenizer_.encode(text) for text in TEXTS[:3]]  # of one length
+    batch = {
+        "input_ids": np.array([row.ids for row in rows]),
+        "attention_mask": np.ones((3, len(rows[0].ids)), int),
+    }
+    found = run_graph(tmp_path / "onnx/model.onnx")(batch)[1]
+    np.testing.assert_allclose(found[:, 0], fitted.predict(TEXTS[:3]), rtol=1e-4)
