@@ -101,7 +101,11 @@ def traps() -> str:
 def quality() -> str:
     """Word vectors beside gensim's over seeds, for each number of epochs, from word2vec-quality.json."""
     result = read("word2vec-quality")
-    parts = {n: part for n, part in (result or {"epochs": {}})["epochs"].items() if part.get("difference")}
+    parts = {
+        n: part
+        for n, part in (result or {"epochs": {}})["epochs"].items()
+        if {kind for seed in part["seeds"].values() for kind in seed} >= {"glassformer", "gensim"}
+    }
     if not parts:
         return "Not measured yet: `benchmarks/word2vec.py quality`.\n"
     names = {
@@ -114,7 +118,7 @@ def quality() -> str:
         "|---|---|---|---|---|---|",
     ]
     for n, part in sorted(parts.items(), key=lambda item: int(item[0])):
-        for test, d in part["difference"].items():
+        for test, d in part.get("difference", {}).items():
             found = {
                 kind: [seed[kind][test] for seed in part["seeds"].values() if kind in seed]
                 for kind in ("glassformer", "gensim")
