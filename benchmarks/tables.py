@@ -290,6 +290,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "few-shot": tables_few.few_shot,
     "maps": speed.maps,
     "word-vectors": speed.word_vectors,
+    "word-vectors-fit": language.word_vectors_fit,
     "word-vectors-quality": language.quality,
     "translations": language.translations,
     "masked": language.masked,

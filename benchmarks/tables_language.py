@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from statistics import fmean, median
 from typing import Any
 
-from tables_speed import RESULTS, read
+from tables_speed import RESULTS, measured, read, times
 
 
 def _recipes(*prefixes: str) -> list[dict[str, Any]]:
@@ -98,9 +99,14 @@ def traps() -> str:
 
 
 def quality() -> str:
-    """Word vectors beside gensim's over seeds, from word2vec-quality.json."""
+    """Word vectors beside gensim's over seeds, for each number of epochs, from word2vec-quality.json."""
     result = read("word2vec-quality")
-    if result is None or "difference" not in result:
+    parts = {
+        n: part
+        for n, part in (result or {"epochs": {}})["epochs"].items()
+        if {kind for seed in part["seeds"].values() for kind in seed} >= {"glassformer", "gensim"}
+    }
+    if not parts:
         return "Not measured yet: `benchmarks/word2vec.py quality`.\n"
     names = {
         "wordsim353": "WordSim-353, Spearman",
@@ -108,22 +114,35 @@ def quality() -> str:
         "google": "Google analogies",
     }
     lines = [
-        "| Test (points of 100) | glassformer | gensim | Difference (95 % interval) |",
-        "|---|---|---|---|",
+        "| Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds |",
+        "|---|---|---|---|---|---|",
     ]
-    for test, d in result["difference"].items():
-        means = [
-            sum(s[kind][test] for s in result["seeds"].values()) / len(result["seeds"])
-            for kind in ("glassformer", "gensim")
-        ]
-        found = f"{d['mean']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})"
-        lines.append(f"| {names[test]} | {means[0]:.1f} | {means[1]:.1f} | {found} |")
+    for n, part in sorted(parts.items(), key=lambda item: int(item[0])):
+        for test, d in part.get("difference", {}).items():
+            found = {
+                kind: [seed[kind][test] for seed in part["seeds"].values() if kind in seed]
+                for kind in ("glassformer", "gensim")
+            }
+            means = " | ".join(f"{fmean(values):.1f}" for values in found.values())
+            seeds = " and ".join(str(len(values)) for values in found.values())
+            apart = f"{d['mean']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})" if d else ""
+            lines.append(f"| {n} | {names[test]} | {means} | {apart} | {seeds} |")
     setting = result["setting"]
-    told = (
-        f"{len(result['seeds'])} seeds and {setting['epochs']} epochs each, threads: {setting['threads']}, "
-    )
-    told += f"vectors of {setting['dim']} numbers."
-    return "\n".join([*lines, "", told])
+    told = f"Seeds are those of glassformer and of gensim; threads: {setting['threads']}, "
+    return "\n".join([*lines, "", f"{told}vectors of {setting['dim']} numbers."])
+
+
+def word_vectors_fit() -> str:
+    """Seconds from sentences to vectors beside gensim, from word2vec-fit.json."""
+    result = read("word2vec-fit")
+    if result is None:
+        return "Not measured yet: `benchmarks/word2vec.py fit`.\n"
+    lines = ["| Epochs | glassformer, s | gensim, s | glassformer is |", "|---|---|---|---|"]
+    for n, part in result["epochs"].items():
+        ours, theirs = (median(part["seconds"][kind]) for kind in ("glassformer", "gensim"))
+        lines.append(f"| {n} | {ours:,.0f} | {theirs:,.0f} | {times(part['ratio'])} |")
+    where = result["environment"] | {"threads": result["setting"]["threads"]}
+    return "\n".join([*lines, "", measured(where)])
 
 
 def defaults() -> str:

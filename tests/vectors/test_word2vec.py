@@ -106,6 +106,17 @@ class Stop:
 # --- the corpus -------------------------------------------------------------------------------
 
 
+class Grows:
+    """Sentences that are more at the second reading."""
+
+    def __init__(self, added: list[str]):
+        self.added, self.sentences = added, [["red", "green"]] * 5
+
+    def __iter__(self):
+        yield from self.sentences
+        self.sentences = [*self.sentences, self.added]
+
+
 def test_texts_words_and_files_are_the_same_corpus(tmp_path):
     file = tmp_path / "corpus.txt"
     file.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
@@ -140,6 +151,10 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
         ),
         ((s for s in SENTENCES), "a generator can be read only once"),
         ([["fine"], [3]], "sentence 2 is neither a text nor a list of words"),
+        ([["fine"], ["fine", ["fine"]]], "sentence 2 is neither a text nor a list of words"),
+        (["fine words", ["fine"], 3], "sentence 3 is neither a text nor a list of words"),
+        (Grows(["red"]), "they changed between two readings"),
+        (Grows(["red", "blue"]), "they changed between two readings"),
         (Path("nowhere.txt"), "no such file of sentences"),
     ],
 )

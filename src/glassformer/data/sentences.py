@@ -25,6 +25,7 @@ from glassformer.outputs import write_text_whole, written_whole
 from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
+LEFT_OUT = -1  # the number of a word that is seen too seldom
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
 
@@ -111,11 +112,11 @@ def read_corpus(
         raise DataError(
             "a generator can be read only once", where="sentences", fix="Give a list, or the path of a file"
         )
+    given, total = _count_words(sentences)
+    joined = {word: word if word.isascii() else normalize("NFC", word) for word in given}
     counter: Counter[str] = Counter()
-    total = 0
-    for words in split_sentences(sentences):
-        counter.update(words)
-        total += 1
+    for word, n in given.items():
+        counter[joined[word]] += n
     ranked = sorted(((n, w) for w, n in counter.items() if n >= min_count), key=lambda x: (-x[0], x[1]))
     ranked = ranked[:max_words] if max_words else ranked
     if not total or not counter:
@@ -135,17 +136,23 @@ def read_corpus(
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}
+    numbers = {w: number.get(form, LEFT_OUT) for w, form in joined.items()}  # of each word as it is given
     ids = _room(int(counts.sum()), folder)
     lengths = np.zeros(total, np.int64)
     place = row = 0
     stream = split_sentences(sentences)
     while chunk := list(islice(stream, CHUNK)):
-        rows = [[number[w] for w in sentence if w in number] for sentence in chunk]
-        flat = np.fromiter(chain.from_iterable(rows), np.int32)
+        ends = np.cumsum([len(sentence) for sentence in chunk])
+        try:
+            flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(chunk)), np.int32, int(ends[-1]))
+        except (KeyError, TypeError):  # a word that was not counted
+            raise DataError("they changed between two readings", where="sentences") from None
+        kept = flat != LEFT_OUT
+        flat = flat[kept]
         if row + len(chunk) > total or place + len(flat) > len(ids):
             raise DataError("they changed between two readings", where="sentences")
         ids[place : place + len(flat)] = flat
-        lengths[row : row + len(chunk)] = [len(r) for r in rows]
+        lengths[row : row + len(chunk)] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
         place, row = place + len(flat), row + len(chunk)
     lengths = lengths[lengths > 0]
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -181,23 +188,52 @@ def _room(size: int, folder: str | Path | None) -> np.ndarray:
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
-    """The words of each sentence.
+    """The words of each sentence; those of lists as they are given, each of which is not looked at here.
 
     Raises:
-        DataError: a sentence is neither a string nor a list of strings, or the file is missing or not UTF-8.
+        DataError: a sentence is neither a string nor a list, or the file is missing or not UTF-8.
     """
     lines = _lines(Path(sentences)) if isinstance(sentences, str | Path) else sentences
     for i, sentence in enumerate(lines, 1):
         if isinstance(sentence, str):
             yield normalize("NFC", sentence).split()
-        elif isinstance(sentence, Sequence) and all(isinstance(w, str) for w in sentence):
-            yield [w if w.isascii() else normalize("NFC", w) for w in sentence]
+        elif isinstance(sentence, Sequence):
+            yield sentence
         else:
-            raise DataError(
-                f"sentence {i} is neither a text nor a list of words",
-                where="sentences",
-                fix='Give ["a text", ...] or [["a", "text"], ...]',
-            )
+            raise _no_sentence(i)
+
+
+def _count_words(sentences: Sentences) -> tuple[Counter[str], int]:
+    """How often each word is given, and how many sentences there are.
+
+    Different words are looked at once each, for there are hundreds of times as many in a corpus.
+
+    Raises:
+        DataError: something that is no text.
+    """
+    counter: Counter[str] = Counter()
+    total = 0
+    try:
+        for words in split_sentences(sentences):
+            counter.update(words)
+            total += 1
+        whole = all(isinstance(word, str) for word in counter)
+    except TypeError:  # a word that has no hash, such as a list
+        whole = False
+    if not whole:
+        for i, words in enumerate(split_sentences(sentences), 1):
+            if not all(isinstance(word, str) for word in words):
+                raise _no_sentence(i)
+        raise DataError("they changed between two readings", where="sentences")
+    return counter, total
+
+
+def _no_sentence(i: int) -> DataError:
+    return DataError(
+        f"sentence {i} is neither a text nor a list of words",
+        where="sentences",
+        fix='Give ["a text", ...] or [["a", "text"], ...]',
+    )
 
 
 def _lines(path: Path) -> Iterator[str]:

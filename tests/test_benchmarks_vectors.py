@@ -1,0 +1,117 @@
+"""Word vectors beside gensim, on a corpus of seconds: what is trained, kept, continued and told."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.data.corpus import countries_sentences
+from glassformer.evaluate.vectors import judge_vectors
+
+pytest.importorskip("gensim")
+
+
+@pytest.fixture
+def bench(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    bench = importlib.import_module("word2vec")
+    monkeypatch.setattr(bench, "RESULTS", tmp_path)
+    monkeypatch.setattr(bench, "TESTS", ("countries",))
+    monkeypatch.setattr(bench, "SETTING", bench.SETTING | {"dim": 7})
+    return bench
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(s.lower() + "\n" for s in countries_sentences(300)), encoding="utf-8")
+    return path
+
+
+def test_quality_goes_on_record_by_record_and_is_told(bench, file, monkeypatch, tmp_path, capsys):
+    judged = []
+
+    def judge(words, vectors, *rest):
+        judged.append(vectors.shape)
+        return judge_vectors(words, vectors, *rest)
+
+    monkeypatch.setattr(bench, "judge_vectors", judge)
+    bench.quality(file, [0], 1, [1, 2], "q")
+    assert len(judged) == 4
+    first = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["epochs"]
+    assert first["1"]["difference"] == {"countries": {}}  # one seed has no interval
+    bench.quality(file, [0, 1], 1, [2], "q")
+    assert len(judged) == 6  # seed 0 is not trained again
+    found = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["epochs"]
+    assert found["1"] == first["1"]
+    assert found["2"]["seeds"]["0"] == first["2"]["seeds"]["0"]
+    apart = found["2"]["difference"]["countries"]
+    assert apart["low"] <= apart["mean"] <= apart["high"]
+    assert "2 epochs, countries: glassformer - gensim = " in capsys.readouterr().out
+    bench.quality(file, [1], 1, [2], "q", again=True)
+    assert len(judged) == 7  # ours alone
+    assert len(set(judged)) == 1
+
+
+def test_sentences_to_vectors_are_timed_in_turn(bench, file, tmp_path, monkeypatch):
+    for kind in ("glassformer", "gensim"):
+        assert bench.fit_once(kind, str(file), 1, 1, 0) > 0.0
+    taken = iter([2.0, 6.0, 5.0, 1.0])
+    asked = []
+
+    class Process:
+        def __init__(self, *rest): ...
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *rest): ...
+        def submit(self, work, kind, *rest):
+            asked.append((work, kind, *rest))
+            return self
+
+        def result(self):
+            return next(taken)
+
+    monkeypatch.setattr(bench, "ProcessPoolExecutor", Process)
+    bench.fit(file, 2, 1, [3], "f")
+    assert [kind for _, kind, *_ in asked] == ["gensim", "glassformer", "glassformer", "gensim"]
+    part = json.loads((tmp_path / "f.json").read_text(encoding="utf-8"))["epochs"]["3"]
+    assert part == {
+        "seconds": {"glassformer": [6.0, 5.0], "gensim": [2.0, 1.0]},
+        "ratio": {
+            "median": pytest.approx(0.267, abs=1e-3),
+            "min": 0.2,
+            "max": pytest.approx(0.333, abs=1e-3),
+        },
+    }
+
+
+def test_a_round_of_speed_is_an_epoch_of_each(bench, file):
+    for make in (bench.make_ours, bench.make_gensim):
+        contender = make(str(file), 1)
+        window = contender.run(0)
+        assert window.reviews == 300
+        assert window.tokens == sum(len(s.split()) for s in countries_sentences(300))
+
+
+def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    language, speed = importlib.import_module("tables_language"), importlib.import_module("tables_speed")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert language.quality().startswith("Not measured yet")
+    assert language.word_vectors_fit().startswith("Not measured yet")
+    seeds = {
+        "0": {"glassformer": {"google": 13.0}, "gensim": {"google": 11.0}},
+        "1": {"gensim": {"google": 12.0}},
+    }
+    apart = {"mean": 1.5, "low": -0.25, "high": 3.0}
+    parts = {n: {"seeds": seeds, "difference": {"google": apart}} for n in ("5", "1")}
+    result = {"setting": {"threads": 1, "dim": 100}, "epochs": parts | {"3": {"seeds": seeds}}}
+    (tmp_path / "word2vec-quality.json").write_text(json.dumps(result), encoding="utf-8")
+    lines = language.quality().splitlines()
+    assert lines[2:4] == [
+        f"| {n} | Google analogies | 13.0 | 11.5 | +1.5 (-0.2 to +3.0) | 1 and 2 |" for n in (1, 5)
+    ]
