@@ -344,8 +344,10 @@ def until(true) -> None:
         time.sleep(0.01)
 
 
-def test_a_client_that_has_gone_is_not_computed_for(serve, monkeypatch):
-    server = serve(batch_tokens=64)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_client_that_has_gone_is_not_computed_for(serve, monkeypatch, loop):
+    pytest.importorskip(loop)
+    server = serve(loop=loop, batch_tokens=64)
     batcher = next(iter(server.app.state.server.batchers.values()))
     held, going, computed = threading.Event(), threading.Event(), []
     compute = batcher.served.compute
@@ -353,7 +355,7 @@ def test_a_client_that_has_gone_is_not_computed_for(serve, monkeypatch):
     def slow(items):
         computed.append(len(items))
         held.set()
-        assert going.wait(20)
+        assert going.wait(60)  # longer than anything below waits
         return compute(items)
 
     monkeypatch.setattr(batcher.served, "compute", slow)

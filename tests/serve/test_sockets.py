@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from glassformer.serve.sockets import PAUSE
+
 from .conftest import PICTURES, Running, asked_for_health, png
 from .test_limits import raw
 
@@ -240,11 +242,26 @@ def test_half_closed_clients_get_their_answers(small: Running):
         said = b""
         while data := line.recv(65536):
             said += data
-    assert statuses(said) == [200, 200]
+    assert [status for status in statuses(said) if status != 100] == [200, 200]
     with socket.create_connection(("127.0.0.1", small.port), timeout=10) as line:
         line.sendall(POST + SIZE + BODY[:-1])
         line.shutdown(socket.SHUT_WR)
         assert line.recv(65536) == b""
+
+
+@pytest.mark.parametrize(("version", "interim"), [(b"1.1", [100, 100]), (b"1.0", [])])
+def test_half_closed_clients_wait_for_a_slow_answer(small: Running, monkeypatch, version, interim):
+    """A client that has gone is looked for by interim answers, which HTTP/1.0 does not know."""
+    served = next(iter(small.app.state.server.batchers.values())).served
+    compute = served.compute
+    monkeypatch.setattr(served, "compute", lambda items: time.sleep(4 * PAUSE) or compute(items))
+    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as line:
+        line.sendall(POST.replace(b"HTTP/1.1", b"HTTP/" + version) + SIZE + BODY)
+        line.shutdown(socket.SHUT_WR)
+        said = b""
+        while data := line.recv(65536):
+            said += data
+    assert statuses(said) == [*interim, 200]
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])

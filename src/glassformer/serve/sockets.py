@@ -21,6 +21,8 @@ from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem
 
 SLICE = 16_384  # bytes that are parsed before they are counted
+KNOCKS, PAUSE = 2, 0.5  # writes that tell whether a client is still there, and seconds before each
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LINGER = 2.0  # seconds for a client that is still sending to read why it was refused
 BETWEEN, HEAD, BODY = range(3)  # requests; what the next byte belongs to
 
@@ -76,7 +78,21 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             if self.cycle is None or self.cycle.response_complete or self.cycle.more_body:
                 return False
             self._last()
+            self.loop.call_later(PAUSE, self._knock, KNOCKS)
             return True
+
+        def _knock(self, left: int) -> None:
+            """Whether a client waits or has gone, the end of what it sends looks the same: only a write tells.
+
+            Each client of HTTP/1.1 passes over an interim answer (RFC 9110, section 15.2). The first one makes
+            the system of a client that has gone refuse, and the second fails by that.
+            """
+            if self.transport.is_closing() or not self.open or self.open[0].response_started:
+                return
+            if self.open[0].scope["http_version"] == "1.1":
+                self.transport.write(CONTINUE)
+            if left > 1:
+                self.loop.call_later(PAUSE, self._knock, left - 1)
 
         def timeout_keep_alive_handler(self) -> None:
             if (
