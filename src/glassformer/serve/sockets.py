@@ -82,9 +82,9 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             return True
 
         def _knock(self, left: int) -> None:
-            """Whether a client waits or has gone, the end of what it sends looks the same: only a write tells.
+            """Whether a client waits or has gone, its end of sending looks the same: only a write tells.
 
-            Each client of HTTP/1.1 passes over an interim answer (RFC 9110, section 15.2). The first one makes
+            Each client of HTTP/1.1 passes over an interim answer (RFC 9110, section 15.2). The first makes
             the system of a client that has gone refuse, and the second fails by that.
             """
             if self.transport.is_closing() or not self.open or self.open[0].response_started:
