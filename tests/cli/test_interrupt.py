@@ -26,7 +26,7 @@ SETTINGS = settings(
     "evaluate_every=17",
 )
 LONG = 120  # seconds that nothing here takes, however busy the machine is
-WARNED = "note: 2 warnings about the data: above, and in the report\n"  # the only word on standard error
+WARNED = "note: 1 warning about the data: above, and in the report\n"  # the only word on standard error
 
 
 def start(data: Path, out: Path, *more: str) -> subprocess.Popen[str]:

@@ -219,7 +219,7 @@ def test_the_column_of_texts_is_found(header: str, column: str | None, wanted: s
 @pytest.mark.parametrize(
     ("header", "column", "message"),
     [
-        ("body,title", None, "no column of texts.*--text-column"),
+        ("body,title", None, "no column of texts.*text_column"),
         ("body,review,comment", None, "several columns"),
         ("body,title", "bdy", "no column 'bdy'.*'body'"),
     ],

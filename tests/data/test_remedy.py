@@ -174,7 +174,8 @@ def test_a_table_of_numbers_is_sent_to_the_task_of_numbers(tmp_path: Path, capsy
     file.write_text("id,what,rated\n" + "".join(f"{i},film number {i},{i / 7:.3f}\n" for i in range(41)))
     _, lines = doctor(capsys, str(file))
     known, command = lines[-1].split(": glassformer train ")
-    assert known == "no column could be the labels; 'rated' holds numbers"
+    looks = "(--set target=number looks at them here)"
+    assert known == f"no column could be the labels; 'rated' holds numbers {looks}"
     assert shlex.split(command) == ["--text", str(file), "--set", "target=number", "--label-column", "rated"]
 
 

@@ -67,5 +67,6 @@ def test_a_stopped_run_of_an_earlier_version_goes_on_to_the_same_end(run, tmp_pa
     history = [json.loads(line) for line in (tmp_path / run.name / "history.jsonl").read_text().splitlines()]
     assert begun < len(history) == expected["records"]
     losses = [record["loss"] for record in history if record.get("kind") == "step"]
-    assert losses == pytest.approx(expected["losses"], rel=2e-2, abs=2e-3)
+    apart = 5e-2 if run.name == "vectors" else 2e-2  # word vectors draw other negatives than 0.1.0 did
+    assert losses == pytest.approx(expected["losses"], rel=apart, abs=2e-3)
     assert os.listdir(tmp_path / run.name / "model")

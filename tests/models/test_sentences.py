@@ -188,7 +188,7 @@ def test_equal_to_sentence_transformers(plain, tmp_path, case):
     save_pretrained(model, again)
     save_tokenizer(word_tokenizer(WORDS, min_count=1, lowercase=False), again, 7)
     write_sentences(model.sentences, again, model.config)
-    np.testing.assert_allclose(gf.load_pretrained(again).embed(TEXTS), found, atol=1e-6)
+    np.testing.assert_allclose(gf.load_pretrained(again).embed(TEXTS), found, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(theirs(again, TEXTS), found, atol=1e-5)
 
 

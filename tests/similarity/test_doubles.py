@@ -74,7 +74,7 @@ def test_doubles_of_a_table_have_rows_ids_and_columns(here, capsys):
     )
     out, err = said(capsys, *words)
     assert out == "1.0000\t2 (q1)\t4 (q3)\ta dog and a cat\ta dog and a cat\n"
-    assert "1 pairs of 5 rows" in err
+    assert "1 pairs among 5 rows" in err
     (found,) = json.loads(said(capsys, *words, "--json")[0])
     assert found["rows"] == [2, 4]
     assert found["columns"][1] == {"id": "q3", "answer": "=1+1"}
