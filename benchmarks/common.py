@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 
-from glassformer.runtime import cpu_flags, machine_facts, versions
+from glassformer.nn.kernels.levels import LEVELS
+from glassformer.runtime import choose_device, choose_dtype, cpu_flags, machine_facts, versions
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -129,6 +130,21 @@ def spread(values: Sequence[float]) -> dict[str, float]:
         "min": round(min(values), 3),
         "max": round(max(values), 3),
     }
+
+
+def level() -> str:
+    """The processor's own level, as the kernels' levels are named; ``none`` below all of them."""
+    return next((one.name for one in LEVELS if one.flags <= cpu_flags()), "none")
+
+
+def half() -> bool:
+    """Whether the device computes in bf16; where it is emulated every contender's best is fp32."""
+    return choose_dtype("auto", choose_device()) == torch.bfloat16
+
+
+def result_file(stem: str) -> Path:
+    """Where a benchmark writes: a file a level, so that a table is of one kind of processor. AMX is in plain ``stem``."""
+    return RESULTS / (f"{stem}.json" if level() == "amx" else f"{stem}-{level()}.json")
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None] = print) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, environment, write_result
+from common import RESULTS, environment, half, write_result
 from hf_trainer import Rows, TrainerLoop, pad
 from train_imdb import MAX_LENGTH, MODEL, load_rounds
 
@@ -45,12 +45,12 @@ def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[s
     tokenizer = load_tokenizer(path)
     table, others = (encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in (train, judged))
     rows = Rows([{"input_ids": table[i], "labels": label} for i, label in enumerate(train[1])])
-    loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=True, sampling="group_by_length")
+    loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=half(), sampling="group_by_length")
     seconds, loss = loop.epoch(rows, seed)
     model.eval()
     right = 0
     order = np.argsort(others.lengths)
-    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+    with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half()):
         for part in np.array_split(order, max(1, len(order) // BATCH)):
             batch = pad([{"input_ids": torch.as_tensor(others[i])} for i in part])
             answers = model(**batch).logits.argmax(-1).tolist()

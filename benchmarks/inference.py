@@ -6,12 +6,14 @@ From raw text to labels, reviews of mixed length cut to 256 tokens; every conten
 glassformer writes after a short training of MiniLM. Contenders, in turn on the same reviews, each in its own process:
 
 1. HF pipeline: fp32, batches of 32 as the reviews come, padded to the longest.
-2. HF, sorted, bf16: a loop by hand at its best: bf16 weights, sorted by length, batches of 32.
+2. HF, sorted, bf16: a loop by hand at its best: bf16 weights (fp32 where the processor has no bf16), sorted by length,
+   batches of 32.
 3. ONNX Runtime, fp32 and with dynamically quantised int8 weights; sorted by length, batches of 32.
-4. OpenVINO with bf16 as its precision; sorted by length, batches of 32.
-5. glassformer: ``TextClassifier.predict_proba``.
+4. OpenVINO with bf16 as its precision, fp32 where there is none; sorted by length, batches of 32.
+5. glassformer: ``TextClassifier.predict_proba``, and in int8 where the processor gains by it and the gate is passed on
+   training reviews that the model has not seen.
 
-And for embeddings, under mean pooling: sentence-transformers as it comes and with bf16 weights, against ``embed``.
+And for embeddings, under mean pooling: sentence-transformers as it comes and (where there is bf16) with such weights, against ``embed``.
 
 Tokenizing is timed, loading and compiling are not: they are reported as ``prepare_seconds``. That all computed the
 same is checked by their answers: the share of equal labels, or the lowest cosine between embeddings.
@@ -31,13 +33,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, Contender, environment, in_own_process, ratios, take_turns, write_result
+from common import (
+    Contender,
+    environment,
+    half,
+    in_own_process,
+    ratios,
+    result_file,
+    take_turns,
+    write_result,
+)
 from inference_peers import LABELS, MAKERS, MAX_LENGTH, VECTORS, Rounds, make
 
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
+from glassformer.nn.kernels import int8
 
 MODEL = "all-minilm-l6-v2"
+HELD = 1000  # training reviews that decide about int8
 
 
 def load_rounds(folder: Path, rounds: int, reviews: int, seed: int) -> Rounds:
@@ -55,17 +68,33 @@ def load_rounds(folder: Path, rounds: int, reviews: int, seed: int) -> Rounds:
     return Rounds(texts, labels, tokens)
 
 
-def train_models(folder: Path, reviews: int, seed: int) -> None:
-    """Two saved classifiers: ``labels`` after a short training, ``vectors`` with MiniLM's weights and mean pooling."""
+def train_models(folder: Path, reviews: int, seed: int) -> dict[str, Any] | None:
+    """Two saved classifiers: ``labels`` after a short training, ``vectors`` with MiniLM's weights and mean pooling.
+
+    Returns:
+        What the gate of int8 found on reviews that ``labels`` has not seen, past which it is saved again as ``int8``;
+        None where the processor has no such products.
+    """
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
-    split = load_text_dataset("imdb", limit=reviews, seed=seed, splits=["train"]).splits["train"]
+    split = load_text_dataset("imdb", limit=reviews + HELD, seed=seed, splits=["train"]).splits["train"]
+    assert split.labels is not None
+    order = np.random.default_rng(seed).permutation(len(split.texts))
+    held, split = split.select(order[:HELD].tolist()), split.select(np.sort(order[HELD:]).tolist())
     assert split.labels is not None
     common = dict(max_length=MAX_LENGTH, epochs=1, seed=seed)
-    TextClassifier(MODEL, **common).fit(split.texts, split.labels).save(folder / "labels")
+    labels = TextClassifier(MODEL, **common).fit(split.texts, split.labels)
+    labels.save(folder / "labels")
     few = len(split.texts) // 2 - 2, len(split.texts) // 2 + 2
     vectors = TextClassifier(MODEL, pooling="mean", lr=0.0, **common)
     vectors.fit(split.texts[slice(*few)], [0, 1, 0, 1]).save(folder / "vectors")
+    if int8.why_not() is not None:
+        return None
+    gate = labels.check_int8(held.texts, held.labels)
+    if gate["passed"]:
+        labels.precision = "int8"
+        labels.save(folder / "int8")
+    return gate
 
 
 # --- the comparison -------------------------------------------------------------------------------
@@ -85,21 +114,27 @@ def compare(makers: Sequence[Callable], rounds: int, *args: Any) -> dict[str, An
     contenders = [in_own_process(make, maker.__name__, *args) for maker in makers]
     take_turns(contenders, rounds)
     *peers, ours = contenders
+    others = [c for c in peers if not c.name.startswith("glassformer")]
     summaries = [c.summary() for c in contenders]
     for summary in summaries:
         for window in summary["windows"]:
             del window["answers"]
+    against = {"glassformer_against": {c.name: ratios(ours, c) for c in others}}
+    for c in peers:
+        if c not in others:
+            against["int8_against"] = {peer.name: ratios(c, peer) for peer in others}
     return {
         "contenders": summaries,
-        "glassformer_against": {c.name: ratios(ours, c) for c in peers},
+        **against,
         "agreement": {c.name: agreement(ours, c) for c in peers},
     }
 
 
 def matmul_rate(threads: int, seconds: float = 1.0) -> float:
-    """TFLOP/s of bf16 ``linear`` at MiniLM's feed-forward shape, the limit that a model on it can reach."""
+    """TFLOP/s of ``linear`` in the best precision at MiniLM's feed-forward shape, the limit that a model on it can reach."""
     torch.set_num_threads(threads)
-    x, weight = torch.randn(4096, 384).bfloat16(), torch.randn(1536, 384).bfloat16()
+    dtype = torch.bfloat16 if half() else torch.float32
+    x, weight = torch.randn(4096, 384).to(dtype), torch.randn(1536, 384).to(dtype)
     rates = []
     with torch.inference_mode():
         end = time.perf_counter() + seconds
@@ -121,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=MAKERS, nargs="+", help="these contenders, no result file")
-    parser.add_argument("--out", type=Path, default=RESULTS / "inference.json")
+    parser.add_argument("--out", type=Path, default=result_file("inference"))
     options = parser.parse_args(arguments)
     # Before a contender's process starts: its tokenizers and its libraries take their threads from here.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
@@ -134,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            train_models(folder, options.training, options.seed)
+            gate = train_models(folder, options.training, options.seed)
             rounds = load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
         except InputError as error:
             print(error, file=sys.stderr)
@@ -142,8 +177,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.only:
             compare([MAKERS[key] for key in options.only], options.rounds, folder, rounds, options.threads)
             return 0
-        labels = compare(LABELS, options.rounds, folder, rounds, options.threads)
-        vectors = compare(VECTORS, options.rounds, folder, rounds, options.threads)
+        without = {
+            "glassformer_int8": not (gate and gate["passed"]),
+            "sentence_transformers_bf16": not half(),
+        }
+        made, embedding = ([m for m in all if not without.get(m.__name__)] for all in (LABELS, VECTORS))
+        labels = compare(made, options.rounds, folder, rounds, options.threads)
+        vectors = compare(embedding, options.rounds, folder, rounds, options.threads)
 
     result = {
         "benchmark": "inference of a MiniLM classifier on IMDb reviews, from raw text",
@@ -153,7 +193,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "training_reviews": options.training,
         "max_length": MAX_LENGTH,
         "seed": options.seed,
-        "bf16_linear_tflops": matmul_rate(options.threads),
+        "precision": "bf16" if half() else "fp32",
+        "linear_tflops": matmul_rate(options.threads),
+        "int8_gate": gate,
         "labels": labels,
         "vectors": vectors,
     }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Contender, Window
+from common import Contender, Window, half
 from hf_attention import choose_attention
 
 from glassformer.process import keep_freed_memory
@@ -119,7 +119,8 @@ def hf_sorted(folder: Path, rounds: Rounds, threads: int) -> Contender:
 
     keep_freed_memory()
     started = time.perf_counter()
-    model = AutoModelForSequenceClassification.from_pretrained(folder / "labels", dtype=torch.bfloat16).eval()
+    dtype, precision = (torch.bfloat16, "bf16") if half() else (torch.float32, "fp32")
+    model = AutoModelForSequenceClassification.from_pretrained(folder / "labels", dtype=dtype).eval()
 
     def forward(batch: dict[str, np.ndarray]) -> np.ndarray:
         read = {
@@ -130,8 +131,8 @@ def hf_sorted(folder: Path, rounds: Rounds, threads: int) -> Contender:
 
     answer = sorted_batches(folder, forward)
     attention = choose_attention(model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))
-    setting = {"precision": "bf16 weights", "attention": attention, **SORTED}
-    return contender("HF, sorted, bf16", setting, started, rounds, answer)
+    setting = {"precision": f"{precision} weights", "attention": attention, **SORTED}
+    return contender(f"HF, sorted, {precision}", setting, started, rounds, answer)
 
 
 def export_onnx(folder: Path) -> Path:
@@ -199,7 +200,7 @@ def openvino(folder: Path, rounds: Rounds, threads: int) -> Contender:
     started = time.perf_counter()
     core = ov.Core()
     hints = {
-        "INFERENCE_PRECISION_HINT": "bf16",
+        "INFERENCE_PRECISION_HINT": "bf16" if half() else "f32",
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
     }
@@ -210,18 +211,20 @@ def openvino(folder: Path, rounds: Rounds, threads: int) -> Contender:
         return model({k: v for k, v in batch.items() if k in wanted})[0]
 
     setting = {"precision": str(model.get_property("INFERENCE_PRECISION_HINT")), **SORTED}
-    return contender("OpenVINO, bf16", setting, started, rounds, sorted_batches(folder, forward))
+    return contender(
+        f"OpenVINO, {'bf16' if half() else 'fp32'}", setting, started, rounds, sorted_batches(folder, forward)
+    )
 
 
-def sentence_transformers(folder: Path, rounds: Rounds, threads: int, half: bool = False) -> Contender:
+def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bool = False) -> Contender:
     from sentence_transformers import SentenceTransformer, models
 
     started = time.perf_counter()
-    options = {"dtype": torch.bfloat16} if half else {}
+    options = {"dtype": torch.bfloat16} if halved else {}
     transformer = models.Transformer(str(folder / "vectors"), max_seq_length=MAX_LENGTH, model_kwargs=options)
     pooling = models.Pooling(transformer.get_embedding_dimension(), "mean")
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    if half:
+    if halved:
         keep_freed_memory()
 
     def answer(texts: Texts) -> np.ndarray:
@@ -229,7 +232,7 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, half: bool
         return torch.stack(list(found)).float().numpy()
 
     setting = {"precision": "fp32", **SORTED}
-    if half:
+    if halved:
         attention = choose_attention(transformer.auto_model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))
         setting |= {"precision": "bf16 weights", "attention": attention}
     name = f"sentence-transformers, {setting['precision'][:4]}"
@@ -237,7 +240,7 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, half: bool
 
 
 def sentence_transformers_bf16(folder: Path, rounds: Rounds, threads: int) -> Contender:
-    return sentence_transformers(folder, rounds, threads, half=True)
+    return sentence_transformers(folder, rounds, threads, halved=True)
 
 
 # --- glassformer ----------------------------------------------------------------------------------
@@ -259,14 +262,22 @@ def glassformer_embed(folder: Path, rounds: Rounds, threads: int) -> Contender:
     return contender("glassformer, embed", own_setting(), started, rounds, clf.embed)
 
 
+def glassformer_int8(folder: Path, rounds: Rounds, threads: int) -> Contender:
+    """The same weights in int8, past the gate: inference.py held them to labels that they had not seen."""
+    import glassformer as gf
+
+    started = time.perf_counter()
+    clf = gf.load(folder / "int8")
+    return contender(
+        "glassformer, int8", {"precision": "int8", "padding": "none"}, started, rounds, clf.predict_proba
+    )
+
+
 def own_setting() -> dict[str, Any]:
-    from glassformer.runtime import choose_device, choose_dtype
-
-    names = {torch.bfloat16: "bf16 weights", torch.float32: "fp32"}
-    return {"precision": names[choose_dtype("auto", choose_device("cpu"))], "padding": "none"}
+    return {"precision": "bf16 weights" if half() else "fp32", "padding": "none"}
 
 
-LABELS = (hf_pipeline, hf_sorted, onnx_fp32, onnx_int8, openvino, glassformer)
+LABELS = (hf_pipeline, hf_sorted, onnx_fp32, onnx_int8, openvino, glassformer_int8, glassformer)
 VECTORS = (sentence_transformers, sentence_transformers_bf16, glassformer_embed)
 MAKERS = {maker.__name__: maker for maker in (*LABELS, *VECTORS)}
 

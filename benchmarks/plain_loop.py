@@ -1,6 +1,6 @@
 """A plain PyTorch loop over Hugging Face's model as a contender: what one writes by hand, at its best.
 
-bf16 autocast, batches of similar length padded to their longest row, no dropout, the faster of transformers'
+bf16 autocast (fp32 where the processor has no bf16), batches of similar length padded to their longest row, no dropout, the faster of transformers'
 attentions, fused AdamW with a constant rate, and the gradient's norm clipped at 1.
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import half
 from hf_trainer import Loop, Rows, pad
 
 POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
@@ -22,7 +23,7 @@ class PlainLoop(Loop):
     def setting(self) -> dict[str, Any]:
         """What a result file says of it."""
         return {
-            "precision": "bf16 autocast",
+            "precision": "bf16 autocast" if half() else "fp32",
             "batch_size": self.batch,
             "padding": "to the longest of a batch of similar length",
             "dropout": max(m.p for m in self.model.modules() if isinstance(m, torch.nn.Dropout)),
@@ -36,7 +37,7 @@ class PlainLoop(Loop):
         total, started = 0.0, time.perf_counter()
         for index in self.batches(rows, np.random.default_rng(seed)):
             batch = pad([rows[i] for i in index])
-            with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half()):
                 loss = self.model(**batch).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

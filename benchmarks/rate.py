@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/rate.py [--model all-minilm-l6-v2] [--rounds 7] [--threads 2]
 
 A training step (forward, backward, update; 32 IMDb reviews, at most 256 tokens) and a forward pass of a batch of
-predictions (8,192 tokens) are timed in turn with bf16 products of the model's own feed-forward shape and of large
-square matrices, whichever is faster: the rate that the machine has for such work. Counted are the products that the
+predictions (8,192 tokens) are timed in turn with products of the model's own feed-forward shape and of large
+square matrices in the same precision (bf16; fp32 where the processor has none), whichever is faster: the rate that the machine has for such work. Counted are the products that the
 result needs, of real tokens only: linear layers by torch's flop counter, attention as 4 d sum(length^2) a layer (in
 the last one 4 d sum(length), where [CLS] alone is read), twice that backward. What a kernel computes anew in its
 backward pass does not count.
@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from common import RESULTS, environment, spread, write_result
+from common import environment, result_file, spread, write_result
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from train_imdb import MAX_LENGTH, MODEL, random_bert_base
@@ -57,11 +57,13 @@ PARTS = {
 }
 
 
-def machine_rate(shapes: Sequence[tuple[int, int, int]], seconds: float = 1.0) -> dict[str, float]:
-    """TFLOP/s of bf16 ``linear`` for each ``(rows, in, out)``, the median over ``seconds``."""
+def machine_rate(
+    shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype, seconds: float = 1.0
+) -> dict[str, float]:
+    """TFLOP/s of ``linear`` in that precision for each ``(rows, in, out)``, the median over ``seconds``."""
     rates = {}
     for rows, inside, outside in shapes:
-        x, weight = torch.randn(rows, inside).bfloat16(), torch.randn(outside, inside).bfloat16()
+        x, weight = torch.randn(rows, inside).to(dtype), torch.randn(outside, inside).to(dtype)
         found = []
         with torch.inference_mode():
             end = time.perf_counter() + seconds
@@ -173,9 +175,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--batches", type=int, default=4, help="batches in a window")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, help="the result file [default: results/rate[-bert-base].json]")
+    parser.add_argument(
+        "--out", type=Path, help="the result file [default: results/rate[-bert-base][-LEVEL].json]"
+    )
     options = parser.parse_args(arguments)
-    out = options.out or RESULTS / f"rate{'' if options.model == MODEL else '-' + options.model}.json"
+    out = options.out or result_file(f"rate{'' if options.model == MODEL else '-' + options.model}")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
     facts = environment()
@@ -207,14 +211,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work.count()
     rates = []
     for turn in range(options.rounds):
-        rates.append(machine_rate(shapes))
+        rates.append(machine_rate(shapes, dtype))
         for work in works:
             work.turn(max(rates[-1].values()))
             print(
                 f"round {turn + 1}  {work.name:30} {work.shares[-1]:.1%} of {max(rates[-1].values()):.3f} TFLOP/s"
             )
     result = {
-        "benchmark": f"share of the machine's bf16 rate: {options.model} on IMDb reviews, {MAX_LENGTH} tokens at most",
+        "benchmark": f"share of the machine's rate of products: {options.model} on IMDb reviews, {MAX_LENGTH} tokens at most",
         **facts,
         "model": options.model,
         "threads": options.threads,

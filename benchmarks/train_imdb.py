@@ -6,8 +6,8 @@ Contenders, timed in turn on the same reviews, cut to 256 tokens:
 
 1. HF Trainer as it is commonly run: fp32, every review padded to 256 tokens, batches of 8, the
    checkpoint's own dropout of 0.1.
-2. HF Trainer at its best on this work: bf16 autocast, batches of 32 of similar length, padded to the longest
-   of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews), and the memory
+2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), batches of 32 of similar length,
+   padded to the longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews), and the memory
    allocator told to keep freed blocks, as glassformer tells it.
 3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``plain_loop.py``).
 4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
@@ -33,7 +33,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from common import RESULTS, Contender, Window, environment, in_own_process, ratios, take_turns, write_result
+from common import (
+    Contender,
+    Window,
+    environment,
+    half,
+    in_own_process,
+    ratios,
+    result_file,
+    take_turns,
+    write_result,
+)
 from hf_trainer import Loop, Rows, TrainerLoop, be_quiet
 from plain_loop import PlainLoop
 
@@ -77,7 +87,7 @@ def trainer_contender(
     """HF Trainer with one model and one optimiser, kept from window to window."""
     sampling, width = ("group_by_length", None) if grouped else ("random", MAX_LENGTH)
     loop = TrainerLoop(hf_model(path, dropout), lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
-    return looped(name, loop, path, rounds, choose=bf16)
+    return looped(name, loop, path, rounds, choose=grouped)
 
 
 def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
@@ -169,7 +179,7 @@ def common(path: Path, rounds: Rounds) -> Contender:
 def best(path: Path, rounds: Rounds) -> Contender:
     keep_freed_memory()
     name = "HF Trainer, at its best"
-    return trainer_contender(name, path, rounds, batch=32, bf16=True, grouped=True, dropout=0.0)
+    return trainer_contender(name, path, rounds, batch=32, bf16=half(), grouped=True, dropout=0.0)
 
 
 def plain(path: Path, rounds: Rounds) -> Contender:
@@ -215,11 +225,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
     parser.add_argument("--contenders", choices=MAKERS, nargs="+", default=list(MAKERS))
     parser.add_argument(
-        "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base].json]"
+        "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"
     )
     options = parser.parse_args(arguments)
     facts = environment("transformers", "accelerate")
-    out = options.out or RESULTS / f"train_imdb{'' if options.model == MODEL else '-' + options.model}.json"
+    out = options.out or result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}")
     with tempfile.TemporaryDirectory() as folder:
         try:
             rounds = load_rounds(options.rounds, options.reviews, options.seed)

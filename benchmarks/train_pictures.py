@@ -10,7 +10,7 @@ Contenders, timed in turn on the same batches, from the same random weights; eac
 attentions, tried on the warm-up's pictures:
 
 1. transformers in fp32.
-2. transformers under bf16 autocast.
+2. transformers under bf16 autocast (this one and the next where the processor has bf16).
 3. transformers with bf16 weights: no copies, but less exact, since small updates are lost in such weights.
 4. glassformer, with the loop, the objective and the optimiser of ``ImageClassifier``: bf16 where the machine has it,
    with fp32 masters.
@@ -37,16 +37,17 @@ from typing import Any
 import numpy as np
 import torch
 from common import (
-    RESULTS,
     Contender,
     Window,
     count,
     environment,
     glassformer_epoch,
+    half,
     in_own_process,
     loss_differences,
     ratios,
     report,
+    result_file,
     take_turns,
     write_result,
 )
@@ -247,12 +248,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pictures", type=count, help="in a window [default: 512 small, 48 base]")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--out", type=Path, help="the result file [default: results/train_pictures-SIZE.json]"
+        "--out", type=Path, help="the result file [default: results/train_pictures-SIZE[-LEVEL].json]"
     )
     options = parser.parse_args(arguments)
     size = SIZES[options.size]
     pictures = options.pictures or size.pictures
-    out = options.out or RESULTS / f"train_pictures-{options.size}.json"
+    out = options.out or result_file(f"train_pictures-{options.size}")
     facts = environment("transformers")
     with tempfile.TemporaryDirectory() as temporary:
         try:
@@ -264,7 +265,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         save_pretrained(network, Path(temporary))
         tokens = network.config.embedding.num_tokens
         work = Work(Path(temporary), rounds, transform, tokens, size.batch)
-        contenders = [in_own_process(make, key, work) for key in MAKERS]
+        contenders = [
+            in_own_process(make, key, work) for key in MAKERS if half() or key in ("fp32", "glassformer")
+        ]
         take_turns(contenders, options.rounds)
     *peers, ours = contenders
     c = network.config.encoder
