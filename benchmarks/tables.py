@@ -19,6 +19,7 @@ from typing import Any
 import tables_few
 import tables_int8
 import tables_language as language
+import tables_levels
 import tables_packages
 import tables_questions
 import tables_speed as speed
@@ -273,6 +274,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "questions": tables_questions.questions,
     "training": speed.training,
     "training-bert-base": speed.training_base,
+    "levels": tables_levels.levels,
+    "training-avx2": lambda: tables_levels.training("-avx2"),
+    "inference-avx2": lambda: speed.inference_part("labels", "Equal labels", "-avx2"),
+    "embedding-avx2": lambda: speed.inference_part("vectors", "Lowest cosine", "-avx2"),
+    "pictures-small-avx2": lambda: speed.pictures("small", "-avx2"),
+    "rate-avx2": lambda: speed.rate("-avx2"),
     "end-to-end": speed.end_to_end,
     "equal-accuracy": speed.equal_accuracy,
     "pretraining": speed.pretraining,

@@ -101,10 +101,10 @@ def pretraining() -> str:
     return compared("pretrain", "make bench-pretrain", "tokens_per_second", "Real tokens/s")
 
 
-def pictures(size: str) -> str:
+def pictures(size: str, ending: str = "") -> str:
     """Training on pictures beside a loop over transformers' model, from train_pictures-SIZE.json."""
     command = f"make bench-train_pictures ARGS='--size {size}'"
-    return compared(f"train_pictures-{size}", command, "pictures_per_second", "Pictures/s")
+    return compared(f"train_pictures-{size}{ending}", command, "pictures_per_second", "Pictures/s")
 
 
 def compared(name: str, command: str, rate: str, unit: str) -> str:
@@ -131,8 +131,8 @@ def times(ratio: dict[str, float] | None) -> str:
     return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
 
 
-def inference_part(part: str, checked: str) -> str:
-    result = read("inference")
+def inference_part(part: str, checked: str, ending: str = "") -> str:
+    result = read("inference" + ending)
     if result is None:
         return "Not measured yet: `make bench-inference`.\n"
     found = result[part]
@@ -148,6 +148,14 @@ def inference_part(part: str, checked: str) -> str:
             f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
             f"| {c['setting']['prepare_seconds']:.0f} s |"
         )
+    against = found.get("int8_against", {})
+    if against:
+        gate = result["int8_gate"]
+        told = ", ".join(f"{times(ratio)} {name}" for name, ratio in against.items())
+        lines += [
+            "",
+            f"In int8 glassformer is {told}; its gate: {gate['agree']:.2%} of {gate['n']:,} labels as in fp32.",
+        ]
     return "\n".join([*lines, *attentions(found["contenders"]), "", measured(result)])
 
 
@@ -287,9 +295,9 @@ def texts() -> str:
     return "\n".join([*lines, "", measured(result)])
 
 
-def rate() -> str:
+def rate(ending: str = "") -> str:
     """The share of the machine's rate, and where the time goes, from rate.json and rate-bert-base.json."""
-    found = [r for name in ("rate", "rate-bert-base") if (r := read(name))]
+    found = [r for name in ("rate", "rate-bert-base") if (r := read(name + ending))]
     if not found:
         return "Not measured yet: `benchmarks/rate.py`.\n"
     works = [(r["model"], w) for r in found for w in r["works"]]
@@ -307,8 +315,9 @@ def rate() -> str:
     told = []
     for r in found:
         shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
+        numbers = "fp32" if r["precision"] == "float32" else "bf16"
         told.append(
-            f"{r['model']}: the machine's rate in bf16 is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
+            f"{r['model']}: the machine's rate in {numbers} is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
         )
     if len({r["machine"]["cpu"] for r in found}) > 1:
         told.append("The models were measured on different processors, so their columns do not compare.")

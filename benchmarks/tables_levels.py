@@ -1,0 +1,60 @@
+"""Speed by kind of processor: the files that ``common.result_file`` names, one a level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tables_speed as speed
+
+# The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
+LEVELS = {"": "AMX", "-avx512": "AVX512-BF16", "-avx2": "AVX2"}
+TRAINED = (("train_imdb", "Fine-tuning MiniLM"), ("train_imdb-bert-base", "Fine-tuning, BERT-base's size"))
+ANSWERED = ("HF pipeline", "HF, sorted", "ONNX Runtime, fp32", "ONNX Runtime, int8", "OpenVINO")
+
+
+def levels() -> str:
+    """How many times the peers' speed, a column a level; and the share of the processor's own rate of products."""
+    columns = [found(ending) for ending in LEVELS]
+    rows = dict.fromkeys(name for column in columns for name in column)
+    lines = ["| Work and peer | " + " | ".join(LEVELS.values()) + " |", "|---|" + "---|" * len(LEVELS)]
+    lines += [
+        f"| {name} | " + " | ".join(c.get(name, "not measured") for c in columns) + " |" for name in rows
+    ]
+    return "\n".join(lines)
+
+
+def found(ending: str) -> dict[str, str]:
+    """The cells of one level, by row."""
+    cells: dict[str, str] = {}
+    for stem, said in TRAINED:
+        if result := speed.read(stem + ending):
+            for peer, ratio in result["glassformer_against"].items():
+                cells[f"{said}: {peer}"] = speed.times(ratio)
+    if result := speed.read("train_pictures-small" + ending):
+        ratio = min(result["glassformer_against"].values(), key=lambda r: r["median"])
+        cells["Training a small ViT: transformers at its best"] = speed.times(ratio)
+    if result := speed.read("inference" + ending):
+        part = result["labels"]
+        for kind, said in (("glassformer_against", "Prediction"), ("int8_against", "Prediction in int8")):
+            for peer, ratio in part.get(kind, {}).items():
+                name = next((known for known in ANSWERED if peer.startswith(known)), peer)
+                cells[f"{said}: {name}"] = speed.times(ratio)
+    for stem, model in (("rate", "MiniLM"), ("rate-bert-base", "BERT-base's size")):
+        if result := speed.read(stem + ending):
+            for work in result["works"]:
+                share = work["share_of_rate"]
+                kind = work["work"].split(",")[0]
+                said = f"Share of the processor's rate of products, {model}: {kind}"
+                cells[said] = f"{share['median']:.0%} ({share['min']:.0%} to {share['max']:.0%})"
+    return cells
+
+
+def where(ending: str) -> str:
+    """On which machine a level's files were measured."""
+    results: list[dict[str, Any] | None] = [speed.read(stem + ending) for stem, _ in TRAINED]
+    return next((speed.measured({"threads": 2} | result) for result in results if result), "")
+
+
+def training(ending: str) -> str:
+    """Fine-tuning MiniLM at that level, peer by peer."""
+    return speed.training("train_imdb" + ending) + "\n" + where(ending)

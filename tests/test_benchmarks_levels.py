@@ -1,0 +1,50 @@
+"""Speed by kind of processor: each level writes a file of its own, and its column says what was not at hand."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.nn.kernels.levels import LEVELS
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    """A benchmark by its name."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
+    speed, levels = tool("tables_speed"), tool("tables_levels")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    ratio = {"median": 2.0, "min": 1.5, "max": 2.5}
+    fine = {"glassformer_against": {"HF Trainer, at its best": ratio}}
+    (tmp_path / "train_imdb-avx2.json").write_text(json.dumps(fine), encoding="utf-8")
+    labels = {"glassformer_against": {"OpenVINO, fp32": ratio}, "int8_against": {"OpenVINO, fp32": ratio}}
+    (tmp_path / "inference-avx2.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
+    labels = {"glassformer_against": {"OpenVINO, bf16": ratio | {"median": 2.2}}}
+    (tmp_path / "inference.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
+    assert levels.levels().splitlines()[2:] == [
+        "| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | not measured | 2.0 × (1.5 to 2.5) |",
+        "| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | 2.0 × (1.5 to 2.5) |",
+        "| Prediction in int8: OpenVINO | not measured | not measured | 2.0 × (1.5 to 2.5) |",
+    ]
+
+
+def test_a_level_has_a_file_of_its_own(tool, monkeypatch):
+    common = tool("common")
+    flags = {"avx2": levels_of("avx2"), "amx": levels_of("amx"), "none": frozenset({"sse2"})}
+    for name, ending in (("avx2", "-avx2"), ("amx", ""), ("none", "-none")):
+        monkeypatch.setattr(common, "cpu_flags", lambda name=name: flags[name])
+        assert common.level() == name
+        assert common.result_file("rate").name == f"rate{ending}.json"
+
+
+def levels_of(name: str) -> frozenset[str]:
+    return next(level.flags for level in LEVELS if level.name == name)
