@@ -20,6 +20,7 @@ import tables_few
 import tables_int8
 import tables_language as language
 import tables_levels
+import tables_memory
 import tables_packages
 import tables_questions
 import tables_speed as speed
@@ -279,6 +280,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "inference-avx2": lambda: speed.inference_part("labels", "Equal labels", "-avx2"),
     "embedding-avx2": lambda: speed.inference_part("vectors", "Lowest cosine", "-avx2"),
     "pictures-small-avx2": lambda: speed.pictures("small", "-avx2"),
+    "memory-training-avx2": lambda: tables_memory.memory("training", "tokens", "-avx2"),
+    "memory-prediction-avx2": lambda: tables_memory.memory("prediction", "documents", "-avx2"),
     "rate-avx2": lambda: speed.rate("-avx2"),
     "end-to-end": speed.end_to_end,
     "equal-accuracy": speed.equal_accuracy,

@@ -48,3 +48,29 @@ def test_a_level_has_a_file_of_its_own(tool, monkeypatch):
 
 def levels_of(name: str) -> frozenset[str]:
     return next(level.flags for level in LEVELS if level.name == name)
+
+
+def test_a_peak_is_of_the_work_alone(tool):
+    memory = tool("memory")
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("Linux counts it")
+    bytearray(400_000_000)  # before the work, and gone again
+    found = memory.peak(lambda: bytearray(b"1") * 200_000_000)
+    assert 190 < found["peak_mb"] - found["ready_mb"] < 300
+
+
+def test_peaks_are_told_by_length_and_by_documents(tool, monkeypatch, tmp_path):
+    speed, memory = tool("tables_speed"), tool("tables_memory")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert memory.memory("training", "tokens").startswith("Not measured yet")
+    found = {
+        "machine": {"cpu": "X", "load_before": [0.5]},
+        "threads": 2,
+        "versions": {"torch": "2"},
+        "date": "2026-01-02",
+        "training": [{"name": "a", "length": n, "peak_mb": 10.0 * n} for n in (128, 256)],
+    }
+    (tmp_path / "memory-avx2.json").write_text(json.dumps(found), encoding="utf-8")
+    lines = memory.memory("training", "tokens", "-avx2").splitlines()
+    assert lines[0] == "| Peak, MB | 128 tokens | 256 tokens |"
+    assert lines[2] == "| a | 1,280 | 2,560 |"

@@ -1,0 +1,22 @@
+"""The tables of memory, from memory.json of a level."""
+
+from __future__ import annotations
+
+from tables_speed import measured, read
+
+
+def memory(part: str, unit: str, ending: str = "") -> str:
+    """Megabytes at the peak, a line a contender: ``training`` by length, ``prediction`` by documents."""
+    result = read("memory" + ending)
+    if result is None:
+        return "Not measured yet: `benchmarks/memory.py`.\n"
+    by = {"training": "length", "prediction": "documents"}[part]
+    sizes = sorted({row[by] for row in result[part]})
+    names = dict.fromkeys(row["name"] for row in result[part])
+    lines = ["| Peak, MB | " + " | ".join(f"{size:,} {unit}" for size in sizes) + " |"]
+    lines.append("|---|" + "---|" * len(sizes))
+    peaks = {(row["name"], row[by]): row["peak_mb"] for row in result[part]}
+    lines += [
+        f"| {name} | " + " | ".join(f"{peaks[name, size]:,.0f}" for size in sizes) + " |" for name in names
+    ]
+    return "\n".join([*lines, "", measured(result)])
