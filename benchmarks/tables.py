@@ -282,6 +282,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "pictures-small-avx2": lambda: speed.pictures("small", "-avx2"),
     "memory-training-avx2": lambda: tables_memory.memory("training", "tokens", "-avx2"),
     "memory-prediction-avx2": lambda: tables_memory.memory("prediction", "documents", "-avx2"),
+    "startup-avx2": lambda: tables_memory.startup("-avx2"),
     "rate-avx2": lambda: speed.rate("-avx2"),
     "end-to-end": speed.end_to_end,
     "equal-accuracy": speed.equal_accuracy,

@@ -1,4 +1,4 @@
-"""The tables of memory, from memory.json of a level."""
+"""The tables of memory and of how long it takes to begin, from files of a level."""
 
 from __future__ import annotations
 
@@ -20,3 +20,17 @@ def memory(part: str, unit: str, ending: str = "") -> str:
         f"| {name} | " + " | ".join(f"{peaks[name, size]:,.0f}" for size in sizes) + " |" for name in names
     ]
     return "\n".join([*lines, "", measured(result)])
+
+
+def startup(ending: str = "") -> str:
+    """Seconds and memory of processes that only begin, from startup.json of a level."""
+    result = read("startup" + ending)
+    if result is None:
+        return "Not measured yet: `benchmarks/startup.py`.\n"
+    lines = ["| Process | Seconds (median, range) | Peak, MB |", "|---|---|---|"]
+    for row in result["rows"]:
+        took, peak = row["seconds"], row["peak_mb"]
+        lines.append(
+            f"| `{row['name']}` | {took['median']:.2f} ({took['min']:.2f} to {took['max']:.2f}) | {peak['median']:,.0f} |"
+        )
+    return "\n".join([*lines, "", f"{result['rounds']} rounds in turn. {measured(result)}"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,12 @@ def test_peaks_are_told_by_length_and_by_documents(tool, monkeypatch, tmp_path):
     lines = memory.memory("training", "tokens", "-avx2").splitlines()
     assert lines[0] == "| Peak, MB | 128 tokens | 256 tokens |"
     assert lines[2] == "| a | 1,280 | 2,560 |"
+
+
+def test_a_process_that_fails_is_told_and_not_timed(tool):
+    startup = tool("startup")
+    seconds, megabytes = startup.once([sys.executable, "-c", "pass"])
+    assert 0 < seconds < 60
+    assert 2 < megabytes < 200
+    with pytest.raises(RuntimeError, match="no such thing"):
+        startup.once([sys.executable, "-c", "raise SystemExit('no such thing')"])
