@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -44,18 +42,25 @@ def commands(run: Path) -> dict[str, list[str]]:
     }
 
 
+# A process counts what it was before it became the command, so a small one starts it, and takes the time.
+STARTER = """
+import resource, subprocess, sys, time
+started = time.perf_counter()
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+seconds = time.perf_counter() - started
+print(seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6)
+sys.exit(done.returncode)
+"""
+
+
 def once(command: list[str]) -> tuple[float, float]:
     """Seconds and MB of a process; RuntimeError where it fails."""
-    started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    said = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds = time.perf_counter() - started
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {said.strip().splitlines()[-1:]}")
-    return seconds, usage.ru_maxrss * 1024 / 1e6
+    starter = [sys.executable, "-S", "-E", "-c", STARTER, *command]
+    done = subprocess.run(starter, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip().splitlines()[-1:]}")
+    seconds, megabytes = map(float, done.stdout.split())
+    return seconds, megabytes
 
 
 def train(folder: Path) -> None:
