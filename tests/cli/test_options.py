@@ -47,6 +47,7 @@ OPTIONS = {
         "[recipe]",
     ],
     "evaluate": [
+        "--by",
         "--data",
         "--every-epoch",
         "--image-column",

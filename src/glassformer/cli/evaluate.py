@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from glassformer.cli.by_column import show_slices
 from glassformer.cli.completing import run_folders
 from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
@@ -56,12 +57,14 @@ def evaluate(
     *,
     columns: Mapping[str, str] | None = None,
     every_epoch: bool = False,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """The figures of a run's model; see ``ClassificationMeter.result``.
 
     Args:
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
         every_epoch: of the weights of each epoch that were kept; see ``tasks.epochs.judge_epochs``.
+        by: a column of the judged table; figures of each of its values, see ``tasks.slices``.
 
     Raises:
         InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
@@ -71,8 +74,8 @@ def evaluate(
     from glassformer.tasks.run import evaluate_task
     from glassformer.train.callbacks import Progress
 
-    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "every_epoch": every_epoch}
-    return evaluate_task(folder, data, tell, count=Progress().count, **options)
+    options: dict[str, Any] = {"columns": columns, "on_bad_row": on_bad_row, "by": by}
+    return evaluate_task(folder, data, tell, count=Progress().count, every_epoch=every_epoch, **options)
 
 
 def check_bad_row(choice: str | None) -> str | None:
@@ -114,6 +117,10 @@ def evaluate_command(
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Figures of the rows of each value of that column, too."),
+    ] = None,
     json: AsJson = False,
     every_epoch: Annotated[
         bool,
@@ -132,7 +139,9 @@ def evaluate_command(
         "target_column": target_column,
     }
     columns = refuse_columns(named, data)
-    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch)
+    if by and every_epoch:
+        raise ConfigError("judges one model", where="--by", fix="Leave --by or --every-epoch out")
+    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch, by=by)
     said = "" if every_epoch else _verdict(run, figures, data)
     if json:
         say_json(figures | ({"verdict": said} if said else {}))
@@ -162,6 +171,8 @@ def evaluate_command(
     else:
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
+    if by:
+        show_slices(figures["by"], _measure(run))
 
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:

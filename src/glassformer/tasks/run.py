@@ -36,6 +36,7 @@ from glassformer.tasks.run_folder import (
     with_bad_rows,
     with_columns,
 )
+from glassformer.tasks.slices import slices
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
 from glassformer.train.distributed import refuse_several, world
@@ -114,6 +115,7 @@ def evaluate_task(
     *,
     columns: Mapping[str, str] | None = None,
     every_epoch: bool = False,
+    by: str | None = None,
 ) -> dict[str, Any]:
     """Judge the saved model of a run again, on its own split or on other data.
 
@@ -122,9 +124,10 @@ def evaluate_task(
             ends at the first. None: as the recipe says.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
         every_epoch: of a classifier with ``keep_epochs``, the weights of each epoch: ``{"epochs": [...]}``.
+        by: a column of the judged table, whose values are judged each for itself too: ``by``, see ``slices``.
 
     Raises:
-        ConfigError: the folder's model is none of its recipe's task, or no epochs were kept.
+        ConfigError: the folder's model is none of its recipe's task, no epochs were kept, or no such column.
         InputError: a damaged model, or data that cannot be judged.
     """
     recipe = with_columns(read_run_recipe(Path(folder)), columns or {})
@@ -136,7 +139,8 @@ def evaluate_task(
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
         with reading(getattr(recipe.data, "encoding", None)):
-            return task.again(work, data)
+            found = task.again(work, data)
+            return found if by is None else found | {"by": slices(work, by)}
     if task.answer is None:
         what = f"{recipe.task} keeps no weights of its epochs"
         raise ConfigError(what, where=str(folder), fix="Leave --every-epoch out")
