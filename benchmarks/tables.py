@@ -321,6 +321,8 @@ TABLES: dict[str, Callable[[], str]] = {
 FIGURES: dict[str, Callable[[], str]] = {
     "best": lambda: speed.against_trainer("at its best"),
     "common": lambda: speed.against_trainer("as commonly run"),
+    "best-avx2": lambda: speed.against_trainer("at its best", "-avx2"),
+    "common-avx2": lambda: speed.against_trainer("as commonly run", "-avx2"),
 }
 
 

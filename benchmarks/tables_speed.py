@@ -233,9 +233,9 @@ def sorted_by_side(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(contenders, key=lambda c: c["name"].startswith("glassformer"))
 
 
-def against_trainer(setting: str) -> str:
+def against_trainer(setting: str, ending: str = "") -> str:
     """How many times as fast as the Trainer a fine-tuning step of MiniLM is, ``at its best`` or ``as commonly run``."""
-    result = read("train_imdb")
+    result = read("train_imdb" + ending)
     return (
         "?" if result is None else f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}"
     )
