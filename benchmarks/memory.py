@@ -1,12 +1,12 @@
 """The memory that training and prediction take at their peak, beside the peers', and how it grows.
 
-    .venv/bin/python benchmarks/memory.py [--lengths 128 256 512] [--documents 256 1024 4096]
+    .venv/bin/python benchmarks/memory.py [--lengths 128 256 512] [--documents 256 2048]
 
 Training: two batches of MiniLM (of 8 reviews as commonly run, else of 32) by the contenders of ``train_imdb.py``, IMDb
 reviews with more tokens than the longest length, cut to each of the lengths. Prediction: the contenders of
 ``inference.py`` answer so many reviews of at most 64 tokens. Every figure is of a process of its own: what the system
 counts as resident at most while it works (``VmHWM``, set back before), the interpreter, libraries and weights included;
-``ready`` is what it had before. Peers choose the faster attention beforehand, and freed memory is handed back then.
+``ready`` is what it had before. Peers choose the faster attention beforehand, on 8 reviews, and freed memory is handed back then.
 """
 
 from __future__ import annotations
@@ -59,15 +59,17 @@ def trains(key: str, path: Path, reviews: Any, length: int) -> dict[str, Any]:
     """One contender of train_imdb.py over two batches, in this process."""
     logging.disable(logging.WARNING)
     train_imdb.MAX_LENGTH = length
-    contender = train_imdb.MAKERS[key](path, [reviews, reviews])
+    few = tuple(part[:8] for part in reviews)  # to choose the attention on
+    contender = train_imdb.MAKERS[key](path, [reviews, few])
     found = peak(lambda: contender.run(0))
     return {"name": contender.name, "length": length, "setting": contender.setting, **found}
 
 
 def predicts(key: str, folder: Path, texts: list[str], threads: int) -> dict[str, Any]:
     """One contender of inference.py over so many texts, in this process."""
-    labels = [np.zeros(len(part), int) for part in (texts, texts)]
-    rounds = inference_peers.Rounds([texts, texts], labels, [0, 0])
+    few = texts[:64]  # to warm up
+    labels = [np.zeros(len(part), int) for part in (texts, few)]
+    rounds = inference_peers.Rounds([texts, few], labels, [0, 0])
     contender = inference_peers.make(key, folder, rounds, threads)
     found = peak(lambda: contender.run(0))
     return {"name": contender.name, "documents": len(texts), "setting": contender.setting, **found}
@@ -102,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 512])
-    parser.add_argument("--documents", type=int, nargs="+", default=[256, 1024, 4096])
+    parser.add_argument("--documents", type=int, nargs="+", default=[256, 2048])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=result_file("memory"))
     options = parser.parse_args(arguments)
