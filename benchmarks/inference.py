@@ -26,7 +26,6 @@ import contextlib
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -130,20 +129,6 @@ def compare(makers: Sequence[Callable], rounds: int, *args: Any) -> dict[str, An
     }
 
 
-def matmul_rate(threads: int, seconds: float = 1.0) -> float:
-    """TFLOP/s of ``linear`` in the best precision at MiniLM's feed-forward shape, the limit that a model on it can reach."""
-    torch.set_num_threads(threads)
-    dtype = torch.bfloat16 if half() else torch.float32
-    x, weight = torch.randn(4096, 384).to(dtype), torch.randn(1536, 384).to(dtype)
-    rates = []
-    with torch.inference_mode():
-        end = time.perf_counter() + seconds
-        while (begin := time.perf_counter()) < end:
-            torch.nn.functional.linear(x, weight)
-            rates.append(2 * x.numel() * len(weight) / (time.perf_counter() - begin) / 1e12)
-    return round(float(np.median(rates)), 3)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -194,7 +179,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "max_length": MAX_LENGTH,
         "seed": options.seed,
         "precision": "bf16" if half() else "fp32",
-        "linear_tflops": matmul_rate(options.threads),
         "int8_gate": gate,
         "labels": labels,
         "vectors": vectors,

@@ -224,7 +224,8 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bo
     transformer = models.Transformer(str(folder / "vectors"), max_seq_length=MAX_LENGTH, model_kwargs=options)
     pooling = models.Pooling(transformer.get_embedding_dimension(), "mean")
     model = SentenceTransformer(modules=[transformer, pooling], device="cpu")
-    if halved:
+    at_its_best = halved or not half()
+    if at_its_best:
         keep_freed_memory()
 
     def answer(texts: Texts) -> np.ndarray:
@@ -232,9 +233,9 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bo
         return torch.stack(list(found)).float().numpy()
 
     setting = {"precision": "fp32", **SORTED}
-    if halved:
+    if at_its_best:
         attention = choose_attention(transformer.auto_model, lambda: answer(rounds.texts[-1][: 4 * BATCH]))
-        setting |= {"precision": "bf16 weights", "attention": attention}
+        setting |= {"precision": "bf16 weights" if halved else "fp32", "attention": attention}
     name = f"sentence-transformers, {setting['precision'][:4]}"
     return contender(name, setting, started, rounds, answer)
 

@@ -4,7 +4,7 @@
 
 Training: two batches of MiniLM (of 8 reviews as commonly run, else of 32) by the contenders of ``train_imdb.py``, IMDb
 reviews with more tokens than the longest length, cut to each of the lengths. Prediction: the contenders of
-``inference.py`` answer so many reviews of at most 64 tokens. Every figure is of a process of its own: what the system
+``inference.py`` answer so many beginnings of reviews, 48 words each. Every figure is of a process of its own: what the system
 counts as resident at most while it works (``VmHWM``, set back before), the interpreter, libraries and weights included;
 ``ready`` is what it had before. Peers choose the faster attention beforehand, on 8 reviews, and freed memory is handed back then.
 """
@@ -36,7 +36,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
 from glassformer.runtime import return_freed_memory
 
-SHORT = 64  # tokens of a review that is predicted, at most
+SHORT = 48  # words of a review that is predicted
 MEGABYTE = 1e6
 
 
@@ -94,9 +94,9 @@ def long_reviews(path: Path, count: int, length: int) -> tuple[list[str], list[i
 
 
 def short_reviews(path: Path, count: int) -> list[str]:
-    """The beginnings of reviews, about 50 words each."""
+    """The beginnings of reviews."""
     texts = load_text_dataset("imdb", limit=count, splits=["test"]).splits["test"].texts[:count]
-    return [" ".join(text.split()[: SHORT * 3 // 4]) for text in texts]
+    return [" ".join(text.split()[:SHORT]) for text in texts]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **facts,
         "threads": options.threads,
         "precision": "bf16" if half() else "fp32",
-        "tokens_of_a_document": SHORT,
+        "words_of_a_document": SHORT,
         "training": training,
         "prediction": prediction,
     }

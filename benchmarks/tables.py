@@ -278,7 +278,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "levels": tables_levels.levels,
     "training-avx2": lambda: tables_levels.training("-avx2"),
     "inference-avx2": lambda: speed.inference_part("labels", "Equal labels", "-avx2"),
-    "embedding-avx2": lambda: speed.inference_part("vectors", "Lowest cosine", "-avx2"),
     "pictures-small-avx2": lambda: speed.pictures("small", "-avx2"),
     "memory-training-avx2": lambda: tables_memory.memory("training", "tokens", "-avx2"),
     "memory-prediction-avx2": lambda: tables_memory.memory("prediction", "documents", "-avx2"),

@@ -13,7 +13,7 @@ ANSWERED = ("HF pipeline", "HF, sorted", "ONNX Runtime, fp32", "ONNX Runtime, in
 
 
 def levels() -> str:
-    """How many times the peers' speed, a column a level; and the share of the processor's own rate of products."""
+    """How many times the peers' speed, a column a level; and the share of the rate of bare products."""
     columns = [found(ending) for ending in LEVELS]
     rows = dict.fromkeys(name for column in columns for name in column)
     lines = ["| Work and peer | " + " | ".join(LEVELS.values()) + " |", "|---|" + "---|" * len(LEVELS)]
@@ -35,7 +35,10 @@ def found(ending: str) -> dict[str, str]:
         cells["Training a small ViT: transformers at its best"] = speed.times(ratio)
     if result := speed.read("inference" + ending):
         part = result["labels"]
-        for kind, said in (("glassformer_against", "Prediction"), ("int8_against", "Prediction in int8")):
+        for kind, said in (
+            ("glassformer_against", "Prediction"),
+            ("int8_against", "Prediction, ours in int8"),
+        ):
             for peer, ratio in part.get(kind, {}).items():
                 name = next((known for known in ANSWERED if peer.startswith(known)), peer)
                 cells[f"{said}: {name}"] = speed.times(ratio)
@@ -44,7 +47,7 @@ def found(ending: str) -> dict[str, str]:
             for work in result["works"]:
                 share = work["share_of_rate"]
                 kind = work["work"].split(",")[0]
-                said = f"Share of the processor's rate of products, {model}: {kind}"
+                said = f"Share of the rate of torch's bare products, {model}: {kind}"
                 cells[said] = f"{share['median']:.0%} ({share['min']:.0%} to {share['max']:.0%})"
     return cells
 

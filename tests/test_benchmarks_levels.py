@@ -34,7 +34,7 @@ def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
     assert levels.levels().splitlines()[2:] == [
         "| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | not measured | 2.0 × (1.5 to 2.5) |",
         "| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | 2.0 × (1.5 to 2.5) |",
-        "| Prediction in int8: OpenVINO | not measured | not measured | 2.0 × (1.5 to 2.5) |",
+        "| Prediction, ours in int8: OpenVINO | not measured | not measured | 2.0 × (1.5 to 2.5) |",
     ]
 
 

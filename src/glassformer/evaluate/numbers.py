@@ -119,17 +119,17 @@ def intervals(
 ) -> dict[str, list[float]]:
     """95 % intervals of each of ``FIGURES`` over draws of the examples, with replacement."""
     n, rng = len(true), np.random.default_rng(seed)
-    errors = found - true
+    errors, middle = found - true, true - true.mean()  # around 0 a spread of nothing is 0, not rounding
     drawn: dict[str, list[np.ndarray]] = {key: [] for key in FIGURES}
     with np.errstate(invalid="ignore", divide="ignore"):
         for start in range(0, resamples, DRAWN):
             size = min(DRAWN, resamples - start)
             counts = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float64)  # [r, n]
             mse = counts @ errors**2 / n
-            mean = counts @ true / n
+            mean = counts @ middle / n
             drawn["mse"].append(mse)
             drawn["mae"].append(counts @ np.abs(errors) / n)
-            drawn["r2"].append(1 - mse / (counts @ true**2 / n - mean**2))
+            drawn["r2"].append(1 - mse / (counts @ middle**2 / n - mean**2))
             drawn["pearson"].append(correlation(counts, found[None], true[None]))
             ranks = midranks(found, counts), midranks(true, counts)
             drawn["spearman"].append(correlation(counts, *ranks))

@@ -36,7 +36,7 @@ from glassformer.tasks.run_folder import (
     with_bad_rows,
     with_columns,
 )
-from glassformer.tasks.slices import slices
+from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
 from glassformer.train.distributed import refuse_several, world
@@ -139,6 +139,8 @@ def evaluate_task(
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
         with reading(getattr(recipe.data, "encoding", None)):
+            if by is not None:
+                check_column(work, data, by)
             found = task.again(work, data)
             return found if by is None else found | {"by": slices(work, by)}
     if task.answer is None:

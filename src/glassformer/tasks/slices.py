@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +19,24 @@ from glassformer.tasks.labelled import measured
 from glassformer.tasks.task import Work
 
 MOST = 30  # values of their own; what is rarer is judged together
-OTHERS = "(all others)"
-EMPTY = "(empty)"
+FEW = 5  # so many values are shown whatever their counts
 OPTION = "--by"
+REPEAT = "Name a column whose values repeat; put numbers and dates into classes in the table first"
+
+
+def check_column(work: Work, source: str | None, column: str) -> None:
+    """What can be known of ``--by`` before anything is judged.
+
+    Raises:
+        ConfigError: a task without answers by row, no such column of the table that is named, or one whose
+            values hardly repeat.
+    """
+    if not hasattr(getattr(work.estimator, "kind_", None), "meter"):
+        what = f"{work.recipe.task} is not judged by a column"
+        raise ConfigError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
+    path = Path(source or str(getattr(work.recipe.data, "source", "")))
+    if path.suffix.lower() in READERS and path.is_file():
+        _check_repeats(column, list(_column(path, column).values()))
 
 
 def slices(work: Work, column: str) -> dict[str, Any]:
@@ -25,48 +44,65 @@ def slices(work: Work, column: str) -> dict[str, Any]:
 
     Args:
         work: behind ``judge_again``: with the judged split and its answers.
-        column: of that table; its values are compared as they are written.
+        column: of that table. Values are texts without the spaces at their ends, numbers as JSON has them.
 
     Returns:
-        ``column``, and ``groups``: for each value, the most frequent first, ``value`` and the figures of its
-        rows as of the whole; rarer ones than the 30 most frequent stand together as ``(all others)``.
+        ``column``, and ``groups``, the most frequent first: ``value`` (``""``: an empty cell) and the figures
+        of its rows as of the whole. Values rarer than the 30 most frequent stand together in a last group,
+        whose ``value`` is None and which counts them as ``values``.
 
     Raises:
-        ConfigError: a task without answers by row, data that are no table, no such column, or one whose
-            values hardly repeat.
+        ConfigError: data that are no single table, no such column, or one whose values hardly repeat.
     """
-    split = getattr(work.data, "judged", None)
-    answers = getattr(work, "answers", None)
-    if split is None or answers is None or not hasattr(getattr(work.estimator, "kind_", None), "meter"):
-        what = f"{work.recipe.task} is not judged by a column"
-        raise ConfigError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
-    values = _values(split, column)
-    counts = Counter(values)
-    if len(counts) > max(MOST, len(values) // 2):
-        what = f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows a value to judge"
-        fix = "Name a column whose values repeat; put numbers and dates into classes in the table first"
+    split, answers, clf = work.data.judged, work.answers, work.estimator
+    path = Path(str(split.origin))
+    if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
+        what, fix = f"{split.origin} is no single table with other columns", "Give one table by --data"
         raise ConfigError(what, where=OPTION, fix=fix)
-    own = {value for value, _ in counts.most_common(MOST)}
-    named = np.array([value if value in own else OTHERS for value in values], dtype=object)
-    groups = []
-    for value, _ in Counter(named.tolist()).most_common():
-        rows = np.flatnonzero(named == value)
-        part, found, chosen = split.select(rows.tolist()), answers[rows], work.estimator.chosen(answers[rows])
-        groups.append({"value": value, **measured(work.estimator, part, found, work.recipe, chosen)})
-    return {"column": column, "groups": sorted(groups, key=lambda group: group["value"] == OTHERS)}
+    known = _column(path, column)
+    values = [known.get(row, "") for row in split.rows]
+    _check_repeats(column, values)
+    counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
+    own, rest = [value for value, _ in counts[:MOST]], len(counts) - MOST
+    named = np.array(values, dtype=object)
+
+    def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
+        part, found = split.select(np.flatnonzero(here).tolist()), answers[here]
+        return about | measured(clf, part, found, work.recipe, clf.chosen(found))
+
+    groups = [group({"value": value}, named == value) for value in own]
+    if rest > 0:
+        groups.append(group({"value": None, "values": rest}, ~np.isin(named.astype(str), own)))
+    return {"column": column, "groups": groups}
 
 
-def _values(split: Any, column: str) -> list[str]:
-    """The column's value of each row that is judged, as text."""
-    if split.rows is None or not any(str(split.origin).endswith(end) for end in READERS):
-        what, fix = f"{split.origin} is no table with other columns", "Give a table by --data"
-        raise ConfigError(what, where=OPTION, fix=fix)
-    table = read_table(split.origin, pass_over)
+def _column(path: Path, column: str) -> dict[int, str]:
+    """Row of the table -> its value as text."""
+    table = read_table(path, pass_over)
     if column not in table.names:
-        what = f"{split.origin} has no column {column!r}"
+        what = f"{path} has no column {column!r}"
         raise ConfigError(what, where=OPTION, fix=nearest(column, table.names))
     names = table.class_names.get(column)
-    known = dict(zip(table.rows, table.read(column), strict=True))
-    said = [known.get(row) for row in split.rows]
-    texts = [names[value] if names and isinstance(value, int) else value for value in said]
-    return [EMPTY if text is None or not str(text).strip() else str(text).strip() for text in texts]
+    return {row: _text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
+
+
+def _text(value: Any, names: Sequence[str] | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, str):
+        return value.strip()
+    if names and isinstance(value, int) and 0 <= value < len(names):
+        return names[value]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _check_repeats(column: str, values: Sequence[str]) -> None:
+    """ConfigError where most values are of one row, or most rows of a rare value."""
+    counts = Counter(values)
+    single = sum(n == 1 for n in counts.values())
+    covered = sum(n for _, n in counts.most_common(MOST))
+    if len(counts) > FEW and (2 * single > len(counts) or 2 * covered < len(values)):
+        what = f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows a value to judge"
+        raise ConfigError(what, where=OPTION, fix=REPEAT)
