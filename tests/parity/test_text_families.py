@@ -112,7 +112,8 @@ def close(ours, theirs, mask=None):
     if mask is not None:
         ours, theirs = ours[mask.bool()], theirs[mask.bool()]
     assert ours.shape == theirs.shape
-    assert float((ours - theirs).detach().abs().max()) <= 1e-5
+    largest = max(1.0, float(theirs.detach().abs().max()))  # logits of 4 and more have coarser last bits
+    assert float((ours - theirs).detach().abs().max()) <= 1e-5 * largest
 
 
 @CASES
