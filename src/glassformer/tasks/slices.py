@@ -52,7 +52,7 @@ def slices(work: Work, column: str) -> dict[str, Any]:
         whose ``value`` is None and which counts them as ``values``.
 
     Raises:
-        ConfigError: data that are no single table, no such column, or one whose values hardly repeat.
+        ConfigError: data that are no single table, or no such column.
     """
     split, answers, clf = work.data.judged, work.answers, work.estimator
     path = Path(str(split.origin))
@@ -61,18 +61,16 @@ def slices(work: Work, column: str) -> dict[str, Any]:
         raise ConfigError(what, where=OPTION, fix=fix)
     known = _column(path, column)
     values = [known.get(row, "") for row in split.rows]
-    _check_repeats(column, values)
     counts = sorted(Counter(values).items(), key=lambda item: (-item[1], item[0]))
-    own, rest = [value for value, _ in counts[:MOST]], len(counts) - MOST
-    named = np.array(values, dtype=object)
+    own, rest = dict(counts[:MOST]), len(counts) - MOST
 
     def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
         part, found = split.select(np.flatnonzero(here).tolist()), answers[here]
         return about | measured(clf, part, found, work.recipe, clf.chosen(found))
 
-    groups = [group({"value": value}, named == value) for value in own]
+    groups = [group({"value": value}, np.array([v == value for v in values])) for value in own]
     if rest > 0:
-        groups.append(group({"value": None, "values": rest}, ~np.isin(named.astype(str), own)))
+        groups.append(group({"value": None, "values": rest}, np.array([v not in own for v in values])))
     return {"column": column, "groups": groups}
 
 
