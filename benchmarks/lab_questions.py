@@ -10,12 +10,14 @@ other numbers, too). No test part is opened. ``few-labels`` needs the model of a
 The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
 of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
 right and wrong answers in RUNS; the same command goes on, and ``--minutes`` ends it before a training that it would not
-see through. The result file has every question whose arms have two seeds or more.
+see through. The result file has every question whose arms have two seeds or more, each with its machine and date; what
+it has of other questions, or of this one with more seeds, stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -264,6 +266,19 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
     }  # fmt: skip
 
 
+def merged(path: Path, found: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
+    """The questions of a result file with those found now, each with what it was measured on, in the order of QUESTIONS."""
+    now = {key: head[key] for key in ("date", "machine", "versions", "commit")}
+    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"questions": {}}
+    of_old = {key: old[key] for key in now if key in old}
+    kept = {key: {"measured": of_old, **one} for key, one in old["questions"].items()}
+    new = {key: one | {"measured": now} for key, one in found.items()}
+    known = kept | {
+        k: one for k, one in new.items() if k not in kept or len(one["seeds"]) >= len(kept[k]["seeds"])
+    }
+    return {key: known[key] for key in QUESTIONS if key in known}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -290,7 +305,7 @@ def main() -> None:
         print(f"{arm}, seed {seed}: {hits(args.runs, arm, seed)[0].mean():.2%}, {seconds:.0f} s", flush=True)
     found = {key: one for key in QUESTIONS if (one := judged(args.runs, key, args.seeds)) is not None}
     if found:
-        write_result(args.out, {**head, "questions": found})
+        write_result(args.out, {**head, "questions": merged(args.out, found, head)})
     for one in found.values():
         print(f"{one['asked']} {one['answer']}")
     print(f"{len(left)} trainings are left; {len(found)} of {len(QUESTIONS)} questions in {args.out}")

@@ -24,9 +24,10 @@ def questions() -> str:
         counts = sorted({found["n"] for found in one["differences"].values()})
         judges = " or ".join(f"{n:,}" for n in counts)
         about = f"Accuracy: {arms}. {len(one['seeds'])} seeds, {judges} judged examples."
+        of = one["measured"]
+        precision = "bf16" if of["machine"]["bf16"] else "fp32"
+        about += f" Transformers in {precision}, on {of['machine']['cpu']}, {of['date'][:10]}."
         parts.append("\n".join([f"## {one['asked']}", "", *lines, "", about]))
-    machine = result["machine"]
-    parts.append(f"Measured on {machine['cpu']}, threads: {machine['threads']}, {result['date'][:10]}.")
     return "\n\n".join(parts)
 
 

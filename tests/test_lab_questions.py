@@ -99,8 +99,8 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
     for seed in range(2):
         for arm in ("ViT", "ViT, stem"):
             write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
-    result = {"questions": {"stem": module.judged(tmp_path, "stem", [0, 1])}}
-    result |= {"machine": {"cpu": "X", "threads": 1}, "date": "2026-01-02T03:04"}
+    measured = {"machine": {"cpu": "X", "bf16": []}, "date": "2026-01-02T03:04"}
+    result = {"questions": {"stem": module.judged(tmp_path, "stem", [0, 1]) | {"measured": measured}}}
     import tables_questions
 
     monkeypatch.setattr(tables_questions, "read", lambda name: result)
@@ -108,8 +108,25 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
     assert "## What does a convolution stem alone give?" in made
     assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | no effect of 3 points |" in made
     assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
+    assert "examples. Transformers in fp32, on X, 2026-01-02." in made
     monkeypatch.setattr(tables_questions, "read", lambda name: None)
     assert tables_questions.questions().startswith("Not measured yet")
+
+
+def test_questions_of_other_runs_stay_in_the_file(module, tmp_path):
+    path = tmp_path / "lab-questions.json"
+    there = {"date": "D", "machine": {"cpu": "old"}, "versions": {"python": "P"}, "commit": "C"}
+    old = {"questions": {"stem": {"seeds": [0, 1, 2]}, "pooler": {"seeds": [0]}}}
+    path.write_text(json.dumps(there | old), encoding="utf-8")
+    now = there | {"machine": {"cpu": "new"}}
+    few = {"stem": {"seeds": [3, 4]}, "pooler": {"seeds": [3]}, "scale": {"seeds": [0, 1]}}
+    made = module.merged(path, few, now | {"benchmark": "B"})
+    assert list(made) == ["pooler", "stem", "scale"]
+    assert made["stem"] == {"seeds": [0, 1, 2], "measured": there}
+    assert made["pooler"] == {"seeds": [3], "measured": now}
+    assert made["scale"]["measured"] == now
+    path.write_text(json.dumps(now | {"questions": made}), encoding="utf-8")
+    assert module.merged(path, {}, there | {"date": "later"}) == made
 
 
 def test_other_attentions_are_what_their_names_say(module):
