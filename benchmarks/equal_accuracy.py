@@ -1,27 +1,34 @@
 """Is the speed paid for with accuracy? glassformer and HF Trainer after the same epoch, judged on the same reviews.
 
-    .venv/bin/python benchmarks/equal_accuracy.py [--seeds 0 1 2] [--train 3000] [--held-out 4000]
+    .venv/bin/python benchmarks/equal_accuracy.py [--seeds 0 1 2] [--train 21000] [--held-out 4000] [--minutes 150]
 
 Both fine-tune MiniLM's weights on the same IMDb training reviews (cut to 256 tokens, one epoch, batches of 32, AdamW at
-1e-4, dropout 0), the Trainer at its best as in train_imdb.py, and are judged on other training reviews, so that
-the test set stays unseen. Seeds draw the reviews, the head's first weights and the order, so their spread is that of
-whole repetitions; the difference is paired within each seed.
+1e-4, dropout 0), the Trainer at its best as in train_imdb.py, and are judged on other training reviews, always the same,
+so that the test set stays unseen. Seeds draw the reviews, the head's first weights and the order, so their spread is that of
+whole repetitions; the difference is paired within each seed. Its interval is Student's t over the seeds, with the variance
+of the judged reviews' draw added.
+
+A training is written as it ends, with the machine that it ran on; the same command goes on, in another session too. A seed
+whose first training ran on another kind of processor begins anew. ``--minutes`` ends it before a training that it would not
+see through.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import statistics
+import json
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, environment, half, write_result
+from common import RESULTS, environment, half, level, write_result
 from hf_trainer import Rows, TrainerLoop, pad
+from seeds import paired
 from train_imdb import MAX_LENGTH, MODEL, load_rounds
 
 from glassformer.checkpoints.hub import resolve_checkpoint
@@ -32,10 +39,11 @@ from glassformer.process import keep_freed_memory
 
 LR, BATCH = 1e-4, 32
 Reviews = tuple[list[str], list[int]]
+Found = tuple[np.ndarray, dict[str, float]]
 
 
-def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[str, float]:
-    """HF Trainer's accuracy, judged with its own model, and the seconds that its epoch took."""
+def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> Found:
+    """Which answers of HF Trainer are right ``[n]``, by its own model, and its seconds and loss."""
     from transformers import AutoModelForSequenceClassification
 
     torch.manual_seed(seed)
@@ -48,17 +56,17 @@ def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[s
     loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=half(), sampling="group_by_length")
     seconds, loss = loop.epoch(rows, seed)
     model.eval()
-    right = 0
+    right = np.zeros(len(judged[1]), bool)
     order = np.argsort(others.lengths)
     with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=half()):
         for part in np.array_split(order, max(1, len(order) // BATCH)):
             batch = pad([{"input_ids": torch.as_tensor(others[i])} for i in part])
             answers = model(**batch).logits.argmax(-1).tolist()
-            right += sum(answer == judged[1][i] for answer, i in zip(answers, part, strict=True))
-    return {"accuracy": right / len(order), "seconds": seconds, "loss": loss}
+            right[part] = [answer == judged[1][i] for answer, i in zip(answers, part, strict=True)]
+    return right, {"seconds": seconds, "loss": loss}
 
 
-def by_glassformer(path: Path, train: Reviews, judged: Reviews, seed: int) -> dict[str, float]:
+def by_glassformer(path: Path, train: Reviews, judged: Reviews, seed: int) -> Found:
     """The same with ``TextClassifier``."""
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
@@ -67,44 +75,50 @@ def by_glassformer(path: Path, train: Reviews, judged: Reviews, seed: int) -> di
         batch_size=BATCH, dropout=0.0, attention_dropout=0.0, seed=seed,
     ).fit(*train)  # fmt: skip
     steps = [record for record in classifier.history_ if record["kind"] == "step"]
-    return {
-        "accuracy": float(classifier.score(*judged)),
-        "seconds": steps[-1]["seconds"],
-        "loss": sum(step["loss"] for step in steps) / len(steps),
-    }
+    losses = [step["loss"] for step in steps]
+    right = np.asarray(classifier.predict(judged[0])) == judged[1]
+    return right, {"seconds": steps[-1]["seconds"], "loss": sum(losses) / len(losses)}
 
 
 CONTENDERS = {"HF Trainer, at its best": by_trainer, "glassformer": by_glassformer}
 
 
-def compare(seeds: Sequence[int], train: int, held_out: int) -> dict[str, Any]:
-    """Both contenders with every seed, and their differences in percentage points.
+def reviews_of(seed: int, train: int, held_out: int) -> tuple[Reviews, Reviews]:
+    """Reviews to learn from, drawn by the seed, and those that judge, the same for every seed."""
+    texts, labels = load_rounds(0, 25_000, 0)[0]
+    order = np.random.default_rng(seed).permutation(np.arange(held_out, len(texts)))[:train]
+    return ([texts[i] for i in order], [labels[i] for i in order]), (texts[:held_out], labels[:held_out])
+
+
+def told(runs: dict[str, Any]) -> dict[str, Any]:
+    """What the seeds say that both have: mean accuracies, and ours less the Trainer's; empty before two."""
+    both = [run for run in runs.values() if all(name in run for name in CONTENDERS)]
+    if len(both) < 2:
+        return {}
+    answers = {
+        name: np.array([list(bytes.fromhex(run[name]["right"])) for run in both], np.uint8)
+        for name in CONTENDERS
+    }
+    n = both[0][next(iter(CONTENDERS))]["judged"]
+    theirs, ours = (np.unpackbits(found, axis=1, count=n).astype(float) for found in answers.values())
+    means = dict(zip(CONTENDERS, (float(theirs.mean()), float(ours.mean())), strict=True))
+    return {"accuracy": means, "difference": paired(ours - theirs)}
+
+
+def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
+    """The trainings of the result file so far.
 
     Raises:
-        InputError: no weights or no data here.
+        InputError: they have another setting.
     """
-    path = resolve_checkpoint(MODEL).path
-    runs: list[dict[str, Any]] = []
-    for seed in seeds:
-        texts, labels = load_rounds(0, train + held_out, seed)[0]  # in random order, both labels alike
-        parts = (texts[:train], labels[:train]), (texts[train:], labels[train:])
-        found: dict[str, Any] = {"seed": seed}
-        for name, run in CONTENDERS.items():
-            found[name] = run(path, *parts, seed)
-            print(
-                f"seed {seed}  {name:24} {found[name]['accuracy']:.2%}  {found[name]['seconds']:.0f} s",
-                flush=True,
-            )
-        runs.append(found)
-    theirs, ours = ([run[name]["accuracy"] for run in runs] for name in CONTENDERS)
-    points = [100 * (b - a) for a, b in zip(theirs, ours, strict=True)]
-    return {
-        "train_reviews": train,
-        "judged_reviews": held_out,
-        "runs": runs,
-        "accuracy": dict(zip(CONTENDERS, (statistics.mean(theirs), statistics.mean(ours)), strict=True)),
-        "difference_points": {"mean": statistics.mean(points), "min": min(points), "max": max(points)},
-    }
+    if not path.is_file():
+        return {}
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if "right" not in str(found["runs"]) or any(found[key] != value for key, value in setting.items()):
+        raise InputError(
+            f"{path.name} has other settings than {setting}: name another --out, or move it away"
+        )
+    return found["runs"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -112,21 +126,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--train", type=int, default=3000, help="reviews to train on")
-    parser.add_argument("--held-out", type=int, default=4000, help="other training reviews to judge")
-    parser.add_argument("--out", type=Path, default=RESULTS / "equal-accuracy.json")
+    parser.add_argument("--train", type=int, default=21_000, help="reviews to train on")
+    parser.add_argument("--held-out", type=int, default=4_000, help="other training reviews to judge")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
+    parser.add_argument("--out", type=Path, default=RESULTS / "equal-accuracy-full.json")
     options = parser.parse_args(arguments)
     keep_freed_memory()
-    facts = environment("transformers", "accelerate")
+    facts, of = environment("transformers", "accelerate"), level()
+    setting = {
+        "lr": LR,
+        "batch_size": BATCH,
+        "train_reviews": options.train,
+        "judged_reviews": options.held_out,
+    }
+    about = f"accuracy after one epoch of fine-tuning {MODEL} on the same IMDb reviews"
+    began, last = time.monotonic(), 0.0
     try:
-        found = compare(options.seeds, options.train, options.held_out)
+        path, runs = resolve_checkpoint(MODEL).path, begin(options.out, setting)
+        for seed in options.seeds:
+            run = runs.setdefault(str(seed), {})
+            run = runs[str(seed)] = {
+                name: one for name, one in run.items() if len(run) == 2 or one["level"] == of
+            }
+            for name, train in CONTENDERS.items():
+                if name in run or (
+                    options.minutes and time.monotonic() - began + last > 60 * options.minutes
+                ):
+                    continue
+                begun = time.monotonic()
+                right, figures = train(path, *reviews_of(seed, options.train, options.held_out), seed)
+                last = time.monotonic() - begun
+                packed = np.packbits(right).tobytes().hex()
+                run[name] = {
+                    "accuracy": float(right.mean()), **figures, "level": of, "cpu": facts["machine"]["cpu"], "date": facts["date"],
+                    "commit": facts["commit"], "judged": len(right), "right": packed,
+                }  # fmt: skip
+                write_result(
+                    options.out, {"benchmark": about, **facts, **setting, "runs": runs, **told(runs)}
+                )
+                print(f"seed {seed}  {name:24} {right.mean():.2%}  {figures['seconds']:.0f} s", flush=True)
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    about = f"accuracy after one epoch of fine-tuning {MODEL} on the same IMDb reviews"
-    write_result(options.out, {"benchmark": about, **facts, "lr": LR, "batch_size": BATCH, **found})
-    gap = found["difference_points"]
-    print(f"glassformer - HF Trainer: {gap['mean']:+.2f} points ({gap['min']:+.2f} to {gap['max']:+.2f})")
+    if gap := told(runs).get("difference"):
+        low, high = gap["interval"]
+        print(f"glassformer - HF Trainer: {gap['points']:+.2f} points ({low:+.2f} to {high:+.2f})")
     print(f"written to {options.out}")
     return 0
 

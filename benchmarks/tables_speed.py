@@ -80,20 +80,28 @@ def end_to_end() -> str:
 
 
 def equal_accuracy() -> str:
-    """Accuracy of both after the same epoch, seed by seed, from equal-accuracy.json."""
-    result = read("equal-accuracy")
-    if result is None:
+    """Accuracy of both after the same epoch, seed by seed, from equal-accuracy.json, or the larger equal-accuracy-full.json."""
+    full = read("equal-accuracy-full")
+    if full is not None and "difference" in full:
+        gap, runs = full["difference"], [{"seed": seed, **run} for seed, run in full["runs"].items()]
+        low, high = gap["interval"]
+        interval = f"95 % interval {low:+.2f} to {high:+.2f}"
+    elif (full := read("equal-accuracy")) is not None:
+        gap, runs = full["difference_points"], full["runs"]
+        gap, interval = {"points": gap["mean"]}, f"{gap['min']:+.2f} to {gap['max']:+.2f}"
+    else:
         return "Not measured yet: `make bench-equal_accuracy`.\n"
-    names = list(result["accuracy"])
+    names = list(full["accuracy"])
     lines = [f"| Seed | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    for run in result["runs"]:
-        lines.append(
-            f"| {run['seed']} | " + " | ".join(f"{run[name]['accuracy']:.2%}" for name in names) + " |"
-        )
-    lines.append("| mean | " + " | ".join(f"{result['accuracy'][name]:.2%}" for name in names) + " |")
-    gap = result["difference_points"]
-    said = f"Ours minus the Trainer's: {gap['mean']:+.2f} points ({gap['min']:+.2f} to {gap['max']:+.2f})"
-    return "\n".join([*lines, "", f"{said}; {result['judged_reviews']:,} reviews judged a seed."]) + "\n"
+    for run in runs:
+        if all(name in run for name in names):
+            lines.append(
+                f"| {run['seed']} | " + " | ".join(f"{run[name]['accuracy']:.2%}" for name in names) + " |"
+            )
+    lines.append("| mean | " + " | ".join(f"{full['accuracy'][name]:.2%}" for name in names) + " |")
+    said = f"Ours minus the Trainer's: {gap['points']:+.2f} points ({interval})"
+    learned = f"{full['train_reviews']:,} reviews to learn from, {full['judged_reviews']:,} judged a seed"
+    return "\n".join([*lines, "", f"{said}; {learned}."]) + "\n"
 
 
 def pretraining() -> str:

@@ -1,0 +1,98 @@
+"""Accuracy beside the Trainer's, seed by seed: written as it ends, gone on with, and never of two kinds of processor."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("transformers")
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+TRAINED: list[tuple[str, int]] = []
+
+
+def stub(name: str, wrong: int):
+    """A training whose answers are right but for the first few, shifted by the seed."""
+
+    def train(path, learned, judged, seed):
+        TRAINED.append((name, seed))
+        right = np.ones(len(judged[1]), bool)
+        right[seed : seed + wrong] = False
+        return right, {"seconds": 1.0, "loss": 0.5}
+
+    return train
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    found = importlib.import_module("equal_accuracy")
+    TRAINED.clear()
+    theirs, ours = found.CONTENDERS
+    monkeypatch.setattr(found, "CONTENDERS", {theirs: stub("theirs", 13), ours: stub("ours", 11)})
+    monkeypatch.setattr(found, "resolve_checkpoint", lambda name: SimpleNamespace(path=Path(name)))
+    reviews = [str(i) for i in range(211)], [i % 2 for i in range(211)]
+    monkeypatch.setattr(found, "load_rounds", lambda *_: [reviews])
+    return found
+
+
+def test_the_judged_reviews_are_the_same_for_every_seed_and_never_learned(tool):
+    parts = [tool.reviews_of(seed, 101, 53) for seed in range(2)]
+    assert parts[0][1] == parts[1][1]
+    assert parts[0][0] != parts[1][0]
+    for learned, judged in parts:
+        assert len(learned[0]) == len(set(learned[0])) == 101
+        assert not set(learned[0]) & set(judged[0])
+        assert [int(text) % 2 for text in learned[0]] == learned[1]
+
+
+def test_it_goes_on_where_it_ended(tool, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "equal.json"
+    argv = ["--train", "101", "--held-out", "53", "--out", str(out)]
+    assert tool.main([*argv, "--seeds", "0"]) == 0
+    assert TRAINED == [("theirs", 0), ("ours", 0)]
+    assert "difference" not in json.loads(out.read_text(encoding="utf-8"))
+    assert tool.main([*argv, "--seeds", "0", "1", "2"]) == 0
+    assert len(TRAINED) == 6
+    found = json.loads(out.read_text(encoding="utf-8"))
+    assert found["difference"]["points"] == pytest.approx(100 * 2 / 53)
+    assert found["difference"]["by_seed"] == pytest.approx([100 * 2 / 53] * 3)
+    low, high = found["difference"]["interval"]
+    assert low < 100 * 2 / 53 < high
+    assert "glassformer - HF Trainer: +3.77 points" in capsys.readouterr().out
+    speed = importlib.import_module("tables_speed")
+    monkeypatch.setattr(speed, "read", lambda name: found if name.endswith("full") else None)
+    made = speed.equal_accuracy()
+    assert "| 2 | 75.47% | 79.25% |" in made
+    assert "+3.77 points (95 % interval" in made
+    assert "101 reviews to learn from, 53 judged a seed." in made
+
+
+def test_other_settings_are_refused(tool, tmp_path, capsys):
+    out = tmp_path / "equal.json"
+    assert tool.main(["--train", "101", "--held-out", "53", "--seeds", "0", "--out", str(out)]) == 0
+    before = out.read_bytes()
+    assert tool.main(["--train", "103", "--held-out", "53", "--seeds", "1", "--out", str(out)]) != 0
+    assert "other settings" in capsys.readouterr().err
+    assert out.read_bytes() == before
+
+
+def test_a_seed_is_never_of_two_kinds_of_processor(tool, tmp_path, monkeypatch):
+    out = tmp_path / "equal.json"
+    argv = ["--train", "101", "--held-out", "53", "--out", str(out)]
+    monkeypatch.setattr(tool, "level", lambda: "avx2")
+    tool.main([*argv, "--seeds", "0", "1"])
+    found = json.loads(out.read_text(encoding="utf-8"))
+    del found["runs"]["1"][list(tool.CONTENDERS)[1]]  # as if stopped between the two
+    out.write_text(json.dumps(found), encoding="utf-8")
+    TRAINED.clear()
+    monkeypatch.setattr(tool, "level", lambda: "amx")
+    tool.main([*argv, "--seeds", "0", "1"])
+    assert TRAINED == [("theirs", 1), ("ours", 1)]
+    runs = json.loads(out.read_text(encoding="utf-8"))["runs"]
+    assert {one["level"] for one in runs["0"].values()} == {"avx2"}
+    assert {one["level"] for one in runs["1"].values()} == {"amx"}
