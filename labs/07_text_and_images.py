@@ -265,8 +265,8 @@ answer(
 # ## The first weights
 #
 # A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
-# residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same on CIFAR-10 and IMDb stands
-# below the answer, from [a long run](../benchmarks/lab_questions.py).
+# residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same is asked on
+# CIFAR-10 and IMDb by [a long run](../benchmarks/lab_questions.py); where it has ended, its answer stands below.
 
 # %%
 spreads = budget((0.02, 0.3), (0.002, 0.02, 0.08, 0.3, 1.0))  # change me

@@ -73,6 +73,10 @@ class HighRateWarning(UserWarning):
     """The learning rate that was given is far above what such a model is trained with; it may diverge."""
 
 
+class OtherBitsWarning(UserWarning):
+    """A resumed training goes on by other arithmetic than it began with, so with other bits than one run."""
+
+
 class IdleSettingWarning(UserWarning):
     """A setting that was given does nothing as the others stand."""
 

@@ -112,6 +112,10 @@ def test_a_library_that_is_not_there_or_is_none_says_so(monkeypatch, tmp_path):
     )
     BF16.file.write_bytes(b"damaged")
     assert str(loading._open(BF16)).startswith(f"{BF16.file} cannot be loaded: ")
+    whole = (Path(torch.__file__).parent / "lib" / "libc10.so").read_bytes()
+    for size in (5000, len(whole) - 1):  # opened, it would end the process
+        BF16.file.write_bytes(whole[:size])
+        assert f"cannot be loaded: it was cut off after {size:,} bytes. Install" in str(loading._open(BF16))
     BF16.file.unlink()
     BF16.file.symlink_to(Path(torch.__file__).parent / "lib" / "libc10.so")
     assert "undefined symbol: structure_size" in str(loading._open(BF16))

@@ -20,6 +20,7 @@ from glassformer.errors import (
     HighRateWarning,
     IdleSettingWarning,
     MalformedTagsWarning,
+    OtherBitsWarning,
     ShortModelWarning,
 )
 
@@ -32,6 +33,7 @@ SAID = (  # in a line of their own
     HighRateWarning,
     IdleSettingWarning,
     MalformedTagsWarning,
+    OtherBitsWarning,
     ShortModelWarning,
 )
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.checkpoints.native import LoadedState, check_fingerprint, load_state, save_state
+from glassformer.errors import OtherBitsWarning
+from glassformer.nn.kernels.loading import level
 from glassformer.train.config import FitConfig
+from glassformer.train.defaults import outside
 from glassformer.train.distributed import Ranks
 from glassformer.train.history import History
 from glassformer.train.optim import MasterOptimizer
+
+
+def arithmetic(device: str) -> dict[str, Any]:
+    """What decides the order of sums, and so the last bits of a step, beside settings and data."""
+    if device != "cpu":
+        return {"device": device}
+    found = level()
+    return {
+        "device": device,
+        "kernels": found.title if found else "none",
+        "torch": torch.backends.cpu.get_cpu_capability(),
+        "threads": torch.get_num_threads(),
+    }
 
 
 @dataclass
@@ -115,6 +133,7 @@ class Training:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in (*self.KEPT, *self.LATER)}
         state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
+        state["arithmetic"] = self._arithmetic()
         path = Path(folder)
         if self.ranks.leads:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -148,4 +167,24 @@ class Training:
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None
         self.ranks.set_generators(found.tensors, self.step)
+        self._compare(found.state.get("arithmetic", {}))
         return found
+
+    def _arithmetic(self) -> dict[str, Any]:
+        return arithmetic(next(self.model.parameters()).device.type)
+
+    def _compare(self, theirs: Mapping[str, Any]) -> None:
+        """Warn where the rest of the training will not have the bits of an undisturbed one."""
+        ours = self._arithmetic()
+        other = [
+            f"{key} {theirs[key]}, now {ours.get(key, 'none')}"
+            for key in theirs
+            if theirs[key] != ours.get(key)
+        ]
+        if other:
+            where = f"the training resumed at step {self.step} was begun with {'; '.join(other)}"
+            warnings.warn(
+                f"{where}: it goes on, to other bits than an undisturbed one's",
+                OtherBitsWarning,
+                stacklevel=outside(),
+            )

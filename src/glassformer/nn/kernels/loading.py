@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import struct
 import sys
 from functools import cache
 from pathlib import Path
@@ -82,11 +83,29 @@ def choose() -> Loaded | str:
     return reasons[-1]
 
 
+def check_whole(file: Path) -> None:
+    """A library that was cut off, as by a full disk, would end the process where its missing pages are read.
+
+    Raises:
+        OSError: the file ends before its table of sections, which stands last (ELF-64: offsets 40, 58, 60).
+    """
+    with file.open("rb") as opened:
+        header = opened.read(64)
+        size = opened.seek(0, os.SEEK_END)
+    if len(header) < 64 or header[:5] != b"\x7fELF\x02":
+        raise OSError("it is no library of this system")
+    (sections,) = struct.unpack_from("<Q", header, 40)
+    each, count = struct.unpack_from("<HH", header, 58)
+    if size < sections + each * count:
+        raise OSError(f"it was cut off after {size:,} bytes")
+
+
 def _open(level: Level) -> ctypes.CDLL | str:
     """The library of a level, or why it cannot be used here."""
     if not level.file.is_file():
         return f"this installation was built without them: no {level.file}. {REBUILD}"
     try:
+        check_whole(level.file)
         calls = ctypes.CDLL(str(level.file))
         calls.structure_size.argtypes, calls.structure_size.restype = (ctypes.c_int,), ctypes.c_int64
         calls.sources.restype = ctypes.c_char_p

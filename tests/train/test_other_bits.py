@@ -1,0 +1,68 @@
+"""A resumed training that computes in another way than it began says so, and one that does not is silent."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from glassformer.errors import OtherBitsWarning
+from glassformer.train import state
+from glassformer.train.loop import run
+
+HERE = {"device": "cpu", "kernels": "AVX2", "torch": "AVX2", "threads": 1}
+
+
+@pytest.fixture
+def saved(make_rig, tmp_path, monkeypatch):
+    """A folder with a checkpoint, begun with ``HERE``."""
+    monkeypatch.setattr(state, "arithmetic", lambda device: HERE)
+    rig = make_rig(epochs=2, batch_size=3, count=7)
+    next(iter(run(rig.training, rig.stream, rig.objective, rig.evaluate)))
+    rig.training.save(tmp_path)
+    return tmp_path
+
+
+def resumed(make_rig, folder):
+    make_rig(epochs=2, batch_size=3, count=7).training.load(folder)
+
+
+def test_the_same_arithmetic_is_silent(make_rig, saved):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resumed(make_rig, saved)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"kernels": "none"}, "begun with kernels AVX2, now none: it goes on"),
+        ({"threads": 2}, "begun with threads 1, now 2: it goes on"),
+        ({"torch": "AVX512", "kernels": "AMX"}, "kernels AVX2, now AMX; torch AVX2, now AVX512"),
+    ],
+)
+def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch, changed, said):
+    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | changed)
+    with pytest.warns(OtherBitsWarning, match="resumed at step 1") as told:
+        resumed(make_rig, saved)
+    assert said in str(told[0].message)
+
+
+def test_a_checkpoint_of_before_is_taken_as_it_is(make_rig, saved, monkeypatch):
+    found = state.load_state(saved)
+    del found.state["arithmetic"]
+    monkeypatch.setattr(state, "load_state", lambda folder: found)
+    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | {"kernels": "AMX"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resumed(make_rig, saved)
+
+
+def test_what_is_noted_is_what_this_process_computes_with():
+    from glassformer.nn import kernels
+
+    found = state.arithmetic("cpu")
+    level = kernels.level()
+    assert found["kernels"] == (level.title if level else "none")
+    assert found["threads"] >= 1
+    assert state.arithmetic("cuda") == {"device": "cuda"}
