@@ -171,6 +171,20 @@ def test_each_task_has_its_figure(metrics, told):
     assert form.format(value) == told
 
 
+def test_a_recipe_as_given_is_told_by_greedy_search():
+    metrics = {"judged": "test", "scores": {"test": {"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}}}}
+    for name, told in (("multi30k-rnn-given", "30.0 BLEU, greedy"), ("multi30k-rnn", "31.2 BLEU")):
+        value, form = headline(metrics, name)
+        assert form.format(value) == told
+    page = Path(__file__).parents[2] / "docs" / "results" / "row-06.md"
+    lines = page.read_text(encoding="utf-8").splitlines()
+    reached = next(line for line in lines if line.startswith("| [`multi30k-rnn-additive-given`]"))
+    section = lines[lines.index("## multi30k-rnn-additive-given") :]
+    seed = next(line for line in section if line.startswith("| 0 |"))
+    assert "32.5 BLEU, greedy" in reached
+    assert "32.5 BLEU, greedy" in seed
+
+
 def test_nothing_measured_is_said_plainly():
     made = pages(lambda name: None)
     text = made["results.md"]

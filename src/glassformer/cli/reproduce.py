@@ -168,7 +168,7 @@ def run_row(
         if len(recipes) > 1:
             say(f"== {name}")
         run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(stream())])
-        score = headline(run.metrics)
+        score = headline(run.metrics, name)
         found = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {found}" if len(recipes) > 1 else found)
         reports.append(str(run.report))

@@ -192,9 +192,7 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
         )
         records = [json.loads(f.read_text(encoding="utf-8")) for f in files]
         source = f"{recipe}*/metrics.json"
-    # Row 6's document searches greedily; ours has a beam.
-    searches = ("greedy", "beam") if recipe.endswith("-given") else ("beam", "greedy")
-    scores = [score for r in records if (score := headline(r, searches)) is not None]
+    scores = [score for r in records if (score := headline(r, recipe)) is not None]
     if not scores or len(scores) < len(records):
         return None
     unit = scores[0][1]
@@ -203,7 +201,7 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     number = unit[: unit.index("}") + 1]  # without the words behind it
     low, high = (number.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
-    where = ", ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
+    where = "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
     last = records[-1]
     seconds = [r.get("seconds", {}).get("train", 0.0) for r in records]
     return Measured(
@@ -264,13 +262,10 @@ def measured_finding(name: str, results: Path) -> Found | None:
     )
 
 
-def headline(
-    metrics: dict[str, Any], searches: Sequence[str] = ("beam", "greedy")
-) -> tuple[float, str] | None:
+def headline(metrics: dict[str, Any], recipe: str = "") -> tuple[float, str] | None:
     """The figure that a task is judged by, and how it is written; None: there is none in it.
 
-    Args:
-        searches: which search's BLEU is taken of a translator, the first that it was judged by.
+    A translator's is that of the beam; of a recipe as given greedy search, as its document has it.
     """
     if (metrics.get("test") or {}).get("micro_f1") is not None:  # several labels an example
         return metrics["test"]["macro_f1"], "{:.2%} macro-F1"
@@ -281,7 +276,7 @@ def headline(
     if (accuracy := (metrics.get("test") or {}).get("accuracy")) is not None:
         return accuracy, "{:.2%}"
     translated = (metrics.get("scores") or {}).get(metrics.get("judged", ""), {})
-    for search in searches:
+    for search in ("greedy", "beam") if recipe.endswith("-given") else ("beam", "greedy"):
         if (bleu := translated.get(search, {}).get("bleu")) is not None:
             return bleu, "{:.1f} BLEU" + ", greedy" * (search == "greedy")
     if tests := metrics.get("tests"):

@@ -147,7 +147,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
     """A line a seed: its figure, other scores of the same split, seconds, memory."""
     lines = []
     for record in m.runs:
-        score = headline(record)
+        score = headline(record, m.recipe)
         line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
         judged = record.get("test") or record.get("validation") or {}
         line |= {title: f"{judged[key]:.4f}" for key, title in SCORES.items() if key in judged}
