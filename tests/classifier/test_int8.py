@@ -101,6 +101,41 @@ def test_a_model_that_passes_is_used_saved_and_loaded(own, tmp_path):
 
 
 @here
+def test_weights_that_change_in_place_ask_for_the_gate_again(own, tmp_path):
+    own.check_int8(*OTHERS)
+    own.precision = "int8"
+    before = own.logits(OTHERS[0])
+    own = reload(own, tmp_path)
+    assert np.array_equal(own.logits(OTHERS[0]), before)  # the outcome of a loaded model is its own
+    with torch.no_grad():
+        for p in own.model_.parameters():
+            p.mul_(-1.5)
+    with pytest.raises(ConfigError, match="not held to this model's validation labels yet"):
+        own.predict(OTHERS[0])
+    assert own.int8_ is None
+    own.check_int8(*OTHERS)
+    assert not np.allclose(own.logits(OTHERS[0]), before)
+
+
+@here
+def test_an_outcome_of_other_weights_is_not_saved(own, tmp_path):
+    own.check_int8(*OTHERS)
+    with torch.no_grad():
+        own.model_.head.out.weight.neg_()
+    assert reload(own, tmp_path).int8_ is None
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_a_copy_in_another_format_follows_the_weights(own, precision):
+    own.precision = precision
+    before = own.logits(OTHERS[0][:7])
+    with torch.no_grad():
+        own.model_.head.out.weight.neg_()
+        own.model_.head.out.bias.neg_()
+    np.testing.assert_allclose(own.logits(OTHERS[0][:7]), -before, rtol=1e-2, atol=1e-3)
+
+
+@here
 def test_a_model_that_does_not_pass_goes_on_without_and_says_so(own, tmp_path):
     own.predict(OTHERS[0][:2])
     spoil(own)

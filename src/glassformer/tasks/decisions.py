@@ -19,7 +19,7 @@ from glassformer.runtime import choose_device
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_outcome, told
+from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_outcome, told, weights_state
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_numbers import Numbers
 
@@ -108,6 +108,7 @@ class Classifier(ClassifierMixin, Supervised):
 
     abstain_below_: float | None = None
     int8_: dict[str, Any] | None = None
+    _int8_of: tuple[int, int] | None = None  # the ``weights_state`` that ``int8_`` is of
 
     @classmethod
     def learns(cls, kind: Classes) -> bool:
@@ -164,7 +165,19 @@ class Classifier(ClassifierMixin, Supervised):
             for precision in ("fp32", "int8")
         )
         self.int8_, self._compute_model = outcome(full, small, targets), None
+        self._int8_of = weights_state(self.model_)
         return self.int8_
+
+    def _forget_stale_int8(self) -> None:
+        """An outcome is of the weights that it was measured on; a loaded model keeps its own."""
+        now, of = weights_state(self.model_), self._int8_of
+        if of is not None and of[0] == now[0] and of != now:
+            self.int8_ = None
+        self._int8_of = now
+
+    def _about(self) -> dict[str, Any]:
+        self._forget_stale_int8()
+        return super()._about()
 
     def _precision(self, device: torch.device) -> str:
         """int8 where its gate was passed; else a line says why it is off.
@@ -174,6 +187,7 @@ class Classifier(ClassifierMixin, Supervised):
         """
         if self.precision != "int8":
             return self.precision
+        self._forget_stale_int8()
         reason = obstacle(self.model_, device)
         if reason is None and self.int8_ is None:
             raise ConfigError(

@@ -30,7 +30,7 @@ from glassformer.report.notebook import Records, Shown
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
-from glassformer.tasks.int8 import compute_model, refuse_int8
+from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
@@ -271,9 +271,9 @@ class Estimator(Shown, BaseEstimator):
         check_is_fitted(self, "model_")
 
     def predictor(self, precision: str | None = None) -> Any:
-        """The model in a number format (None: as set), made anew after a fit, a load or other settings."""
+        """The model in a number format (None: as set), made anew for other weights or settings."""
         self._check_fitted()
-        settings = (self.threads, self.device, precision or self.precision)
+        settings = (self.threads, self.device, precision or self.precision, weights_state(self.model_))
         made = getattr(self, "_compute_model", None)
         if made is None or made[0] != settings:
             set_threads(self.threads)

@@ -28,6 +28,12 @@ FIGURES = ("agree", "accuracy", "accuracy_int8")
 USUAL = "prediction computes as with precision=auto"
 
 
+def weights_state(model: Any) -> tuple[int, int]:
+    """What is another where a model, or one of its weights in place, was changed (but through ``.data``)."""
+    # tensors made in inference mode count no changes
+    return id(model), sum(0 if p.is_inference() else p._version for p in model.parameters())
+
+
 def compute_model(model: Any, precision: str, device: torch.device) -> Any:
     """A model on ``device``, in evaluation mode and the format of ``precision``; unless fp32, a copy."""
     if precision == "int8":
