@@ -38,21 +38,34 @@ def test_the_same_arithmetic_is_silent(make_rig, saved):
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"kernels": "none"}, "begun with kernels AVX2, now none: it goes on"),
-        ({"threads": 2}, "begun with threads 1, now 2: it goes on"),
+        ({"kernels": "none"}, "before with kernels AVX2, now none: its bits"),
+        ({"threads": 2}, "before with threads 1, now 2: its bits"),
         ({"torch": "AVX512", "kernels": "AMX"}, "kernels AVX2, now AMX; torch AVX2, now AVX512"),
     ],
 )
 def test_another_level_or_number_of_threads_is_told(make_rig, saved, monkeypatch, changed, said):
     monkeypatch.setattr(state, "arithmetic", lambda device: HERE | changed)
-    with pytest.warns(OtherBitsWarning, match="resumed at step 1") as told:
+    with pytest.warns(OtherBitsWarning, match="goes on at step 1") as told:
         resumed(make_rig, saved)
     assert said in str(told[0].message)
 
 
+def test_once_mixed_a_training_stays_mixed(make_rig, saved, monkeypatch):
+    monkeypatch.setattr(state, "arithmetic", lambda device: HERE | {"threads": 2})
+    rig = make_rig(epochs=2, batch_size=3, count=7)
+    with pytest.warns(OtherBitsWarning):
+        rig.training.load(saved)
+    next(iter(run(rig.training, rig.stream, rig.objective, rig.evaluate)))
+    for _ in range(2):
+        rig.training.save(saved)
+    assert state.load_state(saved).state["computed"] == [HERE, HERE | {"threads": 2}]
+    with pytest.warns(OtherBitsWarning, match="threads 1, now 2"):  # the steps since do not undo it
+        assert resumed(make_rig, saved) == 2
+
+
 def test_a_checkpoint_of_before_is_taken_as_it_is(make_rig, saved, monkeypatch):
     found = state.load_state(saved)
-    del found.state["arithmetic"]
+    del found.state["computed"]
     monkeypatch.setattr(state, "load_state", lambda folder: found)
     monkeypatch.setattr(state, "arithmetic", lambda device: HERE | {"kernels": "AMX"})
     with warnings.catch_warnings():

@@ -67,6 +67,9 @@ class Training:
     began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
+    computed: list[dict[str, Any]] = field(
+        default_factory=list
+    )  # each ``arithmetic`` that the steps so far were computed with
     _saved: tuple[Path, int] | None = None  # the checkpoint written last, and its step
 
     def __post_init__(self) -> None:
@@ -133,7 +136,8 @@ class Training:
             tensors |= {f"best/{n}": w for n, w in self.best_weights.items()}
         state = {key: getattr(self, key) for key in (*self.KEPT, *self.LATER)}
         state |= {"seconds_spent": self.seconds_spent, "history": self.history.rest()}
-        state["arithmetic"] = self._arithmetic()
+        ours = self._arithmetic()
+        state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
         path = Path(folder)
         if self.ranks.leads:
             path = save_state(folder, self.step, tensors, state, keep_last=keep_last)
@@ -167,24 +171,25 @@ class Training:
         best = {n.removeprefix("best/"): t.clone() for n, t in found.tensors.items() if n.startswith("best/")}
         self.best_weights = best or None
         self.ranks.set_generators(found.tensors, self.step)
-        self._compare(found.state.get("arithmetic", {}))
+        self.computed = found.state.get("computed", [])
+        self._compare_arithmetic()
         return found
 
     def _arithmetic(self) -> dict[str, Any]:
         return arithmetic(next(self.model.parameters()).device.type)
 
-    def _compare(self, theirs: Mapping[str, Any]) -> None:
-        """Warn where the rest of the training will not have the bits of an undisturbed one."""
+    def _compare_arithmetic(self) -> None:
+        """Warn where this training will not have the bits of one that was never stopped."""
         ours = self._arithmetic()
+        theirs = next((one for one in self.computed if one != ours), None)
+        if theirs is None:
+            return
         other = [
-            f"{key} {theirs[key]}, now {ours.get(key, 'none')}"
-            for key in theirs
-            if theirs[key] != ours.get(key)
+            f"{key} {was}, now {ours.get(key, 'none')}" for key, was in theirs.items() if was != ours.get(key)
         ]
-        if other:
-            where = f"the training resumed at step {self.step} was begun with {'; '.join(other)}"
-            warnings.warn(
-                f"{where}: it goes on, to other bits than an undisturbed one's",
-                OtherBitsWarning,
-                stacklevel=outside(),
-            )
+        warnings.warn(
+            f"the training that goes on at step {self.step} was computed before with {'; '.join(other)}: "
+            "its bits will be others than those of one that was never stopped",
+            OtherBitsWarning,
+            stacklevel=outside(),
+        )
