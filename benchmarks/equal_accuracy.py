@@ -20,7 +20,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from glassformer.errors import InputError
 from glassformer.process import keep_freed_memory
 
 LR, BATCH = 1e-4, 32
+REVIEWS = 25_000  # of IMDb's training part
 Reviews = tuple[list[str], list[int]]
 Found = tuple[np.ndarray, dict[str, float]]
 
@@ -85,7 +86,7 @@ CONTENDERS = {"HF Trainer, at its best": by_trainer, "glassformer": by_glassform
 
 def reviews_of(seed: int, train: int, held_out: int) -> tuple[Reviews, Reviews]:
     """Reviews to learn from, drawn by the seed, and those that judge, the same for every seed."""
-    texts, labels = load_rounds(0, 25_000, 0)[0]
+    texts, labels = load_rounds(0, REVIEWS, 0)[0]
     order = np.random.default_rng(seed).permutation(np.arange(held_out, len(texts)))[:train]
     return ([texts[i] for i in order], [labels[i] for i in order]), (texts[:held_out], labels[:held_out])
 
@@ -114,11 +115,38 @@ def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
     if not path.is_file():
         return {}
     found = json.loads(path.read_text(encoding="utf-8"))
-    if "right" not in str(found["runs"]) or any(found[key] != value for key, value in setting.items()):
-        raise InputError(
-            f"{path.name} has other settings than {setting}: name another --out, or move it away"
-        )
+    alike = all(found.get(key) == value for key, value in setting.items())
+    if not alike or not isinstance(found.get("runs"), dict):
+        raise InputError(f"{path.name} has other settings than {setting}: name another --out")
     return found["runs"]
+
+
+def train_all(
+    runs: dict[str, Any], seeds: Sequence[int], setting: dict[str, Any], minutes: float
+) -> Iterator[str]:
+    """Add the trainings that ``runs`` lacks; yields after each, with a line about it.
+
+    Raises:
+        InputError: no weights or no data here.
+    """
+    path, of, began, last = resolve_checkpoint(MODEL).path, level(), time.monotonic(), 0.0
+    sizes = setting["train_reviews"], setting["judged_reviews"]
+    for seed in seeds:
+        run = runs.get(str(seed), {})
+        if len(run) < len(CONTENDERS):  # a pair is of one kind of processor
+            run = {name: one for name, one in run.items() if one["level"] == of}
+        runs[str(seed)] = run
+        for name, train in CONTENDERS.items():
+            if name in run or (minutes and time.monotonic() - began + last > 60 * minutes):
+                continue
+            begun, facts = time.monotonic(), environment()
+            right, figures = train(path, *reviews_of(seed, *sizes), seed)
+            last = time.monotonic() - begun
+            run[name] = {
+                "accuracy": float(right.mean()), **figures, "level": of, "cpu": facts["machine"]["cpu"], "date": facts["date"],
+                "commit": facts["commit"], "judged": len(right), "right": np.packbits(right).tobytes().hex(),
+            }  # fmt: skip
+            yield f"seed {seed}  {name:24} {right.mean():.2%}  {figures['seconds']:.0f} s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,8 +159,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
     parser.add_argument("--out", type=Path, default=RESULTS / "equal-accuracy-full.json")
     options = parser.parse_args(arguments)
+    if options.train + options.held_out > REVIEWS:
+        parser.error(f"there are {REVIEWS:,} reviews to train on and to judge")
     keep_freed_memory()
-    facts, of = environment("transformers", "accelerate"), level()
+    facts = environment("transformers", "accelerate")
     setting = {
         "lr": LR,
         "batch_size": BATCH,
@@ -140,38 +170,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "judged_reviews": options.held_out,
     }
     about = f"accuracy after one epoch of fine-tuning {MODEL} on the same IMDb reviews"
-    began, last = time.monotonic(), 0.0
     try:
-        path, runs = resolve_checkpoint(MODEL).path, begin(options.out, setting)
-        for seed in options.seeds:
-            run = runs.setdefault(str(seed), {})
-            run = runs[str(seed)] = {
-                name: one for name, one in run.items() if len(run) == 2 or one["level"] == of
-            }
-            for name, train in CONTENDERS.items():
-                if name in run or (
-                    options.minutes and time.monotonic() - began + last > 60 * options.minutes
-                ):
-                    continue
-                begun = time.monotonic()
-                right, figures = train(path, *reviews_of(seed, options.train, options.held_out), seed)
-                last = time.monotonic() - begun
-                packed = np.packbits(right).tobytes().hex()
-                run[name] = {
-                    "accuracy": float(right.mean()), **figures, "level": of, "cpu": facts["machine"]["cpu"], "date": facts["date"],
-                    "commit": facts["commit"], "judged": len(right), "right": packed,
-                }  # fmt: skip
-                write_result(
-                    options.out, {"benchmark": about, **facts, **setting, "runs": runs, **told(runs)}
-                )
-                print(f"seed {seed}  {name:24} {right.mean():.2%}  {figures['seconds']:.0f} s", flush=True)
+        runs = begin(options.out, setting)
+        for line in train_all(runs, options.seeds, setting, options.minutes):
+            write_result(options.out, {"benchmark": about, **facts, **setting, "runs": runs, **told(runs)})
+            print(line, flush=True)
     except InputError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     if gap := told(runs).get("difference"):
         low, high = gap["interval"]
         print(f"glassformer - HF Trainer: {gap['points']:+.2f} points ({low:+.2f} to {high:+.2f})")
-    print(f"written to {options.out}")
+    print(f"trainings: {sum(map(len, runs.values()))}, in {options.out}")
     return 0
 
 

@@ -81,6 +81,24 @@ def test_other_settings_are_refused(tool, tmp_path, capsys):
     assert out.read_bytes() == before
 
 
+def test_more_reviews_than_there_are_and_other_files_are_refused(tool, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tool.main(["--train", "21001", "--held-out", "4000", "--out", str(tmp_path / "x.json")])
+    assert "there are 25,000 reviews" in capsys.readouterr().err
+    old = tool.RESULTS / "equal-accuracy.json"  # of before there were trainings in it
+    assert tool.main(["--train", "3000", "--held-out", "4000", "--out", str(old)]) != 0
+    assert "other settings" in capsys.readouterr().err
+    assert not TRAINED
+
+
+def test_no_training_begins_that_would_not_end_in_time(tool, tmp_path, capsys):
+    out = tmp_path / "equal.json"
+    argv = ["--train", "101", "--held-out", "53", "--out", str(out)]
+    assert tool.main([*argv, "--minutes", "0.0000001"]) == 0
+    assert not TRAINED
+    assert not out.exists()
+
+
 def test_a_seed_is_never_of_two_kinds_of_processor(tool, tmp_path, monkeypatch):
     out = tmp_path / "equal.json"
     argv = ["--train", "101", "--held-out", "53", "--out", str(out)]
