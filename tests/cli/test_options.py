@@ -315,6 +315,8 @@ def parses(line: str) -> None:
     """Raises UsageError where the command line would refuse it. Nothing is run."""
     command, words, path = ROOT_COMMAND, shlex.split(line), "glassformer"
     while hasattr(command, "commands") and words:
+        if words == ["--help"]:
+            return
         path, child = f"{path} {words[0]}", command.commands.get(words[0])
         if child is None:
             raise UsageError(f"no command {path!r}")
@@ -324,7 +326,8 @@ def parses(line: str) -> None:
 
 def test_the_checker_itself():
     parses("train europe --set lr=1e-4 --resume --debug")
-    for wrong in ("trian europe", "train europe --rate 3", "evaluate"):
+    parses("--help")
+    for wrong in ("trian europe", "train europe --rate 3", "evaluate", "--halp", "--help trian"):
         with pytest.raises(UsageError):
             parses(wrong)
 
