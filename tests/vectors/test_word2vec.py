@@ -106,23 +106,13 @@ class Stop:
 # --- the corpus -------------------------------------------------------------------------------
 
 
-class Grows:
-    """Sentences that are more at the second reading."""
-
-    def __init__(self, added: list[str]):
-        self.added, self.sentences = added, [["red", "green"]] * 5
-
-    def __iter__(self):
-        yield from self.sentences
-        self.sentences = [*self.sentences, self.added]
-
-
 def test_texts_words_and_files_are_the_same_corpus(tmp_path):
     file = tmp_path / "corpus.txt"
     file.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
     one = read_corpus(SENTENCES, min_count=2)
     for other in (read_corpus([s.split() for s in SENTENCES], min_count=2), read_corpus(file, min_count=2)):
         assert other.digest() == one.digest()
+    assert read_corpus((s.split() for s in SENTENCES), min_count=2).digest() == one.digest()  # read once
     mapped = read_corpus(file, min_count=2, folder=tmp_path / "mapped")
     assert isinstance(mapped.ids, np.memmap)
     assert Corpus.open(tmp_path / "mapped").digest() == one.digest()
@@ -149,12 +139,9 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
             ["one one", "one"],
             "the only word is 'one', and one word has no neighbours. Give sentences of different",
         ),
-        ((s for s in SENTENCES), "a generator can be read only once"),
         ([["fine"], [3]], "sentence 2 is neither a text nor a list of words"),
         ([["fine"], ["fine", ["fine"]]], "sentence 2 is neither a text nor a list of words"),
         (["fine words", ["fine"], 3], "sentence 3 is neither a text nor a list of words"),
-        (Grows(["red"]), "they changed between two readings"),
-        (Grows(["red", "blue"]), "they changed between two readings"),
         (Path("nowhere.txt"), "no such file of sentences"),
     ],
 )
@@ -319,7 +306,11 @@ def test_compiled_loops_are_not_kept_on_disk(tmp_path):
         "for dim in (7, 23):\n"
         "    print(gf.Word2Vec(dim=dim, epochs=1, min_count=1, threads=1).fit([words] * 5).vectors_.shape)"
     )
-    home = {"NUMBA_CACHE_DIR": str(tmp_path / "numba"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    home = {
+        "GLASSFORMER_KERNELS": "0",
+        "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
     done = subprocess.run(
         [sys.executable, "-c", code], env=os.environ | home, capture_output=True, text=True, timeout=300
     )
@@ -330,7 +321,7 @@ def test_compiled_loops_are_not_kept_on_disk(tmp_path):
 def test_the_vectors_before_the_training(vectors, tmp_path):
     before = vectors.untrained()
     assert before.words_ == vectors.words_
-    assert np.abs(before.vectors_).max() <= 0.5 / 13
+    assert 0.5 / 13 < np.abs(before.vectors_).max() <= 1.0 / 13
     assert float(np.linalg.norm(before.vectors_, axis=1).mean()) == pytest.approx(
         vectors.norms_["before"]["mean"]
     )

@@ -10,8 +10,10 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections import Counter
+import tempfile
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
@@ -84,11 +86,11 @@ def read_corpus(
     max_words: int = 0,
     folder: str | Path | None = None,
 ) -> Corpus:
-    """Count the words, then number them.
+    """Number the words and count them, then number them by how often they are seen.
 
     Args:
         sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
-            words. They are gone through twice, so a generator will not do.
+            words. They are gone through once.
         min_count: a word seen less often is left out; an accent by itself is joined to its letter (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
@@ -108,18 +110,15 @@ def read_corpus(
     if not isinstance(sentences, Iterable | str | Path):
         what = f"a {type(sentences).__name__} holds no sentences"
         raise DataError(what, where="sentences", fix="Give a list, or the path of a file")
-    if not isinstance(sentences, str | Path) and iter(sentences) is sentences:
-        raise DataError(
-            "a generator can be read only once", where="sentences", fix="Give a list, or the path of a file"
-        )
-    given, total = _count_words(sentences)
-    joined = {word: word if word.isascii() else normalize("NFC", word) for word in given}
+    store = _Store(folder)
+    given, seen, lengths = _first_numbers(sentences, store)
+    joined = [word if word.isascii() else normalize("NFC", word) for word in given]
     counter: Counter[str] = Counter()
-    for word, n in given.items():
-        counter[joined[word]] += n
+    for word, n in zip(joined, seen.tolist()):
+        counter[word] += n
     ranked = sorted(((n, w) for w, n in counter.items() if n >= min_count), key=lambda x: (-x[0], x[1]))
     ranked = ranked[:max_words] if max_words else ranked
-    if not total or not counter:
+    if not counter:
         raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
     if max_words == 1:
         raise DataError(
@@ -136,26 +135,19 @@ def read_corpus(
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}
-    numbers = {w: number.get(form, LEFT_OUT) for w, form in joined.items()}  # of each word as it is given
+    final = np.array([number.get(word, LEFT_OUT) for word in joined], np.int32)  # of each first number
     ids = _room(int(counts.sum()), folder)
-    lengths = np.zeros(total, np.int64)
-    place = row = 0
-    stream = split_sentences(sentences)
-    while chunk := list(islice(stream, CHUNK)):
-        ends = np.cumsum([len(sentence) for sentence in chunk])
-        try:
-            flat = np.fromiter(map(numbers.__getitem__, chain.from_iterable(chunk)), np.int32, int(ends[-1]))
-        except (KeyError, TypeError):  # a word that was not counted
-            raise DataError("they changed between two readings", where="sentences") from None
-        kept = flat != LEFT_OUT
-        flat = flat[kept]
-        if row + len(chunk) > total or place + len(flat) > len(ids):
-            raise DataError("they changed between two readings", where="sentences")
-        ids[place : place + len(flat)] = flat
-        lengths[row : row + len(chunk)] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
-        place, row = place + len(flat), row + len(chunk)
-    lengths = lengths[lengths > 0]
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    place = 0
+    for i, first in enumerate(store):
+        numbers = final[first]
+        kept = numbers != LEFT_OUT
+        numbers = numbers[kept]
+        ids[place : place + len(numbers)] = numbers
+        place += len(numbers)
+        ends = np.cumsum(lengths[i])
+        lengths[i] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
+    left = np.concatenate(lengths)
+    starts = np.concatenate([[0], np.cumsum(left[left > 0])]).astype(np.int64)
     raw = counter.total()
     if folder is None:
         return Corpus(ids, starts, words, counts, raw)
@@ -174,17 +166,26 @@ def _room(size: int, folder: str | Path | None) -> np.ndarray:
         return np.empty(size, np.int32)
     file = Path(folder) / "ids.npy"
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        made = np.lib.format.open_memmap(file, "w+", np.int32, (size,))
-        if hasattr(
-            os, "posix_fallocate"
-        ):  # else a full disk would end the process at the first write into the map
-            with open(file, "rb+") as opened:
-                os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
-    except OSError as error:
+        with _disk(file):
+            made = np.lib.format.open_memmap(file, "w+", np.int32, (size,))
+            if hasattr(
+                os, "posix_fallocate"
+            ):  # else a full disk would end the process at the first write into the map
+                with open(file, "rb+") as opened:
+                    os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+    except GlassformerError:
         file.unlink(missing_ok=True)
-        raise GlassformerError(f"{file}: could not be written: {error.strerror or error}") from error
+        raise
     return made
+
+
+@contextmanager
+def _disk(path: Path) -> Iterator[None]:
+    """One line where the disk is full or does not let us write."""
+    try:
+        yield
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
@@ -203,29 +204,75 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
             raise _no_sentence(i)
 
 
-def _count_words(sentences: Sentences) -> tuple[Counter[str], int]:
-    """How often each word is given, and how many sentences there are.
+class _FirstNumbers(dict[str, int]):
+    """Words in the order in which they are first seen, each of which is looked at once."""
 
-    Different words are looked at once each, for there are hundreds of times as many in a corpus.
+    def __missing__(self, word: object) -> int:
+        if not isinstance(word, str):
+            raise TypeError
+        self[word] = number = len(self)
+        return number
+
+
+class _Store:
+    """Arrays of numbers, int32, that are taken out once: in memory, or in a nameless file in ``folder``."""
+
+    def __init__(self, folder: str | Path | None):
+        self.parts: deque[np.ndarray] = deque()
+        self.sizes: list[int] = []
+        self.file = None
+        if folder is not None:
+            with _disk(Path(folder)):
+                Path(folder).mkdir(parents=True, exist_ok=True)
+                self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 -- it outlives this call
+                self.folder = Path(folder)
+
+    def add(self, part: np.ndarray) -> None:
+        if self.file is None:
+            self.parts.append(part)
+            return
+        self.sizes.append(part.nbytes)
+        with _disk(self.folder):
+            self.file.write(part.data)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        if self.file is None:
+            while self.parts:
+                yield self.parts.popleft()  # its memory is free when the next one is asked for
+            return
+        with self.file as file, _disk(self.folder):
+            file.seek(0)
+            for size in self.sizes:
+                yield np.frombuffer(file.read(size), np.int32)
+
+
+def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, np.ndarray, list[np.ndarray]]:
+    """Put each word's first number into the store.
+
+    Returns:
+        The words; how often each is seen, int64 ``[V]``; the lengths of the sentences of each part.
 
     Raises:
         DataError: something that is no text.
     """
-    counter: Counter[str] = Counter()
-    total = 0
-    try:
-        for words in split_sentences(sentences):
-            counter.update(words)
-            total += 1
-        whole = all(isinstance(word, str) for word in counter)
-    except TypeError:  # a word that has no hash, such as a list
-        whole = False
-    if not whole:
-        for i, words in enumerate(split_sentences(sentences), 1):
-            if not all(isinstance(word, str) for word in words):
-                raise _no_sentence(i)
-        raise DataError("they changed between two readings", where="sentences")
-    return counter, total
+    numbers, seen, lengths = _FirstNumbers(), np.zeros(0, np.int64), []
+    stream = split_sentences(sentences)
+    while chunk := list(islice(stream, CHUNK)):
+        size = np.fromiter(map(len, chunk), np.int64, len(chunk))
+        try:
+            part = np.fromiter(
+                map(numbers.__getitem__, chain.from_iterable(chunk)), np.int32, int(size.sum())
+            )
+        except TypeError:  # a word that is no text, or has no hash, such as a list
+            before = len(lengths) * CHUNK
+            wrong = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
+            raise _no_sentence(before + next(wrong)) from None
+        counted = np.bincount(part, minlength=len(numbers))
+        counted[: len(seen)] += seen
+        seen = counted
+        lengths.append(size)
+        store.add(part)
+    return numbers, seen, lengths
 
 
 def _no_sentence(i: int) -> DataError:

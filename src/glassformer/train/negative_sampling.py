@@ -10,18 +10,23 @@ row is a constant, a multiple of 16, so the loops have no remainder.
 
 Threads write into the same tables without locks (Niu et al., 2011). With one thread results repeat.
 
-The loops are compiled in each process (two seconds) and not kept on disk: numba writes the index of its cache
-before the code that the index names, so that another process could run another width's code on narrower rows.
+Where the package came with kernels, ``nn/kernels/skip_gram.c`` runs these loops, with sums in another order.
+Else numba compiles those below in each process (four seconds). They are not kept on disk: numba writes the
+index of its cache before the code that the index names, so that another process could run another width's
+code on narrower rows.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+
+from glassformer.nn import kernels
+from glassformer.nn.kernels import skip_gram
 
 LANES = 16  # fp32 numbers in a 512-bit register; rows are a multiple of them, in 64-byte steps
 LOSS_EVERY = 32  # the loss is computed in every 32nd window: it is only looked at
@@ -78,6 +83,7 @@ class Kernel(NamedTuple):
 @cache
 def kernel(width: int) -> Kernel:
     """Compile for rows of ``width`` numbers (a multiple of 16)."""
+    import numba  # a second, and not needed where the package has kernels
 
     @numba.njit(nogil=True, fastmath=FAST)
     def update_window(centre_table, context_table, around, count, words, drawn, lr, steps, grad, judge):
@@ -188,6 +194,11 @@ def kernel(width: int) -> Kernel:
         return pairs, loss, judged
 
     return Kernel(update_window, train_sentences)
+
+
+def loops(width: int) -> Callable[..., tuple[int, float, int]]:
+    """``train_sentences`` for rows of ``width`` numbers, by the package's kernels where there are some."""
+    return kernel(width).sentences if kernels.why_not() else skip_gram.train_sentences
 
 
 def random_state(*numbers: int) -> np.uint64:

@@ -40,9 +40,13 @@ ROUND = 500_000  # words of a round: less than a second, and then threads meet a
 LAST_RATE = 1e-4  # of stochastic gradient descent
 
 
-def first_vectors(size: int, dim: int, seed: int) -> np.ndarray:
-    """Centre vectors before training, U(-0.5/dim, 0.5/dim) ``[V, D]``; context vectors start at 0."""
-    return np.random.default_rng(seed).uniform(-0.5 / dim, 0.5 / dim, (size, dim)).astype(np.float32)
+def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
+    """Centre vectors before training ``[V, D]``; context vectors start at 0.
+
+    U(-1/dim, 1/dim) as gensim's; half as wide for Adam, as word2vec's own (Mikolov et al., 2013).
+    """
+    bound = (1.0 if optimizer == "sgd" else 0.5) / dim
+    return np.random.default_rng(seed).uniform(-bound, bound, (size, dim)).astype(np.float32)
 
 
 def norms(vectors: np.ndarray) -> dict[str, float]:
@@ -65,14 +69,14 @@ class FastTraining:
     skipped: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        from glassformer.train.negative_sampling import empty_table, kernel, make_sampler, padded_width
+        from glassformer.train.negative_sampling import empty_table, loops, make_sampler, padded_width
 
         c, size = self.config, len(self.corpus.words)
         self.centres, self.contexts = empty_table(size, c.dim), empty_table(size, c.dim)
         self.centres[:, : c.dim] = first_vectors(size, c.dim, c.seed)
         keep = keep_probability(self.corpus.counts, c.subsample)
         self.sampler = make_sampler(keep, noise_distribution(self.corpus.counts, c.exponent))
-        self.kernel = kernel(padded_width(c.dim))
+        self.train_sentences = loops(padded_width(c.dim))
         self.threads = c.threads or os.cpu_count() or 1
         words = len(self.corpus.ids)
         self.rounds = max(1, round(words / ROUND))  # of an epoch
@@ -90,9 +94,9 @@ class FastTraining:
         return self.centres[:, : self.config.dim].copy()
 
     def compile(self) -> None:
-        """Compile the loops (two seconds, once for a width in a process); no round is timed with it."""
+        """Compile the loops where the package has none that are; no round is timed with it."""
         nothing = (0, 0, *self.sampler, self.config.window, self.config.negative, 0.0, 0.0, np.uint64(1))
-        self.kernel.sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
+        self.train_sentences(self.centres, self.contexts, self.corpus.ids, self.corpus.starts, *nothing)
 
     def run(self) -> Iterator[dict[str, Any]]:
         """One record a round; when it is yielded everything about it is in this object.
@@ -125,7 +129,7 @@ class FastTraining:
         shares[0], shares[-1] = first, last
         work = [
             pool.submit(
-                self.kernel.sentences,
+                self.train_sentences,
                 self.centres,
                 self.contexts,
                 self.corpus.ids,

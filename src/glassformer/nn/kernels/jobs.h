@@ -4,7 +4,7 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 3 };
+enum { ABI = 4 };
 
 typedef uint16_t bf16;
 #ifndef NUMBER
@@ -60,4 +60,17 @@ typedef struct {
     int64_t x_stride, out_stride, rows, in, columns;
     int32_t half, activation, threads; /* activation: ACTIVATIONS of int8.py */
 } Int8Job;
+
+typedef struct {
+    float *centres, *contexts; /* [V, width], width a multiple of 16 */
+    const int32_t *ids;        /* [N]: sentence i is ids[starts[i]] up to ids[starts[i + 1]] */
+    const int64_t *starts;
+    const uint64_t *keep, *probability; /* [V]; as alias, a Sampler's of train/negative_sampling.py */
+    const int32_t *alias;
+    int64_t first, last, width, size, window, negative;
+    uint64_t state;
+    double rate, fall;      /* the learning rate, and by how much it falls a word */
+    int64_t pairs, judged;  /* these three are told: pairs, those that were judged, and their summed loss */
+    double loss;
+} SkipGramJob;
 #endif

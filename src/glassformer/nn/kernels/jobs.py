@@ -62,5 +62,21 @@ class Int8Job(ctypes.Structure):
     ]
 
 
+class SkipGramJob(ctypes.Structure):
+    """Sentences that skip-gram trains on, its tables, and what comes of it."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("centres", "contexts", "ids", "starts")),
+        *((name, ctypes.c_void_p) for name in ("keep", "probability", "alias")),
+        *((name, ctypes.c_int64) for name in ("first", "last", "width", "size", "window", "negative")),
+        ("state", ctypes.c_uint64),
+        ("rate", ctypes.c_double),
+        ("fall", ctypes.c_double),
+        ("pairs", ctypes.c_int64),
+        ("judged", ctypes.c_int64),
+        ("loss", ctypes.c_double),
+    ]
+
+
 # In the order of ``structure_size`` of jobs.h.
-JOBS = (AttentionJob, LinearJob, GeluJob, NormJob, Int8Job)
+JOBS = (AttentionJob, LinearJob, GeluJob, NormJob, Int8Job, SkipGramJob)

@@ -13,6 +13,7 @@ const char *sources(void) { return MADE_OF; }
 int64_t structure_size(int which) {
     const int64_t sizes[] = {
         sizeof(AttentionJob), sizeof(LinearJob), sizeof(GeluJob), sizeof(NormJob), sizeof(Int8Job),
+        sizeof(SkipGramJob),
     };
     return which < 0 || which >= (int)(sizeof sizes / sizeof *sizes) ? -1 : sizes[which];
 }

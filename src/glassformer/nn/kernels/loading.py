@@ -20,7 +20,7 @@ import torch
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
-from glassformer.nn.kernels.jobs import JOBS, AttentionJob, Int8Job, LinearJob
+from glassformer.nn.kernels.jobs import JOBS, AttentionJob, Int8Job, LinearJob, SkipGramJob
 from glassformer.nn.kernels.levels import ABI, LEVELS, Level, fingerprint
 from glassformer.runtime import cpu_flags
 
@@ -117,6 +117,7 @@ def _open(level: Level) -> ctypes.CDLL | str:
             calls.linear_int8.argtypes = (ctypes.POINTER(Int8Job), ctypes.c_void_p)
         for name in ("attention_fp32", *(["attention"] if level.bf16 else [])):
             getattr(calls, name).argtypes = (ctypes.POINTER(AttentionJob), ctypes.c_int, ctypes.c_void_p)
+        calls.skip_gram.argtypes = (ctypes.POINTER(SkipGramJob),)
         for name in ("gelu_tanh_fp32", *(["gelu", "layer_norm"] if level.bf16 else [])):
             getattr(calls, name).argtypes = (ctypes.c_void_p, ctypes.c_void_p)
             getattr(calls, name).restype = None

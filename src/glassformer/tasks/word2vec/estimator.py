@@ -158,9 +158,9 @@ class Word2Vec(Estimator):
                 self._fit_adam(corpus, config, fingerprint, folder, bool(newest), callbacks)
         if config.add_contexts:
             self.vectors_ = self.vectors_ + self.contexts_
-        before = norms(first_vectors(len(corpus.words), config.dim, config.seed))
+        first = norms(first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer))
         self.words_, self.counts_ = corpus.words, corpus.counts
-        self.norms_ = {"before": before, "after": norms(self.vectors_)}
+        self.norms_ = {"before": first, "after": norms(self.vectors_)}
         self.fit_seconds_ = time.perf_counter() - started
         self._index()
 
@@ -185,7 +185,7 @@ class Word2Vec(Estimator):
         set_seed(train.seed)
         model = SkipGram(len(corpus.words), config.dim)
         with torch.no_grad():
-            first = first_vectors(len(corpus.words), config.dim, config.seed)
+            first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
             model.centres.weight.copy_(torch.from_numpy(first))
         optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
         training = Training(model, optimizer, train, steps, fingerprint, self._before())
@@ -293,7 +293,7 @@ class Word2Vec(Estimator):
         if "before" not in self.norms_:
             raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
         out = Word2Vec(**self.get_params())
-        out._take(self.words_, first_vectors(len(self), self.dim, self.seed), self.counts_)
+        out._take(self.words_, first_vectors(len(self), self.dim, self.seed, self.optimizer), self.counts_)
         return out
 
     def judge(
