@@ -15,10 +15,13 @@ from glassformer.models.skipgram import (
     keep_probability,
     noise_distribution,
 )
+from glassformer.nn import kernels
+from glassformer.nn.kernels import skip_gram
 from glassformer.train.negative_sampling import (
     LOSS_EVERY,
     empty_table,
     kernel,
+    loops,
     make_sampler,
     padded_width,
     random_state,
@@ -227,3 +230,54 @@ def test_the_loss_without_negatives_only_grows_vectors():
     assert not model.contexts.weight.any()
     batch = SkipGramBatch(torch.tensor([1]), torch.tensor([[2, NONE]]), torch.tensor([[NONE, NONE]]))
     assert float(model(batch).detach()) == pytest.approx(np.log(2), abs=1e-6)
+
+
+# --- the package's kernel ---------------------------------------------------------------------
+
+
+@pytest.mark.skipif(kernels.why_not() is not None, reason="no kernels here")
+@pytest.mark.parametrize(("dim", "window", "negative"), [(13, 1, 0), (13, 5, 5), (23, 3, 17), (101, 2, 31)])
+def test_the_package_s_kernel_is_the_loops_above(dim, window, negative):
+    """The same pairs and draws, sums in another order; more negatives than a register has numbers, too."""
+    rng = np.random.default_rng(7)
+    lengths = np.array([0, 1, 2, 53, 19, 101])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    ids = rng.integers(0, V, starts[-1]).astype(np.int32)
+    counts = np.bincount(ids, minlength=V) + 1
+    sampler = make_sampler(keep_probability(counts, 0.05), noise_distribution(counts, 0.75))
+    results = []
+    for train in (kernel(padded_width(dim)).sentences, skip_gram.train_sentences):
+        a, b = empty_table(V, dim), empty_table(V, dim)
+        for table in (a, b):
+            table[:, :dim] = np.random.default_rng(3).normal(0, 0.3, (V, dim))
+        told = train(a, b, ids, starts, 1, 6, *sampler, window, negative, 0.02, 1e-5, random_state(3, 5))
+        results.append((told, a, b))
+    ((pairs, loss, judged), *tables), (theirs, *moved) = results
+    assert theirs[0] == pairs > 0
+    assert theirs[2] == judged > 0
+    assert theirs[1] == pytest.approx(loss, rel=1e-5)
+    for table, other in zip(tables, moved):
+        np.testing.assert_allclose(other, table, rtol=0, atol=3e-6)
+        assert not other[:, dim:].any()
+
+
+@pytest.mark.skipif(kernels.why_not() is not None, reason="no kernels here")
+def test_the_kernel_repeats_itself_and_tells_of_infinities():
+    a, b = tables()
+    ids, starts = np.arange(V, dtype=np.int32), np.array([0, V])
+    sampler = make_sampler(np.ones(V), np.full(V, 1 / V))
+    given = (ids, starts, 0, 1, *sampler, 5, 5, 0.05, 0.0, random_state(1))
+    first, second = (a.copy(), b.copy()), (a.copy(), b.copy())
+    assert skip_gram.train_sentences(*first, *given) == skip_gram.train_sentences(*second, *given)
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first[0], a)
+    broken = a.copy()
+    broken[:, 0] = np.nan
+    assert np.isnan(skip_gram.train_sentences(broken, b, *given)[1])
+
+
+@pytest.mark.skipif(kernels.why_not() is not None, reason="no kernels here")
+def test_loops_are_the_kernel_s_unless_it_is_switched_off(monkeypatch):
+    assert loops(WIDTH) is skip_gram.train_sentences
+    monkeypatch.setattr(kernels, "why_not", lambda: "switched off")
+    assert loops(WIDTH) is kernel(WIDTH).sentences

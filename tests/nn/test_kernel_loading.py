@@ -137,7 +137,7 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
 @here
 def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     calls = kernels.library()
-    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32"]
+    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32", "skip_gram"]
     kept = SimpleNamespace(**{name: getattr(calls, name) for name in names}, prepare=lambda: 1)
     kept.linear_int8 = SimpleNamespace()  # the library of this processor may have none
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)

@@ -34,18 +34,31 @@ def train_sentences(
         MemoryError: there is none to work in.
     """
     tables = [
-        (centre_table, np.float32), (context_table, np.float32), (ids, np.int32), (starts, np.int64),
-        (keep, np.uint64), (probability, np.uint64), (alias, np.int32),
-    ]  # fmt: skip
+        (centre_table, np.float32),
+        (context_table, np.float32),
+        (ids, np.int32),
+        (starts, np.int64),
+        (keep, np.uint64),
+        (probability, np.uint64),
+        (alias, np.int32),
+    ]
     for array, dtype in tables:
         assert array.dtype == dtype
         assert array.flags.c_contiguous
     width = centre_table.shape[1]
     assert width % 16 == 0
     job = SkipGramJob(
-        *(array.ctypes.data for array, _ in tables), first, last, width, len(alias), window, negative,
-        int(state), rate, fall,
-    )  # fmt: skip
+        *(array.ctypes.data for array, _ in tables),
+        first,
+        last,
+        width,
+        len(alias),
+        window,
+        negative,
+        int(state),
+        rate,
+        fall,
+    )
     if library().skip_gram(ctypes.byref(job)):
         raise MemoryError
     return job.pairs, job.loss, job.judged
