@@ -8,6 +8,13 @@ from statistics import fmean
 from tables_speed import RESULTS, measured, read
 
 
+def p_value(p: float) -> str:
+    """Three digits, and more where they would hide on which side of 0.05 it lies."""
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.5f}" if f"{p:.3f}" == "0.050" else f"{p:.3f}"
+
+
 def questions() -> str:
     """A section a question: its differences with intervals and corrected p, and what each arm reaches."""
     result = read("lab-questions")
@@ -19,7 +26,7 @@ def questions() -> str:
         for name, found in one["differences"].items():
             low, high = found["interval"]
             points = f"{found['points']:+.1f} ({low:+.1f} to {high:+.1f})"
-            lines.append(f"| {name} | {points} | {found['p_holm']:.3f} | {found['says']} |")
+            lines.append(f"| {name} | {points} | {p_value(found['p_holm'])} | {found['says']} |")
         arms = "; ".join(f"{name} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
         counts = sorted({found["n"] for found in one["differences"].values()})
         judges = " or ".join(f"{n:,}" for n in counts)
@@ -45,7 +52,7 @@ def folds() -> str:
             if one := found["differences"].get(name):
                 low, high = one["interval"]
                 lines.append(
-                    f"{reached} {one['points']:+.1f} ({low:+.1f} to {high:+.1f}) | {one['p_holm']:.3f} |"
+                    f"{reached} {one['points']:+.1f} ({low:+.1f} to {high:+.1f}) | {p_value(one['p_holm'])} |"
                 )
             else:
                 lines.append(f"{reached} baseline | – |")
