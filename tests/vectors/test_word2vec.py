@@ -125,6 +125,28 @@ def test_texts_words_and_files_are_the_same_corpus(tmp_path):
         Corpus.open(tmp_path / "mapped")
 
 
+def test_a_corpus_of_several_parts_is_the_same_one(tmp_path, monkeypatch):
+    given = [*SENTENCES, "", "seldom", *SENTENCES[:5]]
+    whole = read_corpus(given, min_count=2)
+    monkeypatch.setattr("glassformer.data.sentences.CHUNK", 7)
+    assert len(given) > 3 * 7
+    assert read_corpus(given, min_count=2).digest() == whole.digest()
+    assert read_corpus(given, min_count=2, folder=tmp_path).digest() == whole.digest()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "starts.npy", "words.json"]
+    with pytest.raises(DataError, match="sentence 17 is neither"):
+        read_corpus([["fine"]] * 16 + [["fine", 3]])
+
+
+def test_vectors_of_an_earlier_version_began_half_as_wide(vectors):
+    wide = vectors.untrained().vectors_
+    before = vectors.norms_["before"]
+    vectors.norms_["before"] = {key: length / 2 for key, length in before.items()}
+    try:
+        np.testing.assert_allclose(vectors.untrained().vectors_, wide / 2, rtol=1e-6)
+    finally:
+        vectors.norms_["before"] = before
+
+
 @pytest.mark.parametrize(
     ("sentences", "message"),
     [

@@ -266,7 +266,7 @@ def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, 
         except TypeError:  # a word that is no text, or has no hash, such as a list
             before = len(lengths) * CHUNK
             wrong = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
-            raise _no_sentence(before + next(wrong)) from None
+            raise _no_sentence(before + next(wrong, 1)) from None
         counted = np.bincount(part, minlength=len(numbers))
         counted[: len(seen)] += seen
         seen = counted

@@ -47,6 +47,7 @@ from glassformer.train.word_vectors import (
     norms,
     run_fast,
     skipgram_loss,
+    vectors_before,
 )
 
 
@@ -184,9 +185,8 @@ class Word2Vec(Estimator):
             )
         set_seed(train.seed)
         model = SkipGram(len(corpus.words), config.dim)
-        with torch.no_grad():
-            first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
-            model.centres.weight.copy_(torch.from_numpy(first))
+        first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
+        model.centres.weight.data.copy_(torch.from_numpy(first))
         optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
         training = Training(model, optimizer, train, steps, fingerprint, self._before())
         calls = list(callbacks)
@@ -293,7 +293,7 @@ class Word2Vec(Estimator):
         if "before" not in self.norms_:
             raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
         out = Word2Vec(**self.get_params())
-        out._take(self.words_, first_vectors(len(self), self.dim, self.seed, self.optimizer), self.counts_)
+        out._take(self.words_, vectors_before(len(self), self.dim, self.seed, self.norms_), self.counts_)
         return out
 
     def judge(
