@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from common import RESULTS, environment, spread, write_result
+from common import environment, result_file, spread, write_result
 
 ROOT = Path(__file__).parents[1]
 RECIPE = "imdb-minilm"
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=2500, help="examples of every split; 0 for all")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=RESULTS / "end-to-end.json")
+    parser.add_argument("--out", type=Path, default=result_file("end-to-end"))
     options = parser.parse_args(arguments)
     facts = environment()
     runs: dict[str, list[dict[str, Any]]] = {"before": [], "now": []}

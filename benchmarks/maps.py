@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import RESULTS, Contender, Window, environment, ratios, take_turns, write_result
+from common import Contender, Window, environment, ratios, result_file, take_turns, write_result
 
 import glassformer as gf
 from glassformer.checkpoints.hub import resolve_checkpoint
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reviews", type=int, default=128)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "maps.json")
+    parser.add_argument("--out", type=Path, default=result_file("maps"))
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # for all contenders alike

@@ -36,7 +36,6 @@ from typing import Any
 import numpy as np
 import torch
 from common import (
-    RESULTS,
     Contender,
     Window,
     count,
@@ -46,6 +45,7 @@ from common import (
     loss_differences,
     ratios,
     report,
+    result_file,
     take_turns,
     write_result,
 )
@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reviews", type=count, default=64, help="reviews in a window")
     parser.add_argument("--max-length", type=count, default=128, help="tokens of a pair at most")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "pretrain.json", help="the result file")
+    parser.add_argument("--out", type=Path, default=result_file("pretrain"), help="the result file")
     options = parser.parse_args(arguments)
     if not 16 <= options.max_length <= 512:
         parser.error(f"--max-length {options.max_length}: give 16 to 512, the positions that the model has")

@@ -35,7 +35,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import InputError
-from glassformer.nn import kernels
+from glassformer.nn import kernels, linear
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_dtype
 from glassformer.tasks.build import build_model
@@ -47,7 +47,14 @@ from glassformer.train.optim import MasterOptimizer
 CPU = torch.device("cpu")
 # What an operation's time is booked as; names are searched in this order.
 PARTS = {
-    "matrix products": ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "_Linear"),
+    "matrix products": (
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "_Linear",
+        "_linear_pointwise",
+    ),
     "attention": ("Attention", "scaled_dot_product"),
     "GELU": ("gelu", "_Gelu"),
     "layer norm": ("layer_norm", "_Norm"),
@@ -94,9 +101,10 @@ class Work:
         self.seconds: list[float] = []
 
     def count(self) -> None:
-        # the counter knows torch's products only: a gradient of ours is done by torch for this once
+        # the counter knows `mm` and its like only: what a kernel or oneDNN does by itself is done so for this once
         with (
             patch.object(kernels, "gives_gradient", return_value=False),
+            patch.object(linear, "_adds_bias", return_value=False),
             FlopCounterMode(display=False) as counter,
         ):
             self.once()

@@ -11,6 +11,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +21,6 @@ import tables_few
 import tables_int8
 import tables_language as language
 import tables_levels
-import tables_memory
 import tables_packages
 import tables_questions
 import tables_speed as speed
@@ -38,6 +38,7 @@ PAGES = (
     "docs/guide/long-inputs.md", "docs/guide/similar.md",
     "docs/extend.md",
 )  # fmt: skip
+ALIKE = "-avx512"  # the level whose files are all of one state of the code
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
 
@@ -260,7 +261,7 @@ def scoreboard() -> str:
     return "\n".join(lines)
 
 
-TABLES: dict[str, Callable[[], str]] = {
+TABLES: dict[str, Callable[[], str]] = tables_levels.TABLES | {
     "serve": serve,
     "export": export,
     "hf-export": hf_export,
@@ -276,19 +277,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "training": speed.training,
     "training-bert-base": speed.training_base,
     "levels": tables_levels.levels,
-    "training-avx2": lambda: tables_levels.training("-avx2"),
-    "inference-avx2": lambda: speed.inference_part("labels", "Equal labels", "-avx2"),
-    "pictures-small-avx2": lambda: speed.pictures("small", "-avx2"),
-    "memory-training-avx2": lambda: tables_memory.memory("training", "tokens", "-avx2"),
-    "memory-prediction-avx2": lambda: tables_memory.memory("prediction", "documents", "-avx2"),
-    "startup-avx2": lambda: tables_memory.startup("-avx2"),
-    "rate-avx2": lambda: speed.rate("-avx2"),
     "end-to-end": speed.end_to_end,
     "equal-accuracy": speed.equal_accuracy,
     "pretraining": speed.pretraining,
     "pictures-small": lambda: speed.pictures("small"),
     "pictures-base": lambda: speed.pictures("base"),
-    "nearest-peers": speed.nearest_peers,
+    "nearest-peers": lambda: speed.nearest_peers(ALIKE),
     "reliability": scoreboard,
     "task-price": task_price.table,
     "inference": speed.inference,
@@ -299,8 +293,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "int8": tables_int8.int8,
     "few-shot": tables_few.few_shot,
     "maps": speed.maps,
-    "word-vectors": speed.word_vectors,
-    "word-vectors-fit": language.word_vectors_fit,
     "word-vectors-quality": language.quality,
     "translations": language.translations,
     "masked": language.masked,
@@ -318,10 +310,9 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 FIGURES: dict[str, Callable[[], str]] = {
-    "best": lambda: speed.against_trainer("at its best"),
-    "common": lambda: speed.against_trainer("as commonly run"),
-    "best-avx2": lambda: speed.against_trainer("at its best", "-avx2"),
-    "common-avx2": lambda: speed.against_trainer("as commonly run", "-avx2"),
+    name + ending: partial(speed.against_trainer, setting, ending)
+    for name, setting in (("best", "at its best"), ("common", "as commonly run"))
+    for ending in tables_levels.LEVELS
 }
 
 

@@ -132,9 +132,9 @@ def quality() -> str:
     return "\n".join([*lines, "", f"{told}vectors of {setting['dim']} numbers."])
 
 
-def word_vectors_fit() -> str:
+def word_vectors_fit(ending: str = "") -> str:
     """Seconds from sentences to vectors beside gensim, from word2vec-fit.json."""
-    result = read("word2vec-fit")
+    result = read("word2vec-fit" + ending)
     if result is None:
         return "Not measured yet: `benchmarks/word2vec.py fit`.\n"
     lines = ["| Epochs | glassformer, s | gensim, s | glassformer is |", "|---|---|---|---|"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import tables_language as language
+import tables_memory
 import tables_speed as speed
 
 # The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
@@ -31,8 +35,7 @@ def found(ending: str) -> dict[str, str]:
             for peer, ratio in result["glassformer_against"].items():
                 cells[f"{said}: {peer}"] = speed.times(ratio)
     if result := speed.read("train_pictures-small" + ending):
-        ratio = min(result["glassformer_against"].values(), key=lambda r: r["median"])
-        cells["Training a small ViT: transformers at its best"] = speed.times(ratio)
+        cells["Training a small ViT: transformers at its best"] = nearest(result)
     if result := speed.read("inference" + ending):
         part = result["labels"]
         for kind, said in (
@@ -42,6 +45,16 @@ def found(ending: str) -> dict[str, str]:
             for peer, ratio in part.get(kind, {}).items():
                 name = next((known for known in ANSWERED if peer.startswith(known)), peer)
                 cells[f"{said}: {name}"] = speed.times(ratio)
+    if result := speed.read("inference" + ending):
+        cells["Embeddings: sentence-transformers"] = nearest(result["vectors"])
+    if result := speed.read("pretrain" + ending):
+        cells["Pre-training: HF Trainer, at its best"] = nearest(result)
+    if result := speed.read("word2vec-speed" + ending):
+        cells["Word vectors, words a second: gensim"] = speed.times(result["ratio"])
+    if result := speed.read("word2vec-fit" + ending):
+        for n, part in result["epochs"].items():
+            epochs = "1 epoch" if n == "1" else f"{n} epochs"
+            cells[f"Sentences to word vectors, {epochs}: gensim"] = speed.times(part["ratio"])
     for stem, model in (("rate", "MiniLM"), ("rate-bert-base", "BERT-base's size")):
         if result := speed.read(stem + ending):
             for work in result["works"]:
@@ -50,6 +63,11 @@ def found(ending: str) -> dict[str, str]:
                 said = f"Share of the rate of torch's bare products, {model}: {kind}"
                 cells[said] = f"{share['median']:.0%} ({share['min']:.0%} to {share['max']:.0%})"
     return cells
+
+
+def nearest(result: dict[str, Any]) -> str:
+    """The ratio to the peer that comes nearest."""
+    return speed.times(min(result["glassformer_against"].values(), key=lambda ratio: ratio["median"]))
 
 
 def where(ending: str) -> str:
@@ -61,3 +79,25 @@ def where(ending: str) -> str:
 def training(ending: str) -> str:
     """Fine-tuning MiniLM at that level, peer by peer."""
     return speed.training("train_imdb" + ending) + "\n" + where(ending)
+
+
+# Tables of a level's files: the name and the level's ending, as in `training-avx2`.
+OF_LEVEL: dict[str, Callable[[str], str]] = {
+    "training": training,
+    "training-bert-base": speed.training_base,
+    "inference": speed.inference,
+    "embedding": speed.embedding,
+    "pictures-small": lambda ending: speed.pictures("small", ending),
+    "pretraining": speed.pretraining,
+    "end-to-end": speed.end_to_end,
+    "maps": speed.maps,
+    "rate": speed.rate,
+    "memory-training": lambda ending: tables_memory.memory("training", "tokens", ending),
+    "memory-prediction": lambda ending: tables_memory.memory("prediction", "documents", ending),
+    "startup": tables_memory.startup,
+    "word-vectors": speed.word_vectors,
+    "word-vectors-fit": language.word_vectors_fit,
+}
+TABLES: dict[str, Callable[[], str]] = {
+    name + ending: partial(make, ending) for name, make in OF_LEVEL.items() for ending in LEVELS if ending
+}

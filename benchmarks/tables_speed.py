@@ -49,15 +49,15 @@ def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     return told
 
 
-def training_base() -> str:
+def training_base(ending: str = "") -> str:
     """The same at BERT-base's size."""
     command = "benchmarks/train_imdb.py --model bert-base --contenders best glassformer"
-    return training("train_imdb-bert-base", command)
+    return training("train_imdb-bert-base" + ending, command)
 
 
-def end_to_end() -> str:
+def end_to_end(ending: str = "") -> str:
     """The whole command before the work on speed and now, from end-to-end.json."""
-    result = read("end-to-end")
+    result = read("end-to-end" + ending)
     if result is None:
         return "Not measured yet: `benchmarks/end_to_end.py`.\n"
     said = {"before": f"before (commit {result['before']})", "now": "now"}
@@ -104,9 +104,9 @@ def equal_accuracy() -> str:
     return "\n".join([*lines, "", f"{said}; {learned}."]) + "\n"
 
 
-def pretraining() -> str:
+def pretraining(ending: str = "") -> str:
     """Pre-training beside HF Trainer, from pretrain.json."""
-    return compared("pretrain", "make bench-pretrain", "tokens_per_second", "Real tokens/s")
+    return compared("pretrain" + ending, "make bench-pretrain", "tokens_per_second", "Real tokens/s")
 
 
 def pictures(size: str, ending: str = "") -> str:
@@ -167,32 +167,35 @@ def inference_part(part: str, checked: str, ending: str = "") -> str:
     return "\n".join([*lines, *attentions(found["contenders"]), "", measured(result)])
 
 
-def inference() -> str:
+def inference(ending: str = "") -> str:
     """Raw text to labels beside the peers, from inference.json."""
-    return inference_part("labels", "Equal labels")
+    return inference_part("labels", "Equal labels", ending)
 
 
-def embedding() -> str:
+def embedding(ending: str = "") -> str:
     """Raw text to embeddings beside sentence-transformers, from inference.json."""
-    return inference_part("vectors", "Lowest cosine")
+    return inference_part("vectors", "Lowest cosine", ending)
 
 
-def nearest_peers() -> str:
-    """A line for each kind of work: glassformer beside the peer that comes nearest; the page has them all."""
+def nearest_peers(ending: str = "") -> str:
+    """A line for each kind of work: glassformer beside the peer that comes nearest; the page has them all.
+
+    ``ending`` is that of a level's files.
+    """
     found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
-    if result := read("train_imdb"):
+    if result := read("train_imdb" + ending):
         ratios = result["glassformer_against"]
         found.append(
             ("Fine-tuning MiniLM, real tokens", result["contenders"], "tokens_per_second", ratios, result)
         )
-    if result := read("inference"):
+    if result := read("inference" + ending):
         for part, said in (("labels", "Reviews to labels"), ("vectors", "Reviews to embeddings")):
             one = result[part]
             found.append((said, one["contenders"], "reviews_per_second", one["glassformer_against"], result))
-    if result := read("pretrain"):
+    if result := read("pretrain" + ending):
         ratios = result["glassformer_against"]
         found.append(("Pre-training, real tokens", result["contenders"], "tokens_per_second", ratios, result))
-    if result := read("word2vec-speed"):
+    if result := read("word2vec-speed" + ending):
         where = result["environment"]
         where = where | {"threads": where["machine"]["threads"]}
         ratios = {
@@ -249,9 +252,9 @@ def against_trainer(setting: str, ending: str = "") -> str:
     )
 
 
-def maps() -> str:
+def maps(ending: str = "") -> str:
     """What attention maps cost, from maps.json."""
-    result = read("maps")
+    result = read("maps" + ending)
     if result is None:
         return "Not measured yet: `make bench-maps`.\n"
     lines = ["| Forward pass | Time, of the plain one | Against all maps of glassformer |", "|---|---|---|"]
@@ -263,9 +266,9 @@ def maps() -> str:
     return "\n".join([*lines, "", measured(result)])
 
 
-def word_vectors() -> str:
+def word_vectors(ending: str = "") -> str:
     """Words a second beside gensim, from word2vec-speed.json."""
-    result = read("word2vec-speed")
+    result = read("word2vec-speed" + ending)
     if result is None:
         return "Not measured yet: `benchmarks/word2vec.py speed`.\n"
     lines = ["| Contender | Words/s (median, range) | glassformer is |", "|---|---|---|"]

@@ -32,6 +32,7 @@ from common import (
     environment,
     in_own_process,
     ratios,
+    result_file,
     spread,
     take_turns,
     write_result,
@@ -249,7 +250,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[*range(8)])
     parser.add_argument("--again", action="store_true", help="quality: train glassformer anew")
     given = parser.parse_args()
-    name = f"word2vec-{given.what}" + (f"-{given.reviews}" if given.reviews else "")
+    name = f"word2vec-{given.what}"
+    if given.what != "quality":  # vectors are as good on every processor
+        name = result_file(name).stem
+    name += f"-{given.reviews}" if given.reviews else ""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "corpus.txt"
         words = write_corpus(file, given.reviews)

@@ -6,10 +6,14 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from glassformer.nn.kernels.levels import LEVELS
+from glassformer.nn.linear import Linear
+from glassformer.packing import Packing
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -31,8 +35,12 @@ def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
     (tmp_path / "inference-avx2.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
     labels = {"glassformer_against": {"OpenVINO, bf16": ratio | {"median": 2.2}}}
     (tmp_path / "inference.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
+    fit = {"epochs": {"1": {"ratio": ratio}, "5": {"ratio": ratio}}}
+    (tmp_path / "word2vec-fit-avx512.json").write_text(json.dumps(fit), encoding="utf-8")
     assert levels.levels().splitlines()[2:] == [
         "| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | not measured | 2.0 × (1.5 to 2.5) |",
+        "| Sentences to word vectors, 1 epoch: gensim | not measured | 2.0 × (1.5 to 2.5) | not measured |",
+        "| Sentences to word vectors, 5 epochs: gensim | not measured | 2.0 × (1.5 to 2.5) | not measured |",
         "| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | 2.0 × (1.5 to 2.5) |",
         "| Prediction, ours in int8: OpenVINO | not measured | not measured | 2.0 × (1.5 to 2.5) |",
     ]
@@ -45,6 +53,22 @@ def test_a_level_has_a_file_of_its_own(tool, monkeypatch):
         monkeypatch.setattr(common, "cpu_flags", lambda name=name: flags[name])
         assert common.level() == name
         assert common.result_file("rate").name == f"rate{ending}.json"
+
+
+def test_products_count_whoever_makes_them(tool):
+    layer, x = Linear(64, 96).bfloat16(), torch.randn(31, 64, dtype=torch.bfloat16)
+    config = SimpleNamespace(d_model=64, num_layers=3)
+    model = SimpleNamespace(encoder=SimpleNamespace(config=config), reads_first_rows_only=True)
+
+    def predict(_: object) -> None:
+        with torch.inference_mode():
+            layer(x)
+
+    batch = SimpleNamespace(packing=Packing((11, 20)))
+    work = tool("rate").Work("prediction", [batch], predict, model, backward=False)
+    work.count()
+    assert work.linear == 2 * 31 * 64 * 96
+    assert work.attention == 4 * 64 * (2 * (11**2 + 20**2) + 31)
 
 
 def levels_of(name: str) -> frozenset[str]:
