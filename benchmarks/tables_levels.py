@@ -45,7 +45,7 @@ def found(ending: str) -> dict[str, str]:
             for peer, ratio in part.get(kind, {}).items():
                 name = next((known for known in ANSWERED if peer.startswith(known)), peer)
                 cells[f"{said}: {name}"] = speed.times(ratio)
-    if result := speed.read("inference" + ending):
+    if "vectors" in (result := speed.read("inference" + ending) or {}):
         cells["Embeddings: sentence-transformers"] = nearest(result["vectors"])
     if result := speed.read("pretrain" + ending):
         cells["Pre-training: HF Trainer, at its best"] = nearest(result)
