@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 
 import numpy as np
@@ -187,3 +188,26 @@ def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
         with pytest.raises(CheckpointError, match="the word 'a' stands there twice") as caught:
             read_word2vec_format(path, binary)
         assert caught.value.fix == fix
+
+
+def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
+    file, link = tmp_path / "file.txt", tmp_path / "link.txt"
+    file.write_text("old", encoding="utf-8")
+    link.symlink_to(file)
+    write_word2vec_format(link, ["a"], np.ones((1, 3)))
+    assert link.is_symlink()
+    assert read_word2vec_format(file)[0] == ("a",)
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(CheckpointError, match="no file to replace"):
+        write_word2vec_format(pipe, ["a"], np.ones((1, 3)))
+    assert pipe.is_fifo()
+
+
+def test_half_a_character_is_refused(tmp_path):
+    with pytest.raises(CheckpointError, match="cannot stand in this format"):
+        write_word2vec_format(tmp_path / "v.txt", ["a", "\ud800b"], np.ones((2, 3)))
+    assert not list(tmp_path.iterdir())

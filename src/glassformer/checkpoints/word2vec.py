@@ -26,17 +26,20 @@ _FORMAT = "Wanted: a first line of two numbers (words and dim), then a word and 
 def write_word2vec_format(
     path: str | Path, words: Sequence[str], vectors: np.ndarray, binary: bool | None = None
 ) -> Path:
-    """Write ``[V, D]`` vectors; a file that stands there is replaced in one step.
+    """Write ``[V, D]`` vectors; a file that stands there, or that a link leads to, is replaced in one step.
 
     Args:
         binary: None: by the name, ``.bin`` is binary.
 
     Raises:
-        CheckpointError: a word with white space in it, which the format cannot hold.
+        CheckpointError: a word with white space or half a character in it, which the format cannot hold; or
+            what stands there is no file.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise CheckpointError("there stands no file to replace", where=str(path), fix="Name another path")
     for word in words:
-        if not word or any(c.isspace() for c in word):
+        if not word or any(c.isspace() or "\ud800" <= c <= "\udfff" for c in word):
             raise CheckpointError(
                 f"the word {word!r} cannot stand in this format",
                 where=str(path),

@@ -27,6 +27,7 @@ from glassformer.outputs import write_text_whole, written_whole
 from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
+READ = 1_000_000  # ids looked at at a time
 LEFT_OUT = -1  # the number of a word that is seen too seldom
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
@@ -46,14 +47,17 @@ class Corpus:
 
     def digest(self) -> str:
         """A check sum of everything that training reads."""
-        digest = sha256("\n".join(self.words).encode())
+        joined = "\n".join(self.words)
+        if joined.count("\n") >= len(self.words):  # a word has one itself
+            joined = json.dumps(self.words)
+        digest = sha256(joined.encode())
         for array in (self.starts, self.ids):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     @staticmethod
     def open(folder: str | Path) -> Corpus:
-        """A corpus that ``read_corpus`` wrote, its ids mapped and not read.
+        """A corpus that ``read_corpus`` wrote, its ids mapped; all are looked at once.
 
         Raises:
             DataError: there is none, or it is damaged.
@@ -71,12 +75,26 @@ class Corpus:
             raise DataError(
                 f"no whole corpus ({error})", where=str(folder), fix="Make it again with read_corpus"
             ) from None
-        whole = ids.dtype == np.int32 and starts.dtype == np.int64 and len(starts) and starts[-1] == len(ids)
-        if not whole or len(words) != len(counts) or int(counts.sum()) != len(ids):
+        if len(words) != len(counts) or not _belong_together(ids, starts, counts):
             raise DataError(
                 "its files do not belong together", where=str(folder), fix="Make it again with read_corpus"
             )
         return Corpus(ids, starts, words, counts, raw)
+
+
+def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
+    """Whether ids, sentences and counts are of one corpus: training writes where the ids say."""
+    if ids.dtype != np.int32 or starts.dtype != np.int64 or ids.ndim != 1 or starts.ndim != 1:
+        return False
+    if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
+        return False
+    seen = np.zeros(len(counts), np.int64)
+    for i in range(0, len(ids), READ):
+        part = np.asarray(ids[i : i + READ])
+        if part.min() < 0 or part.max() >= len(counts):
+            return False
+        seen += np.bincount(part, minlength=len(counts))
+    return bool((seen == counts).all())
 
 
 def read_corpus(
@@ -110,8 +128,16 @@ def read_corpus(
     if not isinstance(sentences, Iterable | str | Path):
         what = f"a {type(sentences).__name__} holds no sentences"
         raise DataError(what, where="sentences", fix="Give a list, or the path of a file")
-    store = _Store(folder)
+    with _Store(folder) as store:
+        return _numbered(sentences, store, int(min_count), int(max_words), folder)
+
+
+def _numbered(
+    sentences: Sentences, store: _Store, min_count: int, max_words: int, folder: str | Path | None
+) -> Corpus:
+    """What ``read_corpus`` gives, with room in ``store`` for each word's first number."""
     given, seen, lengths = _first_numbers(sentences, store)
+    _check_words(given)
     joined = [word if word.isascii() else normalize("NFC", word) for word in given]
     counter: Counter[str] = Counter()
     for word, n in zip(joined, seen.tolist()):
@@ -136,23 +162,21 @@ def read_corpus(
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}
     final = np.array([number.get(word, LEFT_OUT) for word in joined], np.int32)  # of each first number
-    ids = _room(int(counts.sum()), folder)
-    place = 0
-    for i, first in enumerate(store):
-        numbers = final[first]
-        kept = numbers != LEFT_OUT
-        numbers = numbers[kept]
-        ids[place : place + len(numbers)] = numbers
-        place += len(numbers)
-        ends = np.cumsum(lengths[i])
-        lengths[i] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
+    with _room(int(counts.sum()), folder) as ids:
+        place = 0
+        for i, first in enumerate(store):
+            numbers = final[first]
+            kept = numbers != LEFT_OUT
+            numbers = numbers[kept]
+            ids[place : place + len(numbers)] = numbers
+            place += len(numbers)
+            ends = np.cumsum(lengths[i])
+            lengths[i] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
     left = np.concatenate(lengths)
     starts = np.concatenate([[0], np.cumsum(left[left > 0])]).astype(np.int64)
     raw = counter.total()
     if folder is None:
         return Corpus(ids, starts, words, counts, raw)
-    assert isinstance(ids, np.memmap)
-    ids.flush()
     folder = Path(folder)
     with written_whole(folder / "starts.npy") as draft, draft.open("wb") as file:
         np.save(file, starts, allow_pickle=False)
@@ -161,22 +185,33 @@ def read_corpus(
     return Corpus.open(folder)
 
 
-def _room(size: int, folder: str | Path | None) -> np.ndarray:
-    if folder is None:
-        return np.empty(size, np.int32)
-    file = Path(folder) / "ids.npy"
+def _check_words(words: Iterable[str]) -> None:
+    """Refuse half a surrogate pair: no file and no check sum can hold it."""
     try:
-        with _disk(file):
-            made = np.lib.format.open_memmap(file, "w+", np.int32, (size,))
-            if hasattr(
-                os, "posix_fallocate"
-            ):  # else a full disk would end the process at the first write into the map
-                with open(file, "rb+") as opened:
-                    os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
-    except GlassformerError:
-        file.unlink(missing_ok=True)
-        raise
-    return made
+        "\n".join(words).encode()
+    except UnicodeEncodeError as error:
+        what = f"half a character ({error.object[error.start]!a}), which stands for none"
+        raise DataError(
+            what, where="sentences", fix="Decode the text anew, with errors='replace' where it is damaged"
+        ) from None
+
+
+@contextmanager
+def _room(size: int, folder: str | Path | None) -> Iterator[np.ndarray]:
+    """Numbers to be filled: in memory, or in a file that takes its place when they are.
+
+    A corpus that stands in the folder may be mapped: its file is replaced and never written to.
+    """
+    if folder is None:
+        yield np.empty(size, np.int32)
+        return
+    with written_whole(Path(folder) / "ids.npy") as draft:
+        made = np.lib.format.open_memmap(draft, "w+", np.int32, (size,))
+        if hasattr(os, "posix_fallocate"):  # else a full disk would end the process at a write into the map
+            with open(draft, "rb+") as opened:
+                os.posix_fallocate(opened.fileno(), 0, draft.stat().st_size)
+        yield made
+        made.flush()
 
 
 @contextmanager
@@ -227,6 +262,13 @@ class _Store:
                 self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 -- it outlives this call
                 self.folder = Path(folder)
 
+    def __enter__(self) -> _Store:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self.file is not None:
+            self.file.close()
+
     def add(self, part: np.ndarray) -> None:
         if self.file is None:
             self.parts.append(part)
@@ -240,10 +282,10 @@ class _Store:
             while self.parts:
                 yield self.parts.popleft()  # its memory is free when the next one is asked for
             return
-        with self.file as file, _disk(self.folder):
-            file.seek(0)
+        with _disk(self.folder):
+            self.file.seek(0)
             for size in self.sizes:
-                yield np.frombuffer(file.read(size), np.int32)
+                yield np.frombuffer(self.file.read(size), np.int32)
 
 
 def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, np.ndarray, list[np.ndarray]]:

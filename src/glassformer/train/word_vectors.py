@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.native import check_fingerprint, load_state, save_state
 from glassformer.data.sentences import Corpus
-from glassformer.errors import GlassformerError
+from glassformer.errors import FewStepsWarning, GlassformerError
 from glassformer.models.skipgram import (
     NONE,
     SkipGram,
@@ -34,6 +35,7 @@ from glassformer.models.skipgram import (
 )
 from glassformer.train.callbacks import GO_ON, Interrupted, Signals
 from glassformer.train.config import FitConfig, VectorsConfig
+from glassformer.train.defaults import outside
 from glassformer.train.objectives import StepLoss
 
 ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
@@ -109,7 +111,7 @@ class FastTraining:
         """One record a round; when it is yielded everything about it is in this object.
 
         Raises:
-            GlassformerError: the loss is no longer finite.
+            GlassformerError: the loss or a vector is no longer finite.
         """
         self.compile()
         with ThreadPoolExecutor(self.threads) as pool:
@@ -120,6 +122,8 @@ class FastTraining:
                 self.seconds += time.perf_counter() - started
                 record["seconds"] = round(self.seconds, 3)
                 self.history.append(record)
+                if self.round == self.total_rounds:
+                    self._check()
                 yield record
 
     def _one_round(self, pool: ThreadPoolExecutor) -> dict[str, Any]:
@@ -156,7 +160,7 @@ class FastTraining:
         results = [future.result() for future in work]
         pairs, loss, judged = (sum(column) for column in zip(*results)) if results else (0, 0.0, 0)
         if not np.isfinite(loss):
-            raise GlassformerError(f"the loss is {loss} in round {self.round + 1}: lower lr (now {top})")
+            raise self._diverged(f"the loss is {loss} in round {self.round + 1}")
         return {
             "kind": "step",
             "step": self.round + 1,
@@ -168,8 +172,22 @@ class FastTraining:
             "pairs": int(pairs),
         }
 
+    def _diverged(self, what: str) -> GlassformerError:
+        rate = 0.025 if self.config.lr is None else self.config.lr
+        return GlassformerError(f"{what}: lower lr (now {rate})")
+
+    def _check(self) -> None:
+        """Say what neither the loss nor anything else does: it is that of every 32nd window."""
+        if not all(np.isfinite(table).all() for _, table in self._tables()):
+            raise self._diverged(f"vectors are no longer finite after round {self.round}")
+
     def save(self, folder: Path) -> Path:
-        """Write a checkpoint; a kill at any instant leaves the one before it whole."""
+        """Write a checkpoint; a kill at any instant leaves the one before it whole.
+
+        Raises:
+            GlassformerError: a vector is no longer finite.
+        """
+        self._check()
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
         state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
@@ -220,6 +238,10 @@ def run_fast(
                 raise Interrupted(f"{what}, saved in {path}; {GO_ON}")
     finally:
         signals.release()
+    if not any(record["pairs"] for record in training.history):
+        what = "subsampling has left no pair of words, so nothing was learned"
+        fix = "set subsample = 0, or give more text"
+        warnings.warn(f"{what}; {fix}", FewStepsWarning, stacklevel=outside())
 
 
 # --- the readable model in the one loop -------------------------------------------------------

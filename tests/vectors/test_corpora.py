@@ -1,0 +1,100 @@
+"""A corpus on the disk: what is damaged, mixed or mapped elsewhere; and trainings that learn nothing."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.checkpoints.native import newest_state
+from glassformer.data.sentences import Corpus, read_corpus
+from glassformer.errors import DataError, FewStepsWarning, GlassformerError
+
+WORDS = ["a b c d e f"] * 7
+OTHERS = [" ".join(f"w{i}" for i in range(j, j + 11)) for j in range(23)]
+
+
+def test_a_second_corpus_in_the_folder_leaves_a_mapped_one_whole(tmp_path):
+    first = read_corpus(WORDS, min_count=1, folder=tmp_path)
+    before = np.array(first.ids)
+    second = read_corpus(OTHERS, min_count=1, folder=tmp_path)
+    assert (first.ids == before).all()
+    assert Corpus.open(tmp_path).words == second.words
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ids.npy", "starts.npy", "words.json"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("ids", lambda ids: np.where(np.arange(len(ids)) == 17, 2_130_706_436, ids).astype(np.int32)),
+        ("ids", lambda ids: np.where(np.arange(len(ids)) == 17, -1, ids).astype(np.int32)),
+        ("ids", lambda ids: np.where(np.arange(len(ids)) == 17, (ids + 1) % 6, ids).astype(np.int32)),
+        ("ids", lambda ids: ids.astype(np.int64)),
+        ("ids", lambda ids: ids.reshape(2, -1)),
+        ("starts", lambda starts: np.concatenate([[-(10**9)], starts[1:]])),
+        ("starts", lambda starts: starts[[0, 2, 1, *range(3, len(starts))]]),
+        ("starts", lambda starts: starts[:0]),
+    ],
+)
+def test_a_damaged_corpus_is_refused(name, change, tmp_path):
+    read_corpus(WORDS, min_count=1, folder=tmp_path)
+    file = tmp_path / f"{name}.npy"
+    np.save(file, change(np.load(file)))
+    with pytest.raises(DataError, match="do not belong together"):
+        Corpus.open(tmp_path)
+
+
+def test_files_of_two_corpora_are_refused(tmp_path):
+    read_corpus(["a b c"] * 4, min_count=1, folder=tmp_path)
+    other = read_corpus(["d e f", "d e g", "d h i", "j k l"], min_count=1)
+    np.save(tmp_path / "ids.npy", other.ids)  # as many, of other words
+    with pytest.raises(DataError, match="do not belong together"):
+        Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_half_a_character_is_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="half a character") as refused:
+        read_corpus(["a b", "c \ud800d"], min_count=1, folder=tmp_path / "here" if folder else None)
+    assert "\\ud800" in str(refused.value)
+
+
+def test_words_with_line_ends_have_a_check_sum_of_their_own():
+    cut = [read_corpus([words], min_count=1) for words in (["a\nb", "c"], ["a", "b\nc"])]
+    assert cut[0].digest() != cut[1].digest()
+    assert cut[0].digest() == read_corpus([["a\nb", "c"]], min_count=1).digest()
+
+
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_vectors_that_diverge_behind_the_loss_are_an_error(checkpoints, tmp_path):
+    # one window in 32 has its loss looked at, and 20 words have one such; the rest overflows after it
+    folder = tmp_path / "saved" if checkpoints else None
+    vectors = gf.Word2Vec(dim=16, min_count=1, epochs=1, threads=1, subsample=0.0, lr=10.0, negative=40)
+    with pytest.raises(GlassformerError, match=r"lower lr \(now 10"), np.errstate(all="ignore"):
+        vectors.fit([[f"w{i % 3}" for i in range(20)]], checkpoints=folder)
+    assert folder is None or not newest_state(folder)
+
+
+def test_a_training_without_a_pair_says_that_nothing_was_learned():
+    few = gf.Word2Vec(dim=7, min_count=1, epochs=1, threads=1)
+    with pytest.warns(FewStepsWarning, match="no pair of words") as told:
+        few.fit(["a b"] * 3)
+    assert Path(told[0].filename).name == Path(__file__).name
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        few.set_params(subsample=0.0).fit(["a b"] * 3)
+    assert few.history_[-1]["pairs"] > 0
+
+
+def test_counts_of_another_corpus_are_refused(tmp_path):
+    read_corpus(WORDS, min_count=1, folder=tmp_path)
+    about = json.loads((tmp_path / "words.json").read_text(encoding="utf-8"))
+    about["counts"][0] += 1
+    about["counts"][1] -= 1
+    (tmp_path / "words.json").write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(DataError, match="do not belong together"):
+        Corpus.open(tmp_path)
