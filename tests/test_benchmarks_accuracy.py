@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,10 +92,13 @@ def test_more_reviews_than_there_are_and_other_files_are_refused(tool, tmp_path,
     assert not TRAINED
 
 
-def test_no_training_begins_that_would_not_end_in_time(tool, tmp_path, capsys):
+def test_no_training_begins_that_would_not_end_in_time(tool, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(
+        tool, "time", SimpleNamespace(monotonic=count(0, 61).__next__)
+    )  # seconds at each look
     out = tmp_path / "equal.json"
     argv = ["--train", "101", "--held-out", "53", "--out", str(out)]
-    assert tool.main([*argv, "--minutes", "0.0000001"]) == 0
+    assert tool.main([*argv, "--minutes", "1"]) == 0
     assert not TRAINED
     assert not out.exists()
 
