@@ -74,7 +74,12 @@ def test_vectors_that_diverge_behind_the_loss_are_an_error(checkpoints, tmp_path
     # one window in 32 has its loss looked at, and 20 words have one such; the rest overflows after it
     folder = tmp_path / "saved" if checkpoints else None
     vectors = gf.Word2Vec(dim=16, min_count=1, epochs=1, threads=1, subsample=0.0, lr=10.0, negative=40)
-    with pytest.raises(GlassformerError, match=r"lower lr \(now 10"), np.errstate(all="ignore"):
+    with (
+        pytest.raises(
+            GlassformerError, match=r"vectors are no longer finite after round 1: lower lr \(now 10"
+        ),
+        np.errstate(all="ignore"),
+    ):
         vectors.fit([[f"w{i % 3}" for i in range(20)]], checkpoints=folder)
     assert folder is None or not newest_state(folder)
 

@@ -194,7 +194,7 @@ def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
     file, link = tmp_path / "file.txt", tmp_path / "link.txt"
     file.write_text("old", encoding="utf-8")
     link.symlink_to(file)
-    write_word2vec_format(link, ["a"], np.ones((1, 3)))
+    assert write_word2vec_format(link, ["a"], np.ones((1, 3))) == link
     assert link.is_symlink()
     assert read_word2vec_format(file)[0] == ("a",)
 

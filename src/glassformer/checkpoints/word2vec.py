@@ -35,8 +35,9 @@ def write_word2vec_format(
         CheckpointError: a word with white space or half a character in it, which the format cannot hold; or
             what stands there is no file.
     """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
+    path = Path(path)
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
         raise CheckpointError("there stands no file to replace", where=str(path), fix="Name another path")
     for word in words:
         if not word or any(c.isspace() or "\ud800" <= c <= "\udfff" for c in word):
@@ -46,9 +47,9 @@ def write_word2vec_format(
                 fix="Use save(), or join the word with '_'",
             )
     vectors = np.ascontiguousarray(vectors, dtype="<f4")
-    draft = temporary_name(path)
+    draft = temporary_name(target)
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("wb") as file:
                 file.write(f"{len(words)} {vectors.shape[1]}\n".encode())
@@ -60,7 +61,7 @@ def write_word2vec_format(
                         file.write(name + b" " + " ".join(map(str, row)).encode() + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(draft, path)
+            os.replace(draft, target)
         finally:
             draft.unlink(missing_ok=True)
     return path

@@ -84,7 +84,7 @@ class Corpus:
 
 def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
     """Whether ids, sentences and counts are of one corpus: training writes where the ids say."""
-    if ids.dtype != np.int32 or starts.dtype != np.int64 or ids.ndim != 1 or starts.ndim != 1:
+    if ids.dtype != np.int32 or starts.dtype != np.int64 or any(a.ndim != 1 for a in (ids, starts, counts)):
         return False
     if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
         return False
