@@ -88,7 +88,8 @@ def maps(run: GalleryRun) -> Drawn:
         f"head {i + 1} reads *{e.tokens[int(row.argmax())]}* most ({row.max():.0%})"
         for i, row in enumerate(last)
     )
-    told = f"“{SENTENCE}”: the answer is label {e.label}, {e.probability:.1%} sure. From [CLS], {each}."
+    said = {"1": "yes", "0": "no"}[str(e.label)]  # whether a European country is named
+    told = f"“{SENTENCE}”: the answer is {said} (label {e.label}), {e.probability:.1%} sure. From [CLS], {each}."
     alt = f"{len(last)} square maps of {len(e.tokens)} tokens; of the words, [CLS] reads {strongest[0]} most"
     return Drawn(heads(e).encode(), alt, f"{told} {run.told()}")
 

@@ -128,7 +128,7 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     verdict = (
         f"As given, by center vectors with a window of {WINDOWS[0]}, {given[0]:.1%} of the analogies are solved after {steps[0]} steps, "
         f"{given[best]:.1%} after {steps[best]:,}, the highest of the curve, and {given[last]:.1%} after {steps[last]:,}. "
-        f"With a window of {WINDOWS[1]} and as many steps the capitals and currencies are at {facts[0]} by center vectors "
+        f"With a window of {WINDOWS[1]}, after as many, the capitals and currencies are at {facts[0]} by center vectors "
         f"and at {facts[1]} by the sum of both vectors. "
         "Skip-gram teaches a center vector to score the *context* vector of its neighbors: that Paris stands beside France is "
         "written between the two tables, and a look at one of them alone misses it."
@@ -161,6 +161,8 @@ def main() -> None:
             if {run["window"] for run in runs} == set(WINDOWS):
                 write_result(args.out, {**head, **summary(runs), "runs": runs})
             print(window, seed, share(runs[-1]["points"][-1], READINGS[0]), flush=True)
+    if runs == old.get("runs"):  # nothing was measured: day and machine stay, the words may be others
+        write_result(args.out, {**old, **summary(runs)})
     print(f"written to {args.out}")
 
 

@@ -14,7 +14,7 @@ import importlib.util
 
 import numpy as np
 import torch
-from lab import BLUE, GREY, RED, accuracy_curve, answer, bars, budget, maps, measured, plt, real_data
+from lab import BLUE, GREY, RED, accuracy_curve, answer, bars, budget, chance, maps, measured, plt, real_data
 from reviews import reviews, word_pairs
 
 import glassformer as gf
@@ -56,7 +56,8 @@ bars(ax, {f"seen {n} times or more": s for n, s in sizes.items()}, form="{:,.0f}
 plt.show()
 answer(
     "vocabulary",
-    f"{len(train_x)} reviews have {sizes[1]:,} distinct words; {sizes[5]:,} are seen 5 times or more, {sizes[10]:,} ten times.",
+    f"{len(train_x)} reviews have {sizes[1]:,} distinct words; {sizes[5]:,} are seen 5 times or more, {sizes[10]:,} ten times: "
+    "most words are too rare to learn a vector of their own.",
 )
 
 # %%
@@ -72,7 +73,7 @@ print("sub-words:", pieces.encode(strange).tokens, " words:", words.encode(stran
 answer(
     "unknown",
     f"A word vocabulary turns it into [UNK]: {share['words'][0]:.1%} of the tokens of unseen reviews. Sub-words cut it into known "
-    f"pieces: {share['sub-words'][0]:.2%} are [UNK], at {share['sub-words'][1] / share['words'][1]:.2f} times the tokens.",
+    f"pieces: {share['sub-words'][0]:.2%} are [UNK], at {share['sub-words'][1] / share['words'][1]:.2f} times the tokens ({len(unseen):,} reviews).",
 )
 
 # %%
@@ -94,7 +95,7 @@ plt.show()
 answer(
     "case",
     f"Lower case leaves the number of word tokens ({t0:.1f} and {t1:.1f} a review) and takes {1 - v1 / v0:.0%} of the vocabulary; "
-    f"taking punctuation out changes the tokens to {t2:.1f} a review ({t2 / t1 - 1:+.0%}).",
+    f"taking punctuation out changes the tokens to {t2:.1f} a review ({t2 / t1 - 1:+.0%}; {len(texts):,} reviews).",
 )
 
 # %% [markdown]
@@ -195,8 +196,8 @@ plt.show()
 answer(
     "accumulation",
     f"The gradient of 32 reviews and that of four parts of 8 differ by {same:.0e} of its length: accumulation is the large batch. "
-    f"Trained with it (batches drawn otherwise, as many steps): 32 {ends['32']:.1%}, 4 × 8 {ends['4 × 8']:.1%}; batches of 8 at the same rate, "
-    f"four times the steps: {ends['8']:.1%} (± {width:.1%}).",
+    f"Trained with it (other batches, as many updates): 32 {ends['32']:.1%}, 4 × 8 {ends['4 × 8']:.1%}; batches of 8 at the same rate, "
+    f"four times the updates: {ends['8']:.1%} ({len(held[0])} reviews, ± {width:.1%} each, one seed).",
 )
 
 # %%
@@ -206,8 +207,8 @@ ax.plot(list(rates), list(rates.values()), "o-")
 ax.set(xscale="log", xlabel="learning rate", ylabel="validation accuracy")
 plt.show()
 top = max(rates, key=rates.get)
-answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} over {len(rates)} rates; {top} is best" + (", the end of those tried: go on from there" if top in (min(rates), max(rates)) else "") + ". Choose on validation data: "
-       "the best of several is too good an estimate of itself.")  # fmt: skip
+answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} over {len(rates)} rates; {top} is best" + (", the end of those tried: go on from there" if top in (min(rates), max(rates)) else "") + f" ({len(held[0])} reviews, "
+       f"± {width:.1%} each, one seed). Choose on validation data: the best of several is too good an estimate of itself.")  # fmt: skip
 
 # %% [markdown]
 # ## From scratch or pre-trained, and what cutting costs
@@ -268,7 +269,7 @@ answer(
     "truncation",
     f"Test accuracy of the frozen model on {n} reviews by tokens read: "
     + ", ".join(f"{t}: {a:.1%}" for t, a in reached.items())
-    + f" (± {spread:.1%} at most for each). About {long_share[longest]:.0%} of the reviews are longer than the longest of these.",
+    + f" (± {spread:.1%} at most for each). About {long_share[longest]:.0%} of the reviews are longer than the longest of these. One seed.",
 )
 
 # %% [markdown]
@@ -359,7 +360,7 @@ if misled:
 answer(
     "trust",
     f"Not by itself: in {len(misled)} of {len(short)} beginnings of reviews (25 words, and punctuation marks, which count as words here) the most attended "
-    "word can go while a word outside the most attended third flips the answer."
+    f"word can go while a word outside the most attended third flips the answer: {chance(len(misled) / len(short), len(short), '{:.0%}')} of such texts."
     + (f" For example, in “{misled[0].text}”: {misled[0].in_words()}" if misled else ""),
 )
 

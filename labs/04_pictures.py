@@ -23,11 +23,15 @@ from lab import (
     RED,
     accuracy_curve,
     answer,
+    apart,
     bars,
     budget,
+    chance,
     loss_curve,
     plt,
+    points,
     recorded,
+    span,
     studied,
 )
 from sklearn.datasets import load_digits
@@ -84,19 +88,18 @@ answer("tokens-197", f"(224 / 16)² = {(224 // 16) ** 2} patches and 1 [CLS]: th
 # BERT's pooler is one more layer with tanh on [CLS]. Decided by experiment, over seeds.
 
 # %%
-seeds = budget((0,), (0, 1, 2))  # change me
+seeds = budget((0,), (0, 1, 2, 3, 4))  # change me
 hits = {p: np.array([fit(pooling=p, seed=s, epochs=budget(1, 20)).predict(pictures[held]).astype(str) == names[held]
                      for s in seeds]) for p in ("first", "pooler", "mean")}  # fmt: skip
 found = {p: h.mean(1) for p, h in hits.items()}  # right or not: [seeds, digits]
-apart = hits["first"].mean(0) - hits["pooler"].mean(0)  # of each digit
-about = 1.96 * apart.std() / len(held) ** 0.5
+less = hits["first"] * 1.0 - hits["pooler"]
 figure, ax = plt.subplots(figsize=(5, 1.8))
 means = {n: float(np.mean(a)) for n, a in found.items()}
 bars(ax, means, form="{:.1%}", title=f"accuracy, {SMALL_DATA} digits")
 plt.show()
-answer("pooler", "; ".join(f"{n} {np.mean(a):.1%} ({min(a):.1%} to {max(a):.1%})" for n, a in found.items()) + f", {len(seeds)} seeds. Raw [CLS] "
-       f"less pooler: {apart.mean():+.1%} ± {about:.1%} over the {len(held)} digits (the seeds' scatter apart); "
-       + ("no difference has been shown." if abs(apart.mean()) <= about else "more than these digits' chance."))  # fmt: skip
+_, low, high = apart(less)
+answer("pooler", "; ".join(f"{n} {span(a)}" for n, a in found.items()) + f" of {len(held)} digits, {len(seeds)} seeds. Raw [CLS] less pooler: "
+       f"{points(less)}; " + ("no difference has been shown." if low <= 0 <= high else "a difference beyond chance."))  # fmt: skip
 
 # %%
 head = ClassificationHead(64, 10)
@@ -165,24 +168,23 @@ answer(
 
 # %%
 drops = (0.0, 0.2, 0.5)  # change me
-grid = {
-    name: [
-        accuracy_curve(
-            fit_head(head="mlp", head_hidden=64, head_dropout=d, train_layers=n, epochs=budget(1, 25))
-        )[1][-1]
-        for d in drops
-    ]
+settings = dict(head="mlp", head_hidden=64, epochs=budget(1, 25))
+grid = {  # accuracies by seed
+    name: [[accuracy_curve(fit_head(**settings, head_dropout=d, train_layers=n, seed=s))[1][-1] for s in seeds] for d in drops]
     for name, n in (("frozen", 0), ("last block learns", 1))
-}
+}  # fmt: skip
 figure, ax = plt.subplots(figsize=(5, 2.6))
 for name, line in grid.items():
-    ax.plot(drops, line, "o-", label=name)
+    ax.plot(drops, np.mean(line, 1), "o-", label=name)
 ax.set(xlabel="dropout in the head", ylabel="accuracy")
 ax.legend(frameon=False)
 plt.show()
 share = float(np.mean(list(grid.values())))
-answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {a:.1%}" for d, a in zip(drops, line)) for n, line in grid.items())
-       + f" (fewer epochs than above; one seed; ± {1.96 * (share * (1 - share) / len(judged)) ** 0.5:.1%} at {share:.0%}).")  # fmt: skip
+learning = np.mean(grid["last block learns"]) - np.mean(grid["frozen"])
+dropping = max(np.ptp(np.mean(line, 1)) for line in grid.values())
+answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {span(a)}" for d, a in zip(drops, line)) for n, line in grid.items())
+       + f" (fewer epochs than above; {len(seeds)} seeds; {len(judged)} digits, by whose draw {share:.0%} may be {chance(share, len(judged), '{:.0%}')}). "
+       f"A last block that learns moves the mean by {100 * learning:+.0f} points, the dropout of the head by {100 * dropping:.0f} at most.")  # fmt: skip
 
 # %% [markdown]
 # ## When over-fitting begins
@@ -222,7 +224,7 @@ answer(
 
 # %%
 levels = ("none", "light", "medium", "strong")  # change me
-seeds, epochs = budget((0,), (0, 1, 2)), budget(2, 40)  # change me
+epochs = budget(2, 40)  # change me
 
 
 def right(predicted, rows=held):
@@ -231,19 +233,24 @@ def right(predicted, rows=held):
 
 
 vits = {(level, seed): fit(augment=level, epochs=epochs, seed=seed) for level in levels for seed in seeds}
-each = {n: np.mean([right(vits[n, s].predict(pictures[held])) for s in seeds], 0) for n in levels}  # [digits]
+each = {
+    n: np.array([right(vits[n, s].predict(pictures[held])) for s in seeds]) for n in levels
+}  # [seeds, digits]
 vit = {n: float(e.mean()) for n, e in each.items()}
 figure, ax = plt.subplots(figsize=(5, 2))
 bars(ax, vit, form="{:.1%}", title=f"accuracy, {SMALL_DATA} digits, seeds: {len(seeds)}")
 plt.show()
 best = max(vit, key=vit.get)
-less = {n: each["none"] - each[n] for n in levels[1:]}  # the same digits, so their differences are judged
-falls = [n for n, d in less.items() if d.mean() > 1.96 * d.std() / len(held) ** 0.5]
+less = {
+    n: each[n] * 1.0 - each["none"] for n in levels[1:]
+}  # the same digits, so their differences are judged
+falls = [n for n, d in less.items() if apart(d)[2] < 0]
 answer(
     "ladder",
     ", ".join(f"{n} {a:.1%}" for n, a in vit.items())
-    + f" (means of {len(seeds)} seeds): highest at {best}; "
-    + f"below none by more than chance over the {len(held)} digits (the seeds' scatter apart): {', '.join(falls) or 'no strength'}.",
+    + f" ({len(held)} digits, means of {len(seeds)} seeds): highest at {best}. Less none: "
+    + ", ".join(f"{n} {points(d)}" for n, d in less.items())
+    + f"; below none beyond chance: {', '.join(falls) or 'no strength'}.",
 )
 
 # %% [markdown]
@@ -315,17 +322,18 @@ for i in range(4):
 plt.show()
 mixes = {(kind, s): fit(mix=kind, epochs=epochs, seed=s) for kind in ("mixup", "cutmix") for s in seeds}
 first = {"none": vits["none", 0]} | {kind: mixes[kind, 0] for kind in ("mixup", "cutmix")}  # of seed 0
-ends = {
-    kind: (loss_curve(c)[0][-1], loss_curve(c)[1][-1], accuracy_curve(c)[1][-1]) for kind, c in first.items()
-}
+ends = {  # of each seed: training loss, unseen loss, unseen accuracy
+    kind: [(loss_curve(c)[0][-1], loss_curve(c)[1][-1], accuracy_curve(c)[1][-1]) for c in ((vits | mixes)[kind, s] for s in seeds)]
+    for kind in first
+}  # fmt: skip
 entropy = float(-(soft.clamp(min=1e-9).log() * soft).sum(1).mean())
 answer(
     "soft-labels",
     "; ".join(
-        f"{k}: training loss {t:.2f}, unseen {u:.2f}, unseen accuracy {a:.1%}"
-        for k, (t, u, a) in ends.items()
+        f"{k}: training loss {span(t, '{:.2f}')}, unseen {span(u, '{:.2f}')}, unseen accuracy {span(a)}"
+        for k, (t, u, a) in ((k, zip(*runs)) for k, runs in ends.items())
     )
-    + f". The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
+    + f" ({len(held)} digits, {len(seeds)} seeds). The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
 )
 
 # %% [markdown]
@@ -352,13 +360,13 @@ ax.legend(frameon=False)
 plt.show()
 chosen = {name: max(found, key=lambda t: found[t][0].mean()) for name, found in tried.items()}
 gains = {n: tried[n][kind][1] * 1.0 - tried[n]["none"][1] for n, kind in chosen.items()}  # [seeds, n] each
-more = (gains["ViT"] - gains["small CNN"]).mean(0)  # of each digit
-reach = 1.96 * more.std() / len(held) ** 0.5
+more = gains["ViT"] - gains["small CNN"]
+_, low, high = apart(more)
 verdict = (
     "So the ViT gains more on these digits, as is expected where locality and shared weights are not built in."
-    if more.mean() > reach
+    if low > 0
     else "So the small CNN gains more on these digits, against what is expected of its built-in locality."
-    if more.mean() < -reach
+    if high < 0
     else "The interval holds 0: that the ViT gains more has not been shown on these digits."
 )
 answer(
@@ -369,7 +377,7 @@ answer(
         f"other digits), a gain of {gains[name].mean():+.1%} (by seed {gains[name].mean(1).min():+.1%} to {gains[name].mean(1).max():+.1%})"
         for name, kind in chosen.items()
     )
-    + f". The ViT's gain less the CNN's: {more.mean():+.1%} ± {reach:.1%} over the {len(held)} judging digits. {verdict}",
+    + f". The ViT's gain less the CNN's: {points(more)} on {len(held)} judging digits. {verdict}",
 )
 
 # %% [markdown]

@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import torch
-from lab import BLUE, GREEN, GREY, RED, answer, budget, plt, recorded
+from lab import BLUE, GREEN, GREY, RED, answer, budget, plt, recorded, span
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -113,7 +113,7 @@ if file := recorded("lab-maps"):
         for name, kind in file["kinds"].items()
     }
     (low, _), (_, high) = sorted((k["movement"]["interval"] for k in file["kinds"].values()), reverse=True)
-    settled = "" if low > high else ", though the intervals of that overlap"
+    settled = "" if low > high else " by the means alone, for the intervals of that overlap"
 more, other = sorted(found, key=lambda name: -found[name]["movement"])
 answer(
     "adaptation",
@@ -225,7 +225,8 @@ answer(
 held_x, held_y = splits["test"]
 test_names = [names[i] for i in test_p]
 steps_t, steps_p = budget(([60, 400], [60, 200]), ([50, 200, 800, 2400], [50, 150, 450, 1200]))  # change me
-lines: dict[str, list[float]] = {
+seeds = range(budget(1, 3))  # of the trainings; the plain models have no luck
+lines: dict[str, list[list[float]]] = {
     "Transformer, text": [],
     "TF-IDF, text": [],
     "ViT, digits": [],
@@ -234,31 +235,39 @@ lines: dict[str, list[float]] = {
 for n in steps_t:
     x, y = splits["train"][0][:n], splits["train"][1][:n]
     epochs = budget(1, max(3, 9_600 // n if n > 400 else 24))
-    lines["Transformer, text"].append(text_classifier(epochs=epochs).fit(x, y).score(held_x, held_y))
+    fits = [text_classifier(epochs=epochs, seed=s).fit(x, y) for s in seeds]
+    lines["Transformer, text"].append([clf.score(held_x, held_y) for clf in fits])
     chance = tfidf_logistic(x, [int(label == "other") for label in y], held_x)  # [m, 2]
     lines["TF-IDF, text"].append(
-        float(np.mean(chance.argmax(1) == [int(label == "other") for label in held_y]))
+        [float(np.mean(chance.argmax(1) == [int(label == "other") for label in held_y]))]
     )
 for n in steps_p:
     x, y = pictures[train_p[:n]], [names[i] for i in train_p[:n]]
-    clf = image_classifier(epochs=budget(1, max(12, min(60, 12_000 // n)))).fit(x, y)
-    lines["ViT, digits"].append(clf.score(pictures[test_p], test_names))
+    epochs = budget(1, max(12, min(60, 12_000 // n)))
+    fits = [image_classifier(epochs=epochs, seed=s).fit(x, y) for s in seeds]
+    lines["ViT, digits"].append([clf.score(pictures[test_p], test_names) for clf in fits])
     plain = LogisticRegression(C=0.01, max_iter=1000).fit(x.reshape(n, -1), y)
-    lines["pixels, digits"].append(float(plain.score(pictures[test_p].reshape(len(test_p), -1), test_names)))
+    lines["pixels, digits"].append(
+        [float(plain.score(pictures[test_p].reshape(len(test_p), -1), test_names))]
+    )
 figure, axes = plt.subplots(1, 2, figsize=(9, 3), sharey=True)
 for ax, steps, pair in ((axes[0], steps_t, ("Transformer, text", "TF-IDF, text")),
                         (axes[1], steps_p, ("ViT, digits", "pixels, digits"))):  # fmt: skip
     for name, colour in zip(pair, (BLUE, GREY)):
-        ax.plot(steps, lines[name], "o-", color=colour, label=name)
+        ax.plot(steps, [np.mean(s) for s in lines[name]], "o-", color=colour, label=name)
+        ax.fill_between(
+            steps, [min(s) for s in lines[name]], [max(s) for s in lines[name]], color=colour, alpha=0.2
+        )
     ax.set(xscale="log", xlabel="training examples", ylabel="test accuracy")
     ax.legend(frameon=False)
 plt.show()
+told = {name: [span(shares, "{:.0%}") for shares in line] for name, line in lines.items()}
 answer(
     "hunger",
-    f"With {steps_t[0]} sentences {lines['Transformer, text'][0]:.0%} (TF-IDF {lines['TF-IDF, text'][0]:.0%}), with {steps_t[-1]} "
-    f"{lines['Transformer, text'][-1]:.0%} ({lines['TF-IDF, text'][-1]:.0%}); with {steps_p[0]} digits {lines['ViT, digits'][0]:.0%} "
-    f"(logistic regression on pixels {lines['pixels, digits'][0]:.0%}), with {steps_p[-1]} {lines['ViT, digits'][-1]:.0%} "
-    f"({lines['pixels, digits'][-1]:.0%}).",
+    f"With {steps_t[0]} sentences {told['Transformer, text'][0]} (TF-IDF {told['TF-IDF, text'][0]}), with {steps_t[-1]} "
+    f"{told['Transformer, text'][-1]} ({told['TF-IDF, text'][-1]}); with {steps_p[0]} digits {told['ViT, digits'][0]} "
+    f"(logistic regression on pixels {told['pixels, digits'][0]}), with {steps_p[-1]} {told['ViT, digits'][-1]} "
+    f"({told['pixels, digits'][-1]}). {len(seeds)} seeds, {len(held_y)} unseen sentences, {len(test_p)} unseen digits.",
 )
 
 # %% [markdown]

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import pyplot as plt
 from questions import QUESTIONS
+from scipy.stats import binomtest, t
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -48,6 +50,39 @@ def answer(question: str, text: str) -> None:
         raise ValueError(f"the answer to {question!r} has no figure: {text}")
     ANSWERS[question] = text
     print(f"Q  {QUESTIONS[question]}\nA  {text}")
+
+
+def span(values: Any, form: str = "{:.1%}") -> str:
+    """The mean over trainings, and the lowest and the highest of them: ``71.6% (70.2% to 73.0%)``."""
+    low, high = form.format(min(values)), form.format(max(values))
+    mean = form.format(sum(values) / len(values))
+    return mean if low == high else f"{mean} ({low} to {high})"
+
+
+def chance(share: float, n: int, form: str = "{:.1%}") -> str:
+    """Between which shares the true one lies when ``n`` examples were judged (Wilson's interval, 95 %): ``98.9% to 100.0%``."""
+    found = binomtest(round(share * n), n).proportion_ci(0.95, "wilson")
+    return f"{form.format(found.low)} to {form.format(found.high)}"
+
+
+def apart(differences: Any) -> tuple[float, float, float]:
+    """The mean of differences ``[seeds, n]`` on the same n examples, and the ends of its 95 % interval.
+
+    Student's t over the seeds, with the variance of the examples' draw added; of one seed the draw alone.
+    """
+    each = np.asarray(differences, float)
+    seeds, n = each.shape
+    mean, drawn = float(each.mean()), float(each.mean(0).var() / n)
+    if seeds == 1:
+        return mean, mean - 1.96 * drawn**0.5, mean + 1.96 * drawn**0.5
+    half = float(t.ppf(0.975, seeds - 1)) * (float(each.mean(1).var(ddof=1)) / seeds + drawn) ** 0.5
+    return mean, mean - half, mean + half
+
+
+def points(differences: Any) -> str:
+    """``apart`` in words: ``+0.3 points (-1.2 to +1.8)``."""
+    mean, low, high = (100 * v for v in apart(differences))
+    return f"{mean:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
 def recorded(name: str) -> dict[str, Any] | None:

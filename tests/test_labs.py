@@ -8,7 +8,9 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 ROOT = Path(__file__).parents[1]
 LABS = ROOT / "labs"
@@ -144,3 +146,18 @@ def test_exercises_have_solutions_that_hold(path: Path):
     assert len(named) >= 3
     assert named <= found.keys()
     found["test"]()
+
+
+def test_shares_and_differences_are_said_with_their_intervals(run):
+    import lab
+
+    assert lab.span([0.7, 0.72, 0.68]) == "70.0% (68.0% to 72.0%)"
+    assert lab.span([0.5], "{:.0%}") == "50%"
+    assert lab.chance(1.0, 591) == "99.4% to 100.0%"  # nothing was wrong, and something still may be
+    assert lab.chance(0.5, 100, "{:.0%}") == "40% to 60%"
+    same = np.array([[1, 0, 0, 0], [1, 0, 0, 0]])
+    assert lab.apart(same) == pytest.approx((0.25, 0.25 - 12.706 * 0.2165, 0.25 + 12.706 * 0.2165), abs=1e-3)
+    seeds = np.array([[1.0, 1.0], [0.0, 0.0], [0.5, 0.5]])  # examples alike: Student's t over the seeds alone
+    found = ttest_1samp(seeds.mean(1), 0).confidence_interval()
+    assert lab.apart(seeds) == pytest.approx((0.5, found.low, found.high))
+    assert lab.points([[0.1, -0.1, 0.3]]) == "+10.0 points (-8.5 to +28.5)"

@@ -48,6 +48,23 @@ def test_what_a_recipe_expects_is_what_its_result_file_says(name):
     assert seeds is None or {"one": 1, "two": 2, "three": 3, "five": 5}[seeds[1]] == len(result["runs"])
 
 
+@pytest.mark.parametrize("name", recipe_names())
+def test_the_time_that_a_recipe_expects_is_that_of_its_result_file(name):
+    file = BENCHMARKS / "results" / f"recipe-{name}.json"
+    told = re.search(r"; (\d+)(?: to (\d+))? (s|min) (?:on|of) [^,]*", load_recipe(name).expect)
+    if told is None or not file.is_file():  # "its time says little, for the run was paused"
+        assert told is None
+        return
+    runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
+    unit = {"s": 1, "min": 60}[told[3]]
+    spent = [run["seconds"]["train"] / unit for run in runs]
+    assert float(told[1]) == pytest.approx(min(spent), abs=0.51)
+    assert float(told[2] or told[1]) == pytest.approx(max(spent), abs=0.51)
+    assert {run["machine"]["cpu"].split("(")[0].split()[0] for run in runs} <= set(
+        re.findall(r"Intel|AMD", load_recipe(name).expect)
+    )
+
+
 @pytest.mark.parametrize("name", study_names())
 def test_what_a_study_expects_is_what_its_result_file_says(name):
     expect, file = str(load_study(name).expect), BENCHMARKS / "results" / f"study-{name}.json"
@@ -208,6 +225,19 @@ def test_the_pages_have_what_was_measured(tmp_path):
     text = made["table/row-01.md"]
     assert "Read from `recipe-imdb-minilm-best.json`; settings changed: threads=1." in text
     assert "```toml\n# of imdb-bert-given\n```" in text
+
+
+def test_recipes_of_a_row_on_unlike_data_say_which():
+    data = {"countries-word2vec-given": "countries-given", "imdb-word2vec": "imdb"}
+    made = pages(
+        lambda name: None, settings=lambda name: f'[data]\nsource = "{data.get(name, "countries")}"\n'
+    )
+    assert "| Recipe | Is | Data | Reached |" in made["results/row-07.md"]
+    for name, source in data.items():
+        assert re.search(
+            rf"\| \[`{name}`\]\(#{name}\) \| [a-z ]+ \| `{source}` \| not measured", made["results/row-07.md"]
+        )
+    assert "| Recipe | Is | Reached |" in made["results/row-06.md"]  # all on one source
 
 
 def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):

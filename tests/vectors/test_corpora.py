@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 from glassformer.checkpoints.native import newest_state
 from glassformer.data.sentences import Corpus, read_corpus
-from glassformer.errors import DataError, FewStepsWarning, GlassformerError
+from glassformer.errors import ConfigError, DataError, FewStepsWarning, GlassformerError
 
 WORDS = ["a b c d e f"] * 7
 OTHERS = [" ".join(f"w{i}" for i in range(j, j + 11)) for j in range(23)]
@@ -103,3 +103,28 @@ def test_counts_of_another_corpus_are_refused(tmp_path):
     (tmp_path / "words.json").write_text(json.dumps(about), encoding="utf-8")
     with pytest.raises(DataError, match="do not belong together"):
         Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a b\nc d\n" * 7, "word " * 101])
+def test_a_text_in_the_place_of_a_path_is_told_in_short(text):
+    with pytest.raises(DataError, match=r"A text of its own goes into a list: \[text\]") as error:
+        read_corpus(text, min_count=1)
+    assert len(str(error.value)) < 200
+    assert f"{len(text):,} characters" in str(error.value)
+
+
+@pytest.mark.parametrize("folder", ["", 5, b"x", ["x"]])
+def test_a_folder_that_is_no_path_is_refused(folder):
+    with pytest.raises(ConfigError, match=r"^folder: .* is no path"):
+        read_corpus(WORDS, min_count=1, folder=folder)
+
+
+def test_arrays_of_words_are_sentences():
+    lists = [line.split() for line in OTHERS]
+    arrays = read_corpus([np.array(line, object) for line in lists], min_count=1)
+    fixed = read_corpus((np.array(line) for line in lists), min_count=1)
+    assert arrays.digest() == fixed.digest() == read_corpus(lists, min_count=1).digest()
+    with pytest.raises(DataError, match="sentence 1 is neither"):
+        read_corpus([np.ones((2, 3))], min_count=1)
+    with pytest.raises(DataError, match="sentence 2 is neither"):
+        read_corpus([["a", "b"], np.ones(3)], min_count=1)

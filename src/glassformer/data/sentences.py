@@ -28,6 +28,7 @@ from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
 READ = 1_000_000  # ids looked at at a time
+LONGEST_NAME = 255  # characters of a file's name on any usual file system; what is longer is a text
 LEFT_OUT = -1  # the number of a word that is seen too seldom
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
@@ -108,19 +109,21 @@ def read_corpus(
 
     Args:
         sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
-            words. They are gone through once.
+            words, or arrays of them. They are gone through once. A string by itself is a path.
         min_count: a word seen less often is left out; an accent by itself is joined to its letter (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
 
     Raises:
-        ConfigError: a count that is none, or ``folder`` is a file.
+        ConfigError: a count that is none, or ``folder`` is a file or names none.
         DataError: no sentence, fewer than two words frequent enough, something that is no text, or a file
             that cannot be read.
     """
     for name, value in (("min_count", min_count), ("max_words", max_words)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise ConfigError(f"{value!r} is no number of words", where=name, fix="Use 0 or more")
+    if not (folder is None or isinstance(folder, str | Path)) or folder == "":
+        raise ConfigError(f"{folder!r} is no path", where="folder", fix="Name a folder, or leave it unset")
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
         raise ConfigError("a file stands there", where=str(folder), fix="Name a folder")
     if hasattr(sentences, "columns"):  # a data frame would give the names of its columns
@@ -235,6 +238,8 @@ def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
             yield normalize("NFC", sentence).split()
         elif isinstance(sentence, Sequence):
             yield sentence
+        elif isinstance(sentence, np.ndarray) and sentence.ndim == 1:  # so Parquet's lists are read
+            yield sentence.tolist()
         else:
             raise _no_sentence(i)
 
@@ -326,6 +331,10 @@ def _no_sentence(i: int) -> DataError:
 
 
 def _lines(path: Path) -> Iterator[str]:
+    name = str(path)
+    if "\n" in name or max(map(len, path.parts), default=0) > LONGEST_NAME:
+        what = f"no such file of sentences, but a text of {len(name):,} characters"
+        raise DataError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file

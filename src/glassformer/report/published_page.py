@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,12 +46,14 @@ def pages(
         told = {name: measure_finding(name) for name in row.findings}
         drawn = {name: curve for name, m in found.items() if (curve := curve_of(m))}
         drawn |= {name: finding_curve(f) for name, f in told.items() if f is not None and f.curve}
+        texts = {name: settings(name) for name in row.recipes}
         made[f"{stem}/row-{row.number:02d}.md"] = template.get_template("published_row.md.j2").render(
             row=row,
             found=found,
             form=form,
             drawn=drawn,
-            settings={name: settings(name) for name in row.recipes},
+            settings=texts,
+            sources=sources_of(texts),
             studies={name: measure_study(name) for name in row.studies},
             findings=told,
             duration=duration,
@@ -141,6 +144,15 @@ def part_of(row: Row, name: str) -> str:
     if name in row.given:
         return "as given, our best" if name == row.best else "as given"
     return "our best" if name == row.best else "ours"
+
+
+def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """The data source of each recipe by its file's text, where a row's recipes have several; else none.
+
+    Figures on unlike data are not to be compared, so a page then says which stands where.
+    """
+    found = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
+    return found if len(set(found.values())) > 1 else {}
 
 
 def seeds_of(m: Measured) -> list[dict[str, str]]:
