@@ -2,11 +2,9 @@
 # # 2. From words to vectors to a mini-Transformer
 #
 # What you will see: word vectors learned from sentences about countries, what each setting does to them, and a
-# one-layer Transformer that stands on them. The corpus is generated, so that we know what is in it; everything here runs
-# on the embedded data.
+# one-layer Transformer that stands on them. The corpus is generated, so that we know what is in it; everything here runs on the embedded data.
 #
-# Where the library does this: [data/corpus.py](../src/glassformer/data/corpus.py) (the sentences),
-# [models/skipgram.py](../src/glassformer/models/skipgram.py) (the model to read),
+# Where the library does this: [data/corpus.py](../src/glassformer/data/corpus.py) (the sentences), [models/skipgram.py](../src/glassformer/models/skipgram.py) (the model to read),
 # [train/negative_sampling.py](../src/glassformer/train/negative_sampling.py) (the same loss, compiled).
 
 # %%
@@ -78,8 +76,7 @@ answer(
 # The loss of a pair is -log σ(v·u): v is the centre's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
 # into a probability. On its own it has a cheap way out: make all vectors alike and long. k words drawn at random push back,
 # each drawn in proportion to how often it occurs, to the power 0.75: the whole loss is -log σ(v·u) - Σᵢ log σ(-v·uᵢ). The true word
-# is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the
-# mean cosine of centre vectors is 1 when they have collapsed.
+# is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the mean cosine of centre vectors is 1 when they have collapsed.
 
 # %%
 words = sorted({w for s in sentences for w in s})
@@ -246,8 +243,7 @@ answer(
 #
 # The loss says how well contexts are predicted, and not what the vectors are for. `add_contexts` changes nothing in the
 # training, hence nothing in the loss: it adds a word's two vectors at the end. An *analogy* asks: France is to Paris as Japan is to
-# what? The answer is the word whose vector has the largest cosine (the product of two vectors, divided by both lengths) with paris -
-# france + japan; the three words of the question do not count.
+# what? The answer is the word whose vector has the largest cosine (the product of two vectors, divided by both lengths) with paris - france + japan; the three words of the question do not count.
 
 # %%
 epochs = budget(6, 30)
@@ -298,14 +294,12 @@ answer(
 # A Transformer layer does two things. Attention ([lab 1](01_attention.py)) lets each row read the others; then a *feed-forward
 # network* (a matrix, a function that bends the line such as ReLU or GELU, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
 # *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked. Before each sentence stands an added token
-# [CLS], after it [SEP]; what the layer has made of the row of [CLS], times one more matrix (the *head*), gives a number for each
-# label, its *logit*.
+# [CLS], after it [SEP]; what the layer has made of the row of [CLS], times one more matrix (the *head*), gives a number for each label, its *logit*.
 #
 # Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on word
 # vectors of 50 numbers that one learned matrix brings to 64 and that are themselves *frozen*: training does not change them. Does the sentence name a European *country*? Paris next to
 # Chile is a trap. Then a task in which only the order counts: is the first country of a trade European?
-# Where the library does this: [models/text.py](../src/glassformer/models/text.py), `encoder_mini`;
-# [word_table.py](../src/glassformer/tasks/word_table.py).
+# Where the library does this: [models/text.py](../src/glassformer/models/text.py), `encoder_mini`; [word_table.py](../src/glassformer/tasks/word_table.py).
 
 # %%
 splits = europe_splits(budget(600, 6_000))
@@ -402,5 +396,4 @@ if {"europe-frozen", "europe-trained"} <= full.keys():
 # 3. Label the sentences by whether a *city* of Europe is named (`EUROPEAN_CITIES` of `glassformer.data.corpus`), and train the
 #    mini-Transformer on that. *(`names_city`)*
 #
-# Where the library does this: [vectors.py](../src/glassformer/tasks/word2vec/estimator.py), [evaluate/vectors.py](../src/glassformer/evaluate/vectors.py),
-# [nn/positions.py](../src/glassformer/nn/positions.py).
+# Where the library does this: [vectors.py](../src/glassformer/tasks/word2vec/estimator.py), [evaluate/vectors.py](../src/glassformer/evaluate/vectors.py), [nn/positions.py](../src/glassformer/nn/positions.py).

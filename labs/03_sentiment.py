@@ -1,13 +1,11 @@
 # %% [markdown]
 # # 3. Sentiment: from text to a judgement
 #
-# What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what
-# pre-training is worth; what its heads look at, and how far a map of attention can be believed.
+# What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what pre-training is worth; what its heads look at, and how far a map of attention can be believed.
 #
 # With IMDb at hand (`GLASSFORMER_DATA`) and the full budget its reviews are used, else made-up ones; full trainings come from result files.
 #
-# Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/tasks/text_classification/estimator.py),
-# [models/text.py](../src/glassformer/models/text.py).
+# Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/tasks/text_classification/estimator.py), [models/text.py](../src/glassformer/models/text.py).
 
 # %%
 import importlib.util
@@ -135,8 +133,7 @@ answer(
 # largest value of each column, `attention` a weighted mean whose weights are learned.
 #
 # Small encoders, one change at a time, the same seed: a sketch of a fair comparison. `glassformer compare imdb-pooling` does it
-# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test
-# split stand in for validation data, so none of its figures is a final one.
+# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test split stand in for validation data, so none of its figures is a final one.
 
 # %%
 N = budget(120, 2_000)

@@ -1,8 +1,7 @@
 # %% [markdown]
 # # 4. Pictures as sequences
 #
-# What you will see: a picture cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what
-# augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
+# What you will see: a picture cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
 #
 # ImageNet's weights are a download; the backbone here needs none: it is trained first on the digits 0 to 4 and then meets 5 to 9.
 # The data is scikit-learn's handwriting, 8×8 pixels: the figures are about the mechanism and not about photographs.
@@ -14,26 +13,10 @@
 import tempfile
 from pathlib import Path
 
+import lab
 import numpy as np
 import torch
-from lab import (
-    BLUE,
-    GREEN,
-    GREY,
-    RED,
-    accuracy_curve,
-    answer,
-    apart,
-    bars,
-    budget,
-    chance,
-    loss_curve,
-    plt,
-    points,
-    recorded,
-    span,
-    studied,
-)
+from lab import BLUE, GREEN, GREY, RED, accuracy_curve, answer, apart, bars, budget, chance, loss_curve, plt
 from sklearn.datasets import load_digits
 from small_cnn import fit_cnn
 
@@ -98,8 +81,8 @@ means = {n: float(np.mean(a)) for n, a in found.items()}
 bars(ax, means, form="{:.1%}", title=f"accuracy, {SMALL_DATA} digits")
 plt.show()
 _, low, high = apart(less)
-answer("pooler", "; ".join(f"{n} {span(a)}" for n, a in found.items()) + f" of {len(held)} digits, {len(seeds)} seeds. Raw [CLS] less pooler: "
-       f"{points(less)}; " + ("no difference has been shown." if low <= 0 <= high else "a difference beyond chance."))  # fmt: skip
+answer("pooler", "; ".join(f"{n} {lab.span(a)}" for n, a in found.items()) + f" of {len(held)} digits, {len(seeds)} seeds. Raw [CLS] less pooler: "
+       f"{lab.points(less)}; " + ("no difference has been shown." if low <= 0 <= high else "a difference beyond chance."))  # fmt: skip
 
 # %%
 head = ClassificationHead(64, 10)
@@ -182,7 +165,7 @@ plt.show()
 share = float(np.mean(list(grid.values())))
 learning = np.mean(grid["last block learns"]) - np.mean(grid["frozen"])
 dropping = max(np.ptp(np.mean(line, 1)) for line in grid.values())
-answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {span(a)}" for d, a in zip(drops, line)) for n, line in grid.items())
+answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {lab.span(a)}" for d, a in zip(drops, line)) for n, line in grid.items())
        + f" (fewer epochs than above; {len(seeds)} seeds; {len(judged)} digits, by whose draw {share:.0%} may be {chance(share, len(judged), '{:.0%}')}). "
        f"A last block that learns moves the mean by {100 * learning:+.0f} points, the dropout of the head by {100 * dropping:.0f} at most.")  # fmt: skip
 
@@ -249,7 +232,7 @@ answer(
     "ladder",
     ", ".join(f"{n} {a:.1%}" for n, a in vit.items())
     + f" ({len(held)} digits, means of {len(seeds)} seeds): highest at {best}. Less none: "
-    + ", ".join(f"{n} {points(d)}" for n, d in less.items())
+    + ", ".join(f"{n} {lab.points(d)}" for n, d in less.items())
     + f"; below none beyond chance: {', '.join(falls) or 'no strength'}.",
 )
 
@@ -261,7 +244,7 @@ answer(
 # for the number of comparisons: it stands, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
 
 # %%
-studies = {name: studied(name) for name in ("hotdog-ladder-cifar", "hotdog-heads-cifar")}
+studies = {name: lab.studied(name) for name in ("hotdog-ladder-cifar", "hotdog-heads-cifar")}
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.4))
 for ax, (name, arms) in zip(axes, studies.items(), strict=True):
     for i, arm in enumerate(arms.values()):
@@ -288,7 +271,7 @@ for name, arm in (pair for arms in studies.values() for pair in arms.items()):
 
 # %%
 some = ("cifar10-vit", "cifar10-vit-stem", "flowers-vit", "digits")
-files = {name: recorded(f"recipe-{name}") for name in some}
+files = {name: lab.recorded(f"recipe-{name}") for name in some}
 figure, ax = plt.subplots(figsize=(6, 3.2))
 shown = {}
 for name, file in files.items():
@@ -330,7 +313,7 @@ entropy = float(-(soft.clamp(min=1e-9).log() * soft).sum(1).mean())
 answer(
     "soft-labels",
     "; ".join(
-        f"{k}: training loss {span(t, '{:.2f}')}, unseen {span(u, '{:.2f}')}, unseen accuracy {span(a)}"
+        f"{k}: training loss {lab.span(t, '{:.2f}')}, unseen {lab.span(u, '{:.2f}')}, unseen accuracy {lab.span(a)}"
         for k, (t, u, a) in ((k, zip(*runs)) for k, runs in ends.items())
     )
     + f" ({len(held)} digits, {len(seeds)} seeds). The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
@@ -377,7 +360,7 @@ answer(
         f"other digits), a gain of {gains[name].mean():+.1%} (by seed {gains[name].mean(1).min():+.1%} to {gains[name].mean(1).max():+.1%})"
         for name, kind in chosen.items()
     )
-    + f". The ViT's gain less the CNN's: {points(more)} on {len(held)} judging digits. {verdict}",
+    + f". The ViT's gain less the CNN's: {lab.points(more)} on {len(held)} judging digits. {verdict}",
 )
 
 # %% [markdown]
