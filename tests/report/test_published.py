@@ -181,9 +181,9 @@ def test_recipes_of_a_row_on_unlike_data_say_which():
     )
     for name, source in data.items():
         assert re.search(
-            rf"\| \[`{name}`\]\(#{name}\) \| [a-z ]+, of `{source}` \| ", made["results/row-07.md"]
+            rf"\| \[`{name}`\]\(#{name}\) \| [a-z ]+, on `{source}` \| ", made["results/row-07.md"]
         )
-    assert ", of `" not in made["results/row-06.md"]  # all on one source
+    assert ", on `" not in made["results/row-06.md"]  # all on one source
 
 
 def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):
