@@ -89,7 +89,9 @@ def maps(run: GalleryRun) -> Drawn:
         for i, row in enumerate(last)
     )
     said = {"1": "yes", "0": "no"}[str(e.label)]  # whether a European country is named
-    told = f"“{SENTENCE}”: the answer is {said} (label {e.label}), {e.probability:.1%} sure. From [CLS], {each}."
+    told = (
+        f"“{SENTENCE}”: the answer is {said} (label {e.label}), {e.probability:.1%} sure. From [CLS], {each}."
+    )
     alt = f"{len(last)} square maps of {len(e.tokens)} tokens; of the words, [CLS] reads {strongest[0]} most"
     return Drawn(heads(e).encode(), alt, f"{told} {run.told()}")
 

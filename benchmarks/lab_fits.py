@@ -261,7 +261,8 @@ def tfidf(seed: int, folder: Path, *, labels: int = LEARNED_REVIEWS) -> np.ndarr
 
 def labelled(seed: int, folder: Path, *, labels: int, pretrained: bool) -> np.ndarray:
     """A BERT of three layers that has read IMDb's reviews, or one that has read nothing, on so many labels."""
-    model = folder / "pretrained"  # what the recipe imdb-mlm-given leaves
+    linked = folder / "pretrained"  # what the recipe imdb-mlm-given leaves
+    model = linked / "model" if (linked / "model").is_dir() else linked
     if not model.exists():
         raise SystemExit(f"no model in {model}: link the model of a run of imdb-mlm-given there")
     start = (

@@ -5,7 +5,7 @@
 
 A question compares arms that differ in one setting. Each arm is trained once a seed on the same drawn examples: 2,000 of
 CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge (``hunger``: of
-other numbers, too). No test part is opened. ``few-labels`` needs the model of a run of ``imdb-mlm-given`` as RUNS/pretrained (a link).
+other numbers, too). No test part is opened. ``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
 
 The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
 of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
