@@ -113,6 +113,12 @@ def test_a_text_in_the_place_of_a_path_is_told_in_short(text):
     assert f"{len(text):,} characters" in str(error.value)
 
 
+def test_a_file_may_have_a_line_end_in_its_name(tmp_path):
+    path = tmp_path / "two\nlines.txt"
+    path.write_text("\n".join(OTHERS), encoding="utf-8")
+    assert read_corpus(path, min_count=1).digest() == read_corpus(OTHERS, min_count=1).digest()
+
+
 @pytest.mark.parametrize("folder", ["", 5, b"x", ["x"]])
 def test_a_folder_that_is_no_path_is_refused(folder):
     with pytest.raises(ConfigError, match=r"^folder: .* is no path"):

@@ -332,7 +332,7 @@ def _no_sentence(i: int) -> DataError:
 
 def _lines(path: Path) -> Iterator[str]:
     name = str(path)
-    if "\n" in name or max(map(len, path.parts), default=0) > LONGEST_NAME:
+    if max(map(len, path.parts), default=0) > LONGEST_NAME or ("\n" in name and not path.exists()):
         what = f"no such file of sentences, but a text of {len(name):,} characters"
         raise DataError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
     try:
