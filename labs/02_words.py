@@ -67,7 +67,7 @@ answer(
     "window",
     f"From window 1 to 10 a word goes from {rows[1][0]:.1f} to {rows[10][0]:.1f} pairs; pairs of a country and its capital from "
     f"{rows[1][2]} to {rows[10][2]}; function words from {rows[1][1]:.0%} to {rows[10][1]:.0%} of the contexts (counted in {len(sentences[:2000]):,} "
-    "sentences). In sentences as short as these a wide window adds topic and keeps the grammar.",
+    "sentences).",
 )
 
 # %% [markdown]
@@ -155,7 +155,7 @@ answer(
     "negatives",
     f"Without negatives the vectors collapse: mean cosine {collapse['k = 0']:.2f}, with k = 5 {collapse['k = 5']:.2f}. From k = 1 to "
     f"k = 20 the negatives' push on the centres grows {size[20] / size[1]:.1f} times, and the part of it that the draw decides goes "
-    f"from {spread[1]:.2f} to {spread[20]:.2f} of its size (one training for each k; 20 draws). The drawn words are what keeps vectors apart.",
+    f"from {spread[1]:.2f} to {spread[20]:.2f} of its size (one training for each k; 20 draws).",
 )
 
 # %% [markdown]
@@ -202,8 +202,8 @@ def reached(line: np.ndarray) -> str:
 
 answer(
     "rates",
-    f"90 % of the fall (loss {goal:.2f}): lr {fast} {reached(curves[fast])}, lr {slow} {reached(curves[slow])} (one training each): the "
-    "larger rate is there first.",
+    f"90 % of the fall (loss {goal:.2f}): lr {fast} {reached(curves[fast])}, lr {slow} {reached(curves[slow])} (one training "
+    "each).",
 )
 
 # %% [markdown]
@@ -235,7 +235,7 @@ answer(
     "vector-overfitting",
     f"On 200 sentences the unseen loss is lowest in epoch {e0} ({b0:.2f}) and {span(last[0.0], '{:.2f}')} after {epochs}, while training falls "
     f"to {t0:.2f}. With λ = 0.01 it ends at {span(last[0.01], '{:.2f}')} (training {t1:.2f}); stopping at epoch {e0} gives {b0:.2f}. Means of "
-    f"{len(seeds)} seeds, pairs of {len(others[-500:])} unseen sentences: few sentences over-fit, and either way holds them back.",
+    f"{len(seeds)} seeds, pairs of {len(others[-500:])} unseen sentences.",
 )
 
 # %% [markdown]

@@ -54,8 +54,8 @@ bars(ax, {f"seen {n} times or more": s for n, s in sizes.items()}, form="{:,.0f}
 plt.show()
 answer(
     "vocabulary",
-    f"{len(train_x)} reviews have {sizes[1]:,} distinct words; {sizes[5]:,} are seen 5 times or more, {sizes[10]:,} ten times: "
-    "most words are too rare to learn a vector of their own.",
+    f"{len(train_x)} reviews have {sizes[1]:,} distinct words; {sizes[5]:,} are seen 5 times or more, {sizes[10]:,} ten times. Of the words "
+    f"{1 - sizes[5] / sizes[1]:.0%} are seen fewer than 5 times.",
 )
 
 # %%

@@ -134,7 +134,7 @@ answer(
         for n, r in right.items()
         if n != "thought vector"
     )
-    + f" ({len(seeds)} seeds, {len(tests[lengths[0]][0])} sentences of each length). One vector has no room for a long sentence; attention does not need it to.",
+    + f" ({len(seeds)} seeds, {len(tests[lengths[0]][0])} sentences of each length).",
 )
 
 # %% [markdown]
@@ -203,7 +203,7 @@ answer(
     "beam",
     f"Of {len(x)} sentences right in full: "
     + "; ".join(f"{n} {span(s, '{:.0%}')} in {t:.1f} s" for n, (s, t) in search.items())
-    + f" ({len(seeds)} seeds; by the draw of sentences a share of one half may be {chance(0.5, len(x), '{:.0%}')}). A beam gains where one word decides the rest.",
+    + f" ({len(seeds)} seeds; by the draw of sentences a share of one half may be {chance(0.5, len(x), '{:.0%}')}).",
 )
 
 # %% [markdown]
