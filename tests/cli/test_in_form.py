@@ -110,7 +110,7 @@ def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
         (
             "1",
             (),
-            "glassformer train imdb-minilm-best or glassformer train imdb-minilm-given or glassformer train imdb-minilm or glassformer train imdb-textcnn",
+            "glassformer train imdb-minilm-best or glassformer train imdb-minilm-given or glassformer train imdb-own-bert-given or glassformer train imdb-minilm or glassformer train imdb-textcnn",
         ),
         (
             "10",
