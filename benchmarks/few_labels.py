@@ -190,7 +190,7 @@ def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequen
 
     tables = [
         {
-            "title": f"{question.capitalize()}, share right",
+            "title": f"{question.capitalize()}, share right (95 % interval over seeds)",
             "columns": ["Vectors", "Positions", *(f"{n} labels" for n in labels)],
             "rows": [
                 [arm, places, *(cell(values(question, arm, places, n)) for n in labels)]

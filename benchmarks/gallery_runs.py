@@ -86,7 +86,7 @@ class GalleryRun:
 
     def figure(self) -> str:
         """What the run is judged by, with the number of examples where it says so."""
-        found = headline(self.metrics)
+        found = headline(self.metrics, self.recipe.name)
         if found is None:
             raise InputError("the run has no figure", where=str(self.folder or self.recipe.name))
         value, unit = found

@@ -2,8 +2,9 @@
 
     GLASSFORMER_DATA=... .venv/bin/python benchmarks/lab_questions.py [QUESTION ...] [--seeds 0 1 2 3 4] [--minutes 28]
         [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
+    .venv/bin/python benchmarks/lab_questions.py --words          the result file's words anew, from its own figures
 
-A question compares arms that differ in one setting. Each arm is trained once a seed on the same drawn examples: 2,000 of
+A question compares arms that differ in one setting, and its note names what else differs. Each arm is trained once a seed on the same drawn examples: 2,000 of
 CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge (``hunger``: of
 other numbers, too). No test part is opened. ``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
 
@@ -47,6 +48,7 @@ class Question:
     asked: str
     lab: str  # of labs/questions.py
     differences: dict[str, tuple[tuple[int, str], ...]]
+    note: str = ""  # what a reader must know to read the differences rightly
 
 
 def less(first: str, second: str) -> tuple[tuple[int, str], ...]:
@@ -121,14 +123,15 @@ QUESTIONS = {
     }),
     "bias": Question("Does a ViT gain more from augmentation than a CNN?", "bias", {
         "CNN less ViT, no augmentation": less("CNN", "ViT"),
-        **{f"the ViT's gain by {r} less the CNN's":
+        **{f"{r}: the ViT's change less the CNN's":
            (*less(f"ViT, {r}", "ViT"), (-1, f"CNN, {r}"), (1, "CNN")) for r in RUNGS},
-    }),
+    }, "A change is what a rung adds to no augmentation, and may be a loss: above 0, the CNN loses more or gains less than the ViT."),
     "stem": Question("What does a convolution stem alone give?", "bias", {"stem less none": less("ViT, stem", "ViT")}),
     "head-dropout": Question("Dropout in the head, frozen or last block learning?", "head-dropout", {
         f"{name}, dropout {p} less none": less(f"{name}, dropout {p}", f"{name}, dropout 0.0")
         for name in ("frozen", "last block learns") for p in (0.2, 0.5)
-    } | {"last block less frozen": less("last block learns, dropout 0.0", "frozen, dropout 0.0")}),
+    } | {"last block less frozen": less("last block learns, dropout 0.0", "frozen, dropout 0.0")},
+        "A head on frozen weights learns at a rate of 3e-3, one whose last block learns too at 1e-3."),
     "positions": Question("Which positions?", "positions", {
         "reviews, sinusoidal less none": less("encoder, mean", "no positions"),
         "reviews, sinusoidal less learned": less("encoder, mean", "learned positions"),
@@ -150,7 +153,7 @@ QUESTIONS = {
     "cheaper": Question("What does reading less cost?", "cheaper", {
         "half the patches less all": less("ViT, half the patches", "ViT"),
         "64 tokens less 128": less("64 tokens", "encoder, mean"),
-    }),
+    }, "Half of the patches are left out in training; in judging all are read."),
     "scale": Question("What does a training without the root of d_k lose?", "scale", {
         "reviews, 4 heads of 32: not divided less divided": less("encoder, not divided", "encoder, mean"),
         "reviews, a head of 128: not divided less divided": less("encoder, one head, not divided", "encoder, one head"),
@@ -180,7 +183,9 @@ QUESTIONS = {
     "few-labels": Question("Does pre-training help?", "transfer", {
         f"{n:,} labels, pre-trained less from nothing": less(f"{n:,} labels, pre-trained", f"{n:,} labels, from nothing")
         for n in PASSES
-    }),
+    }, "Both read the same labels equally often (15, 5 and 1 times), at rates of their own: 3e-4, less in lower layers, and 1e-3. One "
+       "pre-training stands behind all seeds. From nothing, other settings go further than either arm (`imdb-encoder-small-best`, "
+       "`imdb-encoder-base-best`), so this does not tell what pre-training is worth beside them."),
 }  # fmt: skip
 
 
@@ -230,7 +235,7 @@ def said_of(found: dict[str, Any]) -> str:
     low, high = found["interval"]
     if found["p_holm"] < 0.05:
         return "shown"
-    return f"no effect of {ROOM:.0f} points" if low > -ROOM and high < ROOM else "open"
+    return f"less than {ROOM:.0f} points" if low > -ROOM and high < ROOM else "open"
 
 
 def cell(found: dict[str, Any]) -> str:
@@ -247,8 +252,6 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
         return None
     found = {name: difference(runs, terms, seeds) for name, terms in question.differences.items()}
     corrected(found)
-    for one in found.values():
-        one["says"] = said_of(one)
     reached = {}
     for arm in arms:
         answers = [hits(runs, arm, seed) for seed in seeds]
@@ -256,14 +259,22 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
             "accuracy": [float(right.mean()) for right, _ in answers],
             "cpu_seconds": [round(seconds, 1) for _, seconds in answers],
         }
-    told = "; ".join(f"{name} {cell(f)}, {f['says']}" for name, f in found.items())
-    n = next(iter(found.values()))["n"]
-    counts = sorted({f["n"] for f in found.values()})
-    judges = f"{n:,}" if len(counts) == 1 else " or ".join(f"{c:,}" for c in counts)
-    answer = f"In points, {len(seeds)} seeds, {judges} judged examples, 95 % intervals: {told}."
-    return {
-        "asked": question.asked, "lab": question.lab, "seeds": seeds, "differences": found, "arms": reached, "answer": answer,
-    }  # fmt: skip
+    return worded(key, {"seeds": seeds, "differences": found, "arms": reached})
+
+
+def worded(key: str, found: dict[str, Any]) -> dict[str, Any]:
+    """A question's figures with their words: what was asked, what each difference shows, and the answer."""
+    question = QUESTIONS[key]
+    named = dict(zip(question.differences, found["differences"].values(), strict=True))
+    differences = {name: one | {"says": said_of(one)} for name, one in named.items()}
+    told = "; ".join(f"{name} {cell(one)}, {one['says']}" for name, one in differences.items())
+    judges = " or ".join(f"{n:,}" for n in sorted({one["n"] for one in differences.values()}))
+    answer = (
+        f"In points, {len(found['seeds'])} seeds, {judges} judged examples, 95 % intervals (shown: p < 0.05 after Holm's correction; "
+        f"less than {ROOM:.0f} points: the interval lies within them; open: neither): {told}. {question.note}"
+    )
+    said = {"asked": question.asked, "lab": question.lab, "note": question.note, "answer": answer.strip()}
+    return found | said | {"differences": differences}
 
 
 def merged(path: Path, found: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
@@ -288,7 +299,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
     parser.add_argument("--runs", type=Path, default=Path("runs/lab-questions"))
     parser.add_argument("--out", type=Path, default=RESULTS / "lab-questions.json")
+    parser.add_argument("--words", action="store_true", help="train nothing; write the words anew")
     args = parser.parse_args()
+    if args.words:
+        kept = json.loads(args.out.read_text(encoding="utf-8"))
+        questions = {key: worded(key, one) for key, one in kept["questions"].items()}
+        write_result(args.out, kept | {"questions": questions})
+        return
     args.runs.mkdir(parents=True, exist_ok=True)
     began, last = time.monotonic(), 0.0
     wanted = dict.fromkeys(arm for key in args.questions or QUESTIONS for arm in arms_of(QUESTIONS[key]))

@@ -1,6 +1,7 @@
 """What the studies found: all arms over their seeds, with intervals and tests, into a result file.
 
     .venv/bin/python benchmarks/studies.py hotdog-ladder-cifar [--runs runs] [--set threads=1] [--workers 1]
+    .venv/bin/python benchmarks/studies.py hotdog-ladder-cifar --words      the result file's sentences anew, from its figures
 
 A study is a folder of run folders (``runs/NAME``) and goes on where it was stopped. What ``glassformer compare``
 found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made from these files by tables.py.
@@ -9,6 +10,7 @@ found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made fr
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from common import RESULTS, write_result
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
+from glassformer.study.verdict import sentences
 
 
 def say(text: str) -> None:  # of the module's, since processes are sent it
@@ -31,7 +34,13 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--words", action="store_true", help="train nothing; write the sentences anew")
     args = parser.parse_args()
+    if args.words:
+        path = RESULTS / f"study-{args.study}.json"
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        write_result(path, kept | sentences(kept))
+        return
     study, settings = load_study(args.study), parse_settings(args.overrides)
     results = compare(study, args.runs / study.name, settings=settings, workers=args.workers, say=say)
     if results["unfinished"]:

@@ -80,11 +80,12 @@ def recipes() -> str:
 SHOWN = {  # the lines of the README's table, by recipe: data, and the model in a few words
     "imdb-minilm-best": ("IMDb reviews", "MiniLM, fine-tuned"),
     "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
-    "ntc-bert": ("NTC-SCV, Vietnamese reviews", "a small BERT from nothing"),
+    "ntc-bert": ("NTC-SCV, Vietnamese reviews", "a small BERT, pre-trained here on NTC-SCV's own text"),
     "multi30k-transformer": ("Multi30k, English to German", "a Transformer from nothing"),
     "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from nothing"),
     "flowers-best": ("Flowers, five kinds", "a ViT from nothing"),
 }
+BEFORE = {"imdb-from-mlm": "imdb-mlm", "ntc-bert": "ntc-mlm"}  # what had to be trained first
 
 
 def highlights() -> str:
@@ -102,7 +103,10 @@ def highlights() -> str:
         base = r["runs"][0].get("baselines", {}).get("TF-IDF + logistic regression")
         beside = f"{base['accuracy']:.1%}" if base else "–"
         minutes = sum(run["seconds"]["train"] for run in r["runs"]) / len(r["runs"]) / 60
-        lines.append(f"| {data} | {model} | {score} ({len(r['seeds'])}) | {beside} | {minutes:.0f} min |")
+        time = f"{minutes:.0f} min"
+        if first := read(f"recipe-{BEFORE[name]}") if name in BEFORE else None:
+            time += f", after {first['runs'][0]['seconds']['train'] / 60:.0f} of pre-training"
+        lines.append(f"| {data} | {model} | {score} ({len(r['seeds'])}) | {beside} | {time} |")
     return "\n".join(lines)
 
 

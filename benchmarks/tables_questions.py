@@ -34,7 +34,8 @@ def questions() -> str:
         of = one["measured"]
         precision = "bf16" if of["machine"]["bf16"] else "fp32"
         about += f" Transformers in {precision}, on {of['machine']['cpu']}, {of['date'][:10]}."
-        parts.append("\n".join([f"## {one['asked']}", "", *lines, "", about]))
+        note = [one["note"], ""] if one.get("note") else []
+        parts.append("\n".join([f"## {one['asked']}", "", *lines, "", *note, about]))
     return "\n\n".join(parts)
 
 

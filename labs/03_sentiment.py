@@ -330,7 +330,8 @@ answer(
 sample = test_x[: budget(20, 120)], test_y[: budget(20, 120)]
 lost = ablation(small, *sample)
 print(
-    f"without one head the accuracy changes by {-lost['accuracy_lost'].max():+.1%} at worst, of {lost['accuracy']:.1%}"
+    f"without one head, the worst of {lost['accuracy_lost'].size}, the accuracy changes by {-lost['accuracy_lost'].max():+.1%}, of "
+    f"{lost['accuracy']:.1%} on {len(sample[0])} reviews"
 )
 
 # %% [markdown]

@@ -166,7 +166,7 @@ share = float(np.mean(list(grid.values())))
 learning = np.mean(grid["last block learns"]) - np.mean(grid["frozen"])
 dropping = max(np.ptp(np.mean(line, 1)) for line in grid.values())
 answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {lab.span(a)}" for d, a in zip(drops, line)) for n, line in grid.items())
-       + f" (fewer epochs than above; {len(seeds)} seeds; {len(judged)} digits, by whose draw {share:.0%} may be {chance(share, len(judged), '{:.0%}')}). "
+       + f" (fewer epochs than above, one rate for all; {len(seeds)} seeds; {len(judged)} digits, by whose draw {share:.0%} may be {chance(share, len(judged), '{:.0%}')}). "
        f"A last block that learns moves the mean by {100 * learning:+.0f} points, the dropout of the head by {100 * dropping:.0f} at most.")  # fmt: skip
 
 # %% [markdown]

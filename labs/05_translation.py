@@ -217,7 +217,7 @@ for name in ("rnn", "rnn-dot", "rnn-multiplicative", "rnn-additive", "transforme
         bleu |= {f"{name}, {kind}": scores[kind]["bleu"] for kind in ("greedy", "beam")}
 if bleu:
     figure, ax = plt.subplots(figsize=(6, 0.4 + 0.3 * len(bleu)))
-    bars(ax, bleu, form="{:.1f}", colour=GREEN, title="BLEU on Multi30k's test set")
+    bars(ax, bleu, form="{:.1f}", colour=GREEN, title="BLEU on Multi30k's test set, a seed each")
     plt.show()
 
 # %% [markdown]

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import torch
 from lab import BLUE, GREEN, GREY, RED, answer, budget, plt, recorded, span
+from scipy.stats import ttest_ind
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
@@ -103,7 +104,7 @@ for i, (name, line) in enumerate(found.items()):
 ax.set_xticks(np.arange(3) + 0.18, list(line))
 ax.legend(frameon=False)
 plt.show()
-about, settled = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures", ""
+about, apart = f"one seed, {len(alike)} sentences of {usual} tokens or 20 pictures", ""
 told = {name: {k: f"{v:.2f}" for k, v in f.items()} for name, f in found.items()}
 if file := recorded("lab-maps"):
     about = f"{len(file['seeds'])} seeds, {file['inputs']} reviews of 128 tokens or pictures of 65, 95 % intervals"
@@ -112,18 +113,19 @@ if file := recorded("lab-maps"):
         name: {k: "{:.2f} ({:.2f} to {:.2f})".format(f["mean"], *f["interval"]) for k, f in kind.items()}
         for name, kind in file["kinds"].items()
     }
-    (low, _), (_, high) = sorted((k["movement"]["interval"] for k in file["kinds"].values()), reverse=True)
-    settled = "" if low > high else " by the means alone, for the intervals of that overlap"
-more, other = sorted(found, key=lambda name: -found[name]["movement"])
+    text_moves, picture_moves = (file["kinds"][name]["movement"]["by_seed"] for name in ("text", "pictures"))
+    low, high = ttest_ind(text_moves, picture_moves, equal_var=False).confidence_interval()
+    apart = f" Of movement, text less pictures is {low:+.3f} to {high:+.3f} (Welch's t, 95 %), " + (
+        "so that it is not settled which follows content more." if low < 0 < high else "which leaves out 0."
+    )
 answer(
     "adaptation",
-    f"The look of the {more} model follows content more than that of the {other} model{settled}: "
-    + "; ".join(
+    "; ".join(
         f"{name}: entropy {t['entropy']}, distance {t['distance']} of an even look's, {t['movement']} of the weight moves with "
         "the input"
         for name, t in told.items()
     )
-    + f" ({about}).",
+    + f" ({about}).{apart}",
 )
 
 # %% [markdown]
@@ -210,7 +212,7 @@ if file := recorded("cost-encoder"):  # a training step of a whole encoder, in t
     )
 answer(
     "cheaper",
-    f"Seeing neighbors only, or no softmax. At length {lengths[-1]}, in µs a token of attention alone: "
+    f"Seeing neighbors only, where the window is narrow beside the length, or no softmax. At length {lengths[-1]}, in µs a token of attention alone: "
     + ", ".join(f"{n} {v:.2f}" for n, v in last.items())
     + f".{priced} Both compute something else than full attention and are trained with: `attention = local` or `linear` in a recipe.",
 )
@@ -275,7 +277,7 @@ answer(
 #
 # A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
 # residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same is asked on
-# CIFAR-10 and IMDb by [a long run](../benchmarks/lab_questions.py); where it has ended, its answer stands below.
+# CIFAR-10 and IMDb by [a long run](../benchmarks/lab_questions.py), whose answer stands below.
 
 # %%
 spreads = budget((0.02, 0.3), (0.002, 0.02, 0.08, 0.3, 1.0))  # change me

@@ -16,7 +16,10 @@ TWINS = {
     ("imdb-minilm-15k-given", "imdb-bert-15k"): {"model.model": "all-minilm-l6-v2"},
     ("imdb-own-bert-15k-given", "imdb-bert-15k"): {"model.model": "runs/imdb-mlm-given/model"},
     ("imdb-minilm-given", "imdb-bert-given"): {"model.model": "all-minilm-l6-v2", "train.precision": "auto"},
-    ("imdb-own-bert-given", "imdb-bert-given"): {"model.model": "runs/imdb-mlm/model", "train.precision": "auto"},
+    ("imdb-own-bert-given", "imdb-bert-given"): {
+        "model.model": "runs/imdb-mlm/model",
+        "train.precision": "auto",
+    },
     ("countries-word2vec-best", "countries-word2vec"): {
         "data.source": "countries-given",
         "data.splits": ("train", "validation", "test"),

@@ -52,6 +52,7 @@ def pages(
             found=found,
             form=form,
             drawn=drawn,
+            ranged=any("(" in m.score for m in found.values()),
             settings=texts,
             sources=sources_of(texts),
             studies={name: measure_study(name) for name in row.studies},
@@ -163,12 +164,14 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
         line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
         judged = record.get("test") or record.get("validation") or {}
         line |= {title: f"{judged[key]:.4f}" for key, title in SCORES.items() if key in judged}
+        if asked := (record.get("masked") or {}).get("masked_tokens"):
+            line["Words asked"] = f"{asked:,}"
         if seconds := record.get("seconds", {}).get("train"):
             line["Training"] = duration(seconds)
         if memory := record.get("peak_memory_mb"):
             line["Memory"] = f"{memory / 1000:.1f} GB"
         if (pairs := (record.get("masked") or {}).get("next_sentence_accuracy")) is not None:
-            line["Next sentence"] = f"{pairs:.1%} of held-out pairs"
+            line["Next sentence"] = f"{pairs:.1%} of held-out pairs (chance 50%)"
         lines.append(line)
     return lines
 

@@ -89,7 +89,7 @@ def _unsettled(arm: dict[str, Any]) -> bool:
 
 
 def _along_ladder(results: dict[str, Any]) -> list[str]:
-    """At which strength the measure first falls beyond chance, arms in a stated order; else: no fall seen."""
+    """Of arms in a stated order, the first that is shown to be worse than the baseline; else: none is."""
     measure = measured(results)
     unit = unit_of(measure)
     arms = {arm["name"]: arm for arm in results["arms"]}
@@ -100,9 +100,9 @@ def _along_ladder(results: dict[str, Any]) -> list[str]:
     way = f"From {ladder[0]}{over} to {ladder[-1]}"
     for name in ladder:
         if arms[name].get("significant") and not better(arms[name][measure], unit):
-            turn = "rises" if unit.lower else "falls"
-            return [f"{way}, {unit.called} first {turn} beyond chance at {name}."]
-    return [f"{way}, no {'rise' if unit.lower else 'fall'} of {unit.called} beyond chance was seen."]
+            return [f"{way}, {name} is the first that is shown to be worse than {results['baseline']}."]
+    told = f"none is shown to be worse than {results['baseline']}; they were not tested against each other"
+    return [f"{way}, {told}."]
 
 
 def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
