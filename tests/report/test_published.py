@@ -65,15 +65,17 @@ def test_durations_of_several_runs(fastest, slowest, told):
     assert duration_range(fastest, slowest, (fastest + slowest) / 2) == told
 
 
+IN_FORM = {
+    "recipe": "cifar10-vit-base", "layout": "vit-base-patch16-224-in21k", "parameters": 85_806_346,
+    "examples": {"train": 256, "judged": 250, "split": "test"}, "steps": 8, "seconds": {"total": 95.0},
+    "accuracy": 0.112, "chance": 0.104, "files": ["grid.png", "report.html"], "overrides": ["limit=256"],
+    "grid": {"rows": 2, "columns": 5}, "machine": {"cpu": "X", "threads": 2}, "date": "2026-01-02T03:04:05",
+}  # fmt: skip
+
+
 def test_a_run_in_form_is_said_to_be_one(tmp_path):
     assert in_form(tmp_path) == {}
-    entry = {
-        "recipe": "cifar10-vit-base", "layout": "vit-base-patch16-224-in21k", "parameters": 85_806_346,
-        "examples": {"train": 256, "judged": 250, "split": "test"}, "steps": 8, "seconds": {"total": 95.0},
-        "accuracy": 0.112, "chance": 0.104, "files": ["grid.png", "report.html"], "overrides": ["limit=256"],
-        "grid": {"rows": 2, "columns": 5}, "machine": {"cpu": "X", "threads": 2}, "date": "2026-01-02T03:04:05",
-    }  # fmt: skip
-    (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [entry]}), encoding="utf-8")
+    (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     made = pages(lambda name: None, form=in_form(tmp_path))
     assert "(results/in-form.md)" in made["results.md"]
     assert (
@@ -88,6 +90,16 @@ def test_a_run_in_form_is_said_to_be_one(tmp_path):
     assert "| `vit-base-patch16-224-in21k` | 85,806,346 | limit=256 | X, threads: 2 |" in text
     assert "`grid.png`, `report.html`; the grid has 2 × 5 places" in text
     assert "results/in-form.md" not in pages(lambda name: None)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"), [("vit-base-patch16-224-in21k", False), ("vit-base-patch16-224", True)]
+)
+def test_a_run_in_form_that_imitated_other_weights_is_named(tmp_path, named, told):
+    (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
+    toml = f'[model]\nmodel = "{named}"\n'
+    text = pages(lambda name: None, form=in_form(tmp_path), settings=lambda name: toml)["results/in-form.md"]
+    assert (f"`cifar10-vit-base` (`{named}`)." in text) is told
 
 
 def test_a_result_file_counts(tmp_path):

@@ -68,7 +68,7 @@ def pages(
     if form:
         runs = [(row, form[name]) for row in published_rows() for name in row.recipes if name in form]
         made[f"{stem}/in-form.md"] = template.get_template("published_form.md.j2").render(
-            runs=runs, duration=duration
+            runs=runs, duration=duration, unlike=unlike_layouts(form, settings)
         )
     return made
 
@@ -154,6 +154,12 @@ def sources_of(settings: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: tomllib.loads(text).get("data", {}).get("source", "") for name, text in settings.items()}
     return found if len(set(found.values())) > 1 else {}
+
+
+def unlike_layouts(form: Mapping[str, InForm], settings: Callable[[str], str]) -> dict[str, str]:
+    """Recipe -> the weights that it names, where a run in form has imitated others."""
+    found = {name: tomllib.loads(settings(name)).get("model", {}).get("model", "") for name in form}
+    return {name: named for name, named in found.items() if named and named != form[name].layout}
 
 
 def seeds_of(m: Measured) -> list[dict[str, str]]:
