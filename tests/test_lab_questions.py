@@ -54,7 +54,7 @@ def test_a_difference_is_paired_by_seed_and_knows_the_draw_of_the_examples(modul
     by_seeds_alone = 2.776 * np.std(worse["by_seed"], ddof=1) / 5**0.5
     assert worse["interval"][1] - worse["points"] > 2 * by_seeds_alone
     assert same["points"] == 0
-    assert same["says"] == "no effect of 3 points"
+    assert same["says"] == "less than 3 points"
     assert worse["p_holm"] == pytest.approx(2 * worse["p"])
     assert "-10.1 (" in found["answer"]
     assert "2,003 judged examples" in found["answer"]
@@ -106,7 +106,7 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
     monkeypatch.setattr(tables_questions, "read", lambda name: result)
     made = tables_questions.questions()
     assert "## What does a convolution stem alone give?" in made
-    assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | no effect of 3 points |" in made
+    assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | less than 3 points |" in made
     assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
     assert "examples. Transformers in fp32, on X, 2026-01-02." in made
     monkeypatch.setattr(tables_questions, "read", lambda name: None)
