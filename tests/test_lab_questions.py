@@ -208,3 +208,22 @@ def test_baselines_learn_and_judge_the_same_reviews(module, monkeypatch, tmp_pat
     assert len(judged) == 40
     assert not set(rows) & set(judged)
     assert lab_fits.tfidf(3, tmp_path, labels=50).all()
+
+
+def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path, monkeypatch):
+    for seed in range(2):
+        for arm in ("64 tokens", "encoder, mean", "ViT, half the patches", "ViT"):
+            write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
+    found = module.judged(tmp_path, "cheaper", [0, 1])
+    old = {f"old {name}": one | {"says": "old"} for name, one in found["differences"].items()}
+    out = tmp_path / "kept.json"
+    out.write_text(
+        json.dumps({"date": "then", "questions": {"cheaper": found | {"differences": old, "note": ""}}})
+    )
+    monkeypatch.setattr(sys, "argv", ["lab_questions.py", "--words", "--out", str(out)])
+    module.main()
+    kept = json.loads(out.read_text(encoding="utf-8"))
+    assert kept["date"] == "then"
+    assert kept["questions"]["cheaper"] == json.loads(json.dumps(found))
+    assert "all are read" in found["note"]
+    assert found["note"] in found["answer"]
