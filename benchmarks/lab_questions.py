@@ -4,9 +4,9 @@
         [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
     .venv/bin/python benchmarks/lab_questions.py --words          the result file's words anew, from its own figures
 
-A question compares arms that differ in one setting, and its note names what else differs. Each arm is trained once a seed on the same drawn examples: 2,000 of
-CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training reviews, 5,000 others judge (``hunger``: of
-other numbers, too). No test part is opened. ``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
+A question compares arms that differ in one setting, and its note names what else differs. Each arm is trained once a
+seed on the same drawn examples: 2,000 of CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training
+reviews, 5,000 others judge (``hunger``: of other numbers, too). No test part is opened. ``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
 
 The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
 of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
@@ -267,8 +267,10 @@ def judged(runs: Path, key: str, wanted: Sequence[int]) -> dict[str, Any] | None
 def worded(key: str, found: dict[str, Any]) -> dict[str, Any]:
     """A question's figures with their words: what was asked, what each difference shows, and the answer."""
     question = QUESTIONS[key]
-    named = dict(zip(question.differences, found["differences"].values(), strict=True))
-    differences = {name: one | {"says": said_of(one)} for name, one in named.items()}
+    if found["differences"].keys() != question.differences.keys():
+        raise SystemExit(f"{key}: the kept differences are not those that are asked now; judge them again")
+    differences = {name: found["differences"][name] | {"says": said_of(found["differences"][name])}
+                   for name in question.differences}  # fmt: skip
     told = "; ".join(f"{name} {cell(one)}, {one['says']}" for name, one in differences.items())
     judges = " or ".join(f"{n:,}" for n in sorted({one["n"] for one in differences.values()}))
     answer = (
@@ -301,9 +303,15 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
     parser.add_argument("--runs", type=Path, default=Path("runs/lab-questions"))
     parser.add_argument("--out", type=Path, default=RESULTS / "lab-questions.json")
-    parser.add_argument("--words", action="store_true", help="train nothing; write the words anew")
+    parser.add_argument(
+        "--words",
+        action="store_true",
+        help="train nothing; write the words of all questions of the file anew",
+    )
     args = parser.parse_args()
     if args.words:
+        if not args.out.is_file():
+            parser.error(f"{args.out} is not there: without --words it is made")
         kept = json.loads(args.out.read_text(encoding="utf-8"))
         questions = {key: worded(key, one) for key, one in kept["questions"].items()}
         write_result(args.out, kept | {"questions": questions})

@@ -38,6 +38,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.words:
         path = RESULTS / f"study-{args.study}.json"
+        if not path.is_file():
+            parser.error(f"{path} is not there: without --words it is made")
         kept = json.loads(path.read_text(encoding="utf-8"))
         write_result(path, kept | sentences(kept))
         return

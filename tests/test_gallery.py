@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -153,6 +154,9 @@ def test_an_alignment(gallery, tmp_path):
     made = gallery.draw.alignment(gallery.GalleryRun.of(run))
     assert "dog" in "".join(svg_texts(made.content)) or "number" in "".join(svg_texts(made.content))
     assert " BLEU (20" in made.caption
+    found = gallery.GalleryRun.of(run)  # a recipe as given is judged by greedy search
+    given = replace(found, recipe=replace(found.recipe, name="multi30k-rnn-additive-given"))
+    assert given.figure().endswith(" BLEU, greedy")
     assert str(tmp_path.parent) not in made.caption
 
 

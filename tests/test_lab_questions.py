@@ -215,7 +215,7 @@ def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path,
         for arm in ("64 tokens", "encoder, mean", "ViT, half the patches", "ViT"):
             write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
     found = module.judged(tmp_path, "cheaper", [0, 1])
-    old = {f"old {name}": one | {"says": "old"} for name, one in found["differences"].items()}
+    old = {name: one | {"says": "old"} for name, one in reversed(found["differences"].items())}
     out = tmp_path / "kept.json"
     out.write_text(
         json.dumps({"date": "then", "questions": {"cheaper": found | {"differences": old, "note": ""}}})
@@ -227,3 +227,10 @@ def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path,
     assert kept["questions"]["cheaper"] == json.loads(json.dumps(found))
     assert "all are read" in found["note"]
     assert found["note"] in found["answer"]
+    renamed = {f"{name}!": one for name, one in old.items()}
+    out.write_text(json.dumps({"questions": {"cheaper": found | {"differences": renamed}}}))
+    with pytest.raises(SystemExit, match="judge them again"):
+        module.main()
+    out.unlink()
+    with pytest.raises(SystemExit, match="2"):
+        module.main()

@@ -358,7 +358,12 @@ def test_the_seeds_of_a_pretraining_show_next_sentence(tmp_path):
     write_result(tmp_path, "imdb-mlm-given", [0.3])
     file = tmp_path / "recipe-imdb-mlm-given.json"
     content = json.loads(file.read_text(encoding="utf-8"))
-    content["runs"][0]["masked"] = {"accuracy": 0.3, "next_sentence_accuracy": 0.625}
+    content["runs"][0]["masked"] = {"accuracy": 0.3, "masked_tokens": 1_013, "next_sentence_accuracy": 0.625}
     file.write_text(json.dumps(content), encoding="utf-8")
     made = pages(lambda name: measured(name, tmp_path, tmp_path))
-    assert "62.5% of held-out pairs" in made["results/row-04.md"]
+    page = made["results/row-04.md"]
+    assert "| 1,013 |" in page
+    assert "62.5% of held-out pairs (chance 50%)" in page
+    assert "In brackets" not in page  # one seed has no range
+    write_result(tmp_path, "imdb-mlm-given", [0.3, 0.4])
+    assert "In brackets" in pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-04.md"]

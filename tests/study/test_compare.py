@@ -142,10 +142,9 @@ def test_a_ladder_says_where_accuracy_first_falls(done):
         return sentences(results | {"ladder": ladder, "arms": arms})["verdict"]
 
     ladder = ["lr=0.03", "lr=1e-06"]
-    assert "From lr=0.03 to lr=1e-06, lr=1e-06 is the first that is shown to be worse than " in said(
-        ladder, 0.01
-    )
-    assert "From lr=0.03 to lr=1e-06, none is shown to be worse than " in said(ladder, 0.2)
+    way = "From lr=0.03 to lr=1e-06"
+    assert f"{way}, lr=1e-06 is the first that is shown to be worse than lr=0.03." in said(ladder, 0.01)
+    assert f"{way}, none is shown to be worse than lr=0.03; they were not tested" in said(ladder, 0.2)
     assert "From" not in said([], 0.01)
 
 

@@ -1,8 +1,8 @@
 """A convolution as self-attention: a head for each place of the kernel (Cordonnier et al., 2020, theorem 1).
 
 A row is a pixel: its colors, and where it stands as (row, column, row^2 + column^2, 1). The head of the
-kernel's place d scores the key at p' for a query at p with ``-b |p' - (p + d)|^2``, where b says how sharply it
-looks. Multiplied out that is::
+kernel's place d scores the key at p' for a query at p with ``-b |p' - (p + d)|^2``, where b says how sharply
+it looks. Multiplied out that is::
 
     -b |p'|^2 + 2 b p' . (p + d) - b |p + d|^2
 
