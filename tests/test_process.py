@@ -6,7 +6,9 @@ import os
 import subprocess
 import sys
 
-from glassformer.process import SETTINGS
+import pytest
+
+from glassformer.process import SETTINGS, WAITING
 
 
 def ask(program: str, **settings: str) -> str:
@@ -44,7 +46,17 @@ gf.tune_process()
 print("torch" in sys.modules, *[os.environ[name] for name in {sorted(SETTINGS)}])
 """
     told = ask(program, LRU_CACHE_CAPACITY="7").split()
-    assert told == ["False", "7", SETTINGS["OMP_WAIT_POLICY"], SETTINGS["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]]
+    assert told == ["False", "1000", "7", "PASSIVE", "64"]
+
+
+@pytest.mark.parametrize("chosen", [{"OMP_WAIT_POLICY": "ACTIVE"}, {"GOMP_SPINCOUNT": "7"}])
+def test_how_threads_wait_is_chosen_by_the_user_or_not_at_all(chosen):
+    program = f"""
+import os, glassformer as gf
+gf.tune_process()
+print(dict((name, os.environ[name]) for name in {sorted(WAITING)} if name in os.environ))
+"""
+    assert ask(program, **chosen).strip() == str(chosen)
 
 
 def test_reading_a_recipe_loads_neither_torch_nor_its_task():

@@ -11,11 +11,14 @@ from functools import cache
 ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
 OPTION = "--encoding"  # which sets it for one command
 
-# Threads that wait for each other sleep instead of spinning: beside other work, spinning is many times
-# slower. oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace
-# for the last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for
-# again; 64 keep the hits, and memory stays flat.
-SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+# Threads that wait for each other look a thousand times, some ten microseconds, and then sleep: beside
+# other work, spinning on is many times slower, and sleeping at once costs small models a third of an idle
+# machine's speed. The second name is GNU's, which torch has on Linux, and goes before the first.
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
+# oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace for the
+# last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for again; 64
+# keep the hits, and memory stays flat.
+SETTINGS = WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
 
 
 def tune_process() -> None:
@@ -23,15 +26,19 @@ def tune_process() -> None:
 
     Call it first in your own program, before torch is imported: torch reads the environment once. It sets
 
-    * ``OMP_WAIT_POLICY=PASSIVE``: threads that wait sleep, so that other work costs its share and no more;
+    * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: threads that wait look a thousand times and
+      then sleep, so that other work costs little more than its share;
     * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory stays flat;
     * glibc's allocator to keep freed blocks for the next step.
 
-    What stands in the environment already stays. Numbers are the same with and without; what it gains in
-    speed and memory is measured in ``docs/benchmarks.md``, under "What tuning the process gains".
+    What stands in the environment already stays; where one of the first two does, the other is not set.
+    Numbers are the same with and without; what it gains in speed and memory is measured in
+    ``docs/benchmarks.md``, under "What tuning the process gains".
     """
+    chosen = any(name in os.environ for name in WAITING)
     for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
+        if not (chosen and name in WAITING):
+            os.environ.setdefault(name, value)
     keep_freed_memory()
 
 
