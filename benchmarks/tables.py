@@ -298,6 +298,7 @@ TABLES: dict[str, Callable[[], str]] = tables_levels.TABLES | {
     "few-shot": tables_few.few_shot,
     "maps": speed.maps,
     "word-vectors-quality": language.quality,
+    "word-vectors-seconds": lambda: language.quality_by_seconds(ALIKE),
     "translations": language.translations,
     "masked": language.masked,
     "starts": language.starts,

@@ -98,6 +98,13 @@ def traps() -> str:
     return "\n".join(lines)
 
 
+VECTOR_TESTS = {
+    "wordsim353": "WordSim-353, Spearman",
+    "simlex999": "SimLex-999, Spearman",
+    "google": "Google analogies",
+}
+
+
 def quality() -> str:
     """Word vectors beside gensim's over seeds, for each number of epochs, from word2vec-quality.json."""
     result = read("word2vec-quality")
@@ -108,11 +115,6 @@ def quality() -> str:
     }
     if not parts:
         return "Not measured yet: `benchmarks/word2vec.py quality`.\n"
-    names = {
-        "wordsim353": "WordSim-353, Spearman",
-        "simlex999": "SimLex-999, Spearman",
-        "google": "Google analogies",
-    }
     lines = [
         "| Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds |",
         "|---|---|---|---|---|---|",
@@ -126,10 +128,28 @@ def quality() -> str:
             means = " | ".join(f"{fmean(values):.1f}" for values in found.values())
             seeds = " and ".join(str(len(values)) for values in found.values())
             apart = f"{d['mean']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})" if d else ""
-            lines.append(f"| {n} | {names[test]} | {means} | {apart} | {seeds} |")
+            lines.append(f"| {n} | {VECTOR_TESTS[test]} | {means} | {apart} | {seeds} |")
     setting = result["setting"]
     told = f"Seeds are those of glassformer and of gensim; threads: {setting['threads']}, "
     return "\n".join([*lines, "", f"{told}vectors of {setting['dim']} numbers."])
+
+
+def quality_by_seconds(ending: str = "") -> str:
+    """What so many seconds give: the trainings that word2vec-fit.json timed, with the mean figures of word2vec-quality.json."""
+    timed, judged = read("word2vec-fit" + ending), read("word2vec-quality")
+    if timed is None or judged is None:
+        return "Not measured yet: `benchmarks/word2vec.py fit` and `quality`.\n"
+    rows = []
+    for n, part in timed["epochs"].items():
+        seeds = judged["epochs"].get(n, {"seeds": {}})["seeds"].values()
+        for kind, seconds in part["seconds"].items():
+            found = [seed[kind] for seed in seeds if kind in seed]
+            if found:
+                means = [f"{fmean(one[test] for one in found):.1f}" for test in VECTOR_TESTS]
+                rows.append((median(seconds), [kind, n, f"{median(seconds):,.0f}", *means]))
+    head = ["", "Epochs", "Seconds", *VECTOR_TESTS.values()]
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *(f"| {' | '.join(cells)} |" for _, cells in sorted(rows))])
 
 
 def word_vectors_fit(ending: str = "") -> str:

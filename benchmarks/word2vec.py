@@ -3,6 +3,7 @@
     python benchmarks/word2vec.py speed                       interleaved rounds of one epoch each, 2 threads each
     python benchmarks/word2vec.py fit --epochs 1 5            a list of sentences to vectors, set-up included
     python benchmarks/word2vec.py quality --epochs 1 3 5 --seeds 0 1 2 3 4 5 6 7      judged by the same code
+    python benchmarks/word2vec.py quality --epochs 1 --seeds 8 9 10 --kinds glassformer    more seeds of one of the two
 
 The corpus is IMDb's 75,000 train and unlabelled reviews in lower case, words only, one review a line. Both count every
 word of it. For speed and quality gensim reads it through ``corpus_file``, its fastest way, and setting up (counting,
@@ -20,6 +21,7 @@ import multiprocessing
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -182,8 +184,17 @@ def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
     }
 
 
+KINDS = ("glassformer", "gensim")
+
+
 def quality(
-    file: Path, seeds: list[int], threads: int, epochs: list[int], name: str, again: bool = False
+    file: Path,
+    seeds: list[int],
+    threads: int,
+    epochs: list[int],
+    name: str,
+    again: bool = False,
+    kinds: Sequence[str] = KINDS,
 ) -> None:
     path = RESULTS / f"{name}.json"
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"epochs": {}}
@@ -197,7 +208,7 @@ def quality(
                 done.pop("glassformer", None)
         for seed in seeds:
             done = part["seeds"].setdefault(str(seed), {})
-            for kind in ("glassformer", "gensim"):
+            for kind in kinds:
                 if kind not in done:
                     started = time.perf_counter()
                     if kind == "glassformer":
@@ -225,7 +236,7 @@ def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
     """
     from scipy.stats import t
 
-    both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in ("glassformer", "gensim")]
+    both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in KINDS]
     if min(map(len, both)) < 2:
         return {}
     mean = statistics.fmean(both[0]) - statistics.fmean(both[1])
@@ -248,6 +259,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--epochs", type=int, nargs="+", default=[1, 3, 5], help="of fit and quality")
     parser.add_argument("--seeds", type=int, nargs="+", default=[*range(8)])
+    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS, help="quality: whose vectors")
     parser.add_argument("--again", action="store_true", help="quality: train glassformer anew")
     given = parser.parse_args()
     name = f"word2vec-{given.what}"
@@ -263,7 +275,7 @@ def main() -> None:
         elif given.what == "fit":
             fit(file, given.rounds, given.threads, given.epochs, name)
         else:
-            quality(file, given.seeds, given.threads, given.epochs, name, given.again)
+            quality(file, given.seeds, given.threads, given.epochs, name, given.again, given.kinds)
 
 
 if __name__ == "__main__":

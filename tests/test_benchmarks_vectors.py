@@ -97,6 +97,18 @@ def test_a_round_of_speed_is_an_epoch_of_each(bench, file):
         assert window.tokens == sum(len(s.split()) for s in countries_sentences(300))
 
 
+def test_more_seeds_of_one_of_the_two_leave_the_other_alone(bench, monkeypatch, tmp_path, file):
+    monkeypatch.setattr(bench, "figures", lambda words, vectors: dict.fromkeys(bench.TESTS, 7.0))
+    bench.quality(file, [3], 1, [1], "q", kinds=["glassformer"])
+    bench.quality(file, [4], 1, [1], "q", kinds=["gensim"])
+    part = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["epochs"]["1"]
+    assert {seed: list(found) for seed, found in part["seeds"].items()} == {
+        "3": ["glassformer"],
+        "4": ["gensim"],
+    }
+    assert part["difference"] == {test: {} for test in bench.TESTS}
+
+
 def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     language, speed = importlib.import_module("tables_language"), importlib.import_module("tables_speed")
@@ -114,4 +126,26 @@ def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path)
     lines = language.quality().splitlines()
     assert lines[2:4] == [
         f"| {n} | Google analogies | 13.0 | 11.5 | +1.5 (-0.2 to +3.0) | 1 and 2 |" for n in (1, 5)
+    ]
+
+
+def test_seconds_stand_beside_what_they_gave_in_their_order(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    language, speed = importlib.import_module("tables_language"), importlib.import_module("tables_speed")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert language.quality_by_seconds("-avx2").startswith("Not measured yet")
+    timed = {
+        "1": {"glassformer": [7.0, 5.0, 6.0], "gensim": [43.0]},
+        "5": {"glassformer": [34.0], "gensim": [168.0]},
+    }
+    result = {"epochs": {n: {"seconds": seconds} for n, seconds in timed.items()}}
+    (tmp_path / "word2vec-fit-avx2.json").write_text(json.dumps(result), encoding="utf-8")
+    one = {"wordsim353": 50.0, "simlex999": 30.0, "google": 20.0}
+    seeds = {"0": {"glassformer": one, "gensim": one}, "1": {"glassformer": one | {"google": 21.0}}}
+    result = {"epochs": {"5": {"seeds": seeds}, "1": {"seeds": {"0": {"glassformer": one}}}}}
+    (tmp_path / "word2vec-quality.json").write_text(json.dumps(result), encoding="utf-8")
+    assert language.quality_by_seconds("-avx2").splitlines()[2:] == [
+        "| glassformer | 1 | 6 | 50.0 | 30.0 | 20.0 |",
+        "| glassformer | 5 | 34 | 50.0 | 30.0 | 20.5 |",
+        "| gensim | 5 | 168 | 50.0 | 30.0 | 20.0 |",
     ]
