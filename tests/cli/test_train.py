@@ -219,12 +219,14 @@ def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, mon
 
 
 def test_waiting_threads_sleep_unless_told_otherwise(gf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     gf("--version")
     assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
+    assert "GOMP_SPINCOUNT" not in os.environ
     monkeypatch.delenv("OMP_WAIT_POLICY")
     gf("--version")
-    assert os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert (os.environ["OMP_WAIT_POLICY"], os.environ["GOMP_SPINCOUNT"]) == ("PASSIVE", "1000")
 
 
 def test_a_text_after_two_dashes_may_be_an_option(gf, run: Path):
