@@ -76,12 +76,13 @@ def put(kind: str, folder: Path) -> Path:
 
 def theirs(path: Path, rounds: train_imdb.Rounds) -> Contender:
     keep_freed_memory()
-    loop = PlainLoop(train_imdb.hf_model(path, dropout=None), lr=train_imdb.LR, batch=32)
+    loop = PlainLoop(train_imdb.hf_model(path, dropout=None), lr=train_imdb.LR, batch=train_imdb.BATCH)
     return train_imdb.looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
 
 
 def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     """With the head that transformers has."""
+    keep_freed_memory()
     hub = FAMILIES[kind].hub
     assert hub is not None
     made = train_imdb.glassformer_contender(path, rounds)
@@ -93,7 +94,7 @@ def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
 
 
 def trained(kind: str, folder: Path, rounds: int, reviews: int, seed: int) -> dict[str, Any]:
-    texts = train_imdb.load_rounds(rounds, reviews, seed)
+    texts = train_imdb.epoch_rounds(rounds, reviews, min(reviews, train_imdb.BATCH), seed)
     peer = in_own_process(theirs, folder / "hub", texts)
     mine = in_own_process(ours, folder / "hub", texts, kind)
     take_turns([peer, mine], rounds)

@@ -6,7 +6,7 @@ Contenders, timed in turn on the same pairs of segments (at most 128 tokens, as 
 were masked beforehand, once for all of them, and from the same random weights (MiniLM-L6's sizes and vocabulary, both
 heads):
 
-1. HF Trainer as it comes, over transformers' BertForPreTraining: bf16 autocast, pairs in their order, padded to the
+1. HF Trainer as it comes, over transformers' BertForPreTraining: bf16 autocast, pairs in random order, padded to the
    longest of the batch, dropout 0.1.
 2. HF Trainer at its best on this work: the same with batches of similar length, dropout 0, and the faster of
    transformers' attentions (tried on the warm-up's pairs).
@@ -49,7 +49,7 @@ from common import (
     take_turns,
     write_result,
 )
-from hf_trainer import Rows, TrainerLoop, be_quiet
+from hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.hub import resolve_checkpoint
@@ -108,16 +108,19 @@ def make_pairs(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, seed
 def load_rounds(
     tokenizer: Tokenizer, rounds: int, reviews: int, max_length: int, seed: int
 ) -> list[list[Pair]]:
-    """The pairs of each round, of other real reviews each; the last entry is the warm-up's.
+    """The pairs of each round, other ones each; the last entry is the warm-up's.
 
-    Pairs beyond the last whole batch are left out: a batch of a few would weigh as much in the mean loss as any.
+    A window has whole batches of similar length, as an epoch over many pairs has them: all pairs are sorted together.
     """
     dataset = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["train"])
     texts = dataset.splits["train"].texts
     order = np.random.default_rng(seed).permutation(len(texts))
-    parts = np.array_split(order, rounds + 1)
-    made = [make_pairs(tokenizer, [texts[i] for i in part], max_length, seed) for part in parts]
-    return [pairs[: max(len(pairs) // BATCH, 1) * BATCH] for pairs in made]
+    pairs = make_pairs(tokenizer, [texts[i] for i in order], max_length, seed)
+    lengths = [len(pair.ids) for pair in pairs]
+    batches = batches_alike(lengths, min(BATCH, len(pairs) // (rounds + 1)), seed)
+    each = len(batches) // (rounds + 1)
+    windows = [np.concatenate(batches[i * each : (i + 1) * each]) for i in range(rounds + 1)]
+    return [[pairs[i] for i in window] for window in windows]
 
 
 def random_weights(folder: Path, vocab_size: int, seed: int, **sizes: Any) -> Path:
@@ -159,7 +162,7 @@ def trainer_contender(
         folder, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
     )
     bf16 = choose_dtype("auto", choose_device()) == torch.bfloat16
-    sampling = "group_by_length" if grouped else "sequential"
+    sampling = "sequential" if grouped else "random"
     loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=bf16, sampling=sampling)
 
     if grouped:

@@ -2,13 +2,14 @@
 
     make bench      (or: .venv/bin/python benchmarks/train_imdb.py --rounds 5 --reviews 256)
 
-Contenders, timed in turn on the same reviews, cut to 256 tokens:
+Contenders, timed in turn on the same reviews, cut to 256 tokens. A window has whole batches of similar length, as an epoch over
+many reviews has them, so that who pads does it no more than there:
 
 1. HF Trainer as it is commonly run: fp32, every review padded to 256 tokens, batches of 8, the
    checkpoint's own dropout of 0.1.
-2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), batches of 32 of similar length,
-   padded to the longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews), and the memory
-   allocator told to keep freed blocks, as glassformer tells it.
+2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), those batches of 32, padded to the
+   longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews). The memory allocator is
+   told to keep freed blocks, for this one and those that follow.
 3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``plain_loop.py``).
 4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
 
@@ -44,8 +45,8 @@ from common import (
     take_turns,
     write_result,
 )
-from hf_trainer import Loop, Rows, TrainerLoop, be_quiet
-from plain_loop import PlainLoop
+from hf_trainer import Loop, Rows, TrainerLoop, batches_alike, be_quiet
+from plain_loop import POOL, PlainLoop
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
@@ -60,6 +61,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 MODEL = "all-minilm-l6-v2"
 MAX_LENGTH = 256
 LR = 5e-5
+BATCH = 32  # of all but the common setting
 
 Rounds = list[tuple[list[str], list[int]]]  # the reviews of each round; the last entry is the warm-up's
 
@@ -78,6 +80,17 @@ def load_rounds(rounds: int, reviews: int, seed: int) -> Rounds:
     ]
 
 
+def epoch_rounds(rounds: int, reviews: int, batch: int, seed: int) -> Rounds:
+    """As ``load_rounds``, but the reviews of a window are whole batches of similar length, as an epoch over many reviews
+    has them: 50 batches of 32 or more are sorted together. Whoever pads does so no more than in such an epoch.
+    """
+    texts, targets = load_rounds(0, max((rounds + 1) * reviews, POOL * BATCH), seed)[0]
+    lengths = encode(load_tokenizer(resolve_checkpoint(MODEL).path), texts, max_length=MAX_LENGTH).lengths
+    batches, each = batches_alike(lengths, batch, seed), reviews // batch
+    windows = [np.concatenate(batches[i * each : (i + 1) * each]) for i in range(rounds + 1)]
+    return [([texts[i] for i in window], [targets[i] for i in window]) for window in windows]
+
+
 # --- Hugging Face's model ------------------------------------------------------------------------
 
 
@@ -85,7 +98,7 @@ def trainer_contender(
     name: str, path: Path, rounds: Rounds, *, batch: int, bf16: bool, grouped: bool, dropout: float | None
 ) -> Contender:
     """HF Trainer with one model and one optimiser, kept from window to window."""
-    sampling, width = ("group_by_length", None) if grouped else ("random", MAX_LENGTH)
+    sampling, width = ("sequential", None) if grouped else ("random", MAX_LENGTH)
     loop = TrainerLoop(hf_model(path, dropout), lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
     return looped(name, loop, path, rounds, choose=grouped)
 
@@ -177,14 +190,12 @@ def common(path: Path, rounds: Rounds) -> Contender:
 
 
 def best(path: Path, rounds: Rounds) -> Contender:
-    keep_freed_memory()
     name = "HF Trainer, at its best"
-    return trainer_contender(name, path, rounds, batch=32, bf16=half(), grouped=True, dropout=0.0)
+    return trainer_contender(name, path, rounds, batch=BATCH, bf16=half(), grouped=True, dropout=0.0)
 
 
 def plain(path: Path, rounds: Rounds) -> Contender:
-    keep_freed_memory()
-    loop = PlainLoop(hf_model(path, dropout=0.0), lr=LR, batch=32)
+    loop = PlainLoop(hf_model(path, dropout=0.0), lr=LR, batch=BATCH)
     return looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
 
 
@@ -198,6 +209,8 @@ MAKERS = {"common": common, "best": best, "plain": plain, "glassformer": glassfo
 def make(key: str, path: Path, rounds: Rounds) -> Contender:
     """The contender of that key, made in its own process."""
     logging.disable(logging.WARNING)
+    if key != "common":
+        keep_freed_memory()
     return MAKERS[key](path, rounds)
 
 
@@ -228,11 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"
     )
     options = parser.parse_args(arguments)
+    if options.reviews < BATCH or options.reviews % BATCH:
+        parser.error(f"--reviews {options.reviews}: give a multiple of {BATCH}, the reviews of a batch")
     facts = environment("transformers", "accelerate")
     out = options.out or result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}")
     with tempfile.TemporaryDirectory() as folder:
         try:
-            rounds = load_rounds(options.rounds, options.reviews, options.seed)
+            rounds = epoch_rounds(options.rounds, options.reviews, BATCH, options.seed)
             path = resolve_checkpoint(MODEL).path
         except InputError as error:
             print(error, file=sys.stderr)

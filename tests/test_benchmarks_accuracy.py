@@ -118,3 +118,39 @@ def test_a_seed_is_never_of_two_kinds_of_processor(tool, tmp_path, monkeypatch):
     runs = json.loads(out.read_text(encoding="utf-8"))["runs"]
     assert {one["level"] for one in runs["0"].values()} == {"avx2"}
     assert {one["level"] for one in runs["1"].values()} == {"amx"}
+
+
+def test_windows_of_speed_are_whole_batches_of_similar_length(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    train = importlib.import_module("train_imdb")
+    lengths = np.random.default_rng(3).permutation(1607) + 1
+    asked = []
+
+    def load(rounds, reviews, seed):
+        asked.append((rounds, reviews, seed))
+        return [([str(n) for n in lengths], [int(n) % 2 for n in lengths])]
+
+    monkeypatch.setattr(train, "load_rounds", load)
+    monkeypatch.setattr(train, "resolve_checkpoint", lambda name: SimpleNamespace(path=name))
+    monkeypatch.setattr(train, "load_tokenizer", lambda path: None)
+    monkeypatch.setattr(
+        train, "encode", lambda _, texts, max_length: SimpleNamespace(lengths=np.array(texts, int))
+    )
+    rounds = train.epoch_rounds(2, 96, 32, 7)
+    assert asked == [(0, 1600, 7)]
+    assert len(rounds) == 3
+    seen = [int(text) for texts, _ in rounds for text in texts]
+    assert len(set(seen)) == len(seen) == 3 * 96
+    for texts, labels in rounds:
+        assert labels == [int(text) % 2 for text in texts]
+        batches = np.array(texts, int).reshape(3, 32)
+        assert (batches.max(1) - batches.min(1) == 31).all()
+    assert {int(texts[0]) for texts, _ in rounds} != {1, 97, 193}  # batches are in random order
+
+
+def test_a_window_of_speed_has_whole_batches_or_is_refused(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    train = importlib.import_module("train_imdb")
+    with pytest.raises(SystemExit):
+        train.main(["--reviews", "100"])
+    assert "--reviews 100: give a multiple of 32" in capsys.readouterr().err
