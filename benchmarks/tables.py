@@ -103,7 +103,8 @@ def highlights() -> str:
         base = r["runs"][0].get("baselines", {}).get("TF-IDF + logistic regression")
         beside = f"{base['accuracy']:.1%}" if base else "–"
         minutes = sum(run["seconds"]["train"] for run in r["runs"]) / len(r["runs"]) / 60
-        time = f"{minutes:.0f} min"
+        threads = r["runs"][0]["machine"]["threads"]
+        time = f"{minutes:.0f} min on {threads} thread{'s' * (threads > 1)}"
         if first := read(f"recipe-{BEFORE[name]}") if name in BEFORE else None:
             time += f", after {first['runs'][0]['seconds']['train'] / 60:.0f} of pre-training"
         lines.append(f"| {data} | {model} | {score} ({len(r['seeds'])}) | {beside} | {time} |")
@@ -286,7 +287,7 @@ TABLES: dict[str, Callable[[], str]] = tables_levels.TABLES | {
     "pretraining": speed.pretraining,
     "pictures-small": lambda: speed.pictures("small"),
     "pictures-base": lambda: speed.pictures("base"),
-    "nearest-peers": lambda: speed.nearest_peers(ALIKE),
+    "nearest-peers": lambda: speed.nearest_peers(ALIKE, tables_levels.LEVELS[ALIKE]),
     "reliability": scoreboard,
     "task-price": task_price.table,
     "inference": speed.inference,

@@ -45,7 +45,7 @@ def int8() -> str:
     for level in result["levels"].values():
         reviews, gate = level["prediction"]["reviews"], level["prediction"]["gate"]
         gates.append(
-            f"{level['level']}: {reviews:,} reviews; gate {gate['agree']:.2%} of {gate['n']:,} labels"
+            f"{level['level']}: {reviews:,} reviews; gate {'passed' if gate['passed'] else 'not passed'}, {gate['agree']:.2%} of {gate['n']:,} labels"
         )
     told = f"Seconds of the process, {result['rounds']} rounds. {'. '.join(gates)}."
     return "\n".join([*lines, "", *beside, "", f"Products in milliseconds. {told} {measured(result)}"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tables_speed import measured, read
 
 
@@ -19,7 +21,22 @@ def memory(part: str, unit: str, ending: str = "") -> str:
     lines += [
         f"| {name} | " + " | ".join(f"{peaks[name, size]:,.0f}" for size in sizes) + " |" for name in names
     ]
-    return "\n".join([*lines, "", measured(result)])
+    return "\n".join([*lines, "", *attention(result[part], by, unit), measured(result)])
+
+
+def attention(rows: list[dict[str, Any]], by: str, unit: str) -> list[str]:
+    """Which of transformers' attentions each contender had, for memory hangs on it: eager holds all weights."""
+    taken: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        if said := row["setting"].get("attention"):
+            taken.setdefault(row["name"], {}).setdefault(said.split()[0], []).append(f"{row[by]:,}")
+    if not taken:
+        return []
+    told = []
+    for name, kinds in taken.items():
+        each = [f"{kind} at {' and '.join(sizes)}" for kind, sizes in kinds.items()]
+        told.append(f"{name}: {', '.join(each if len(kinds) > 1 else kinds)}")
+    return [f"Attention taken ({unit}): {'; '.join(told)}.", ""]
 
 
 def startup(ending: str = "") -> str:

@@ -177,10 +177,10 @@ def embedding(ending: str = "") -> str:
     return inference_part("vectors", "Lowest cosine", ending)
 
 
-def nearest_peers(ending: str = "") -> str:
+def nearest_peers(ending: str = "", level: str = "") -> str:
     """A line for each kind of work: glassformer beside the peer that comes nearest; the page has them all.
 
-    ``ending`` is that of a level's files.
+    ``ending`` is that of a level's files, ``level`` the level's name.
     """
     found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
     if result := read("train_imdb" + ending):
@@ -217,9 +217,8 @@ def nearest_peers(ending: str = "") -> str:
         places.setdefault(where["machine"]["cpu"], []).append(said[0].lower() + said[1:])
     if not found:
         return "Not measured yet: `make bench-inference`."
-    told = [
-        "Two threads on " + "; ".join(f"{cpu} ({', '.join(works)})" for cpu, works in places.items()) + "."
-    ]
+    machines = [f"{cpu} ({', '.join(works)})" if len(places) > 1 else cpu for cpu, works in places.items()]
+    told = [f"Two threads on {'; '.join(machines)}{level and f', {level}'}."]
     if before:  # the same words for each of them
         told.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
     return "\n".join([*lines, "", *told])

@@ -12,7 +12,7 @@ ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
 OPTION = "--encoding"  # which sets it for one command
 
 # Threads that wait for each other look a thousand times, some ten microseconds, and then sleep: beside
-# other work, spinning on is many times slower, and sleeping at once costs small models a third of an idle
+# other work, looking on can be many times slower, and sleeping at once costs small models a third of an idle
 # machine's speed. The second name is GNU's, which torch has on Linux, and goes before the first.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 # oneDNN, and torch on top of it (LRU_CACHE_CAPACITY), each keep a compiled product and its workspace for the
@@ -27,7 +27,7 @@ def tune_process() -> None:
     Call it first in your own program, before torch is imported: torch reads the environment once. It sets
 
     * ``OMP_WAIT_POLICY=PASSIVE`` and ``GOMP_SPINCOUNT=1000``: threads that wait look a thousand times and
-      then sleep, so that other work costs little more than its share;
+      then sleep, so that beside other work they cost less than by looking on;
     * ``ONEDNN_PRIMITIVE_CACHE_CAPACITY=64`` and ``LRU_CACHE_CAPACITY=64``: memory stays flat;
     * glibc's allocator to keep freed blocks for the next step.
 
