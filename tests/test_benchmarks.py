@@ -289,7 +289,7 @@ def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
         "| Pre-training, real tokens | quick: 2,000 | 6,000 | 3.0 × (2.0 to 4.0) |",
         "| Word vectors, words | gensim: 7 | 35 | 5.0 × (4.0 to 6.0) |",
         "",
-        "Two threads on X (pre-training, real tokens, word vectors, words).",
+        "Two threads on X.",
     ]
 
 

@@ -79,7 +79,7 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
         "int8_against": {"fp32": seconds},
         "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99},
         "accuracy": {"fp32": 0.5, "int8": 0.51},
-        "gate": {"agree": 0.996, "n": 1000},
+        "gate": {"agree": 0.996, "n": 1000, "passed": False},
     }
     machine = {"cpu": "a processor", "load_before": [0.5]}
     facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 1}
@@ -89,4 +89,4 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     assert lines[2] == "| A | fp32 | 2.0 (1.5 to 2.5) | 2.0 × (1.5 to 2.5) | 100.00% | 50.00% |"
     assert "(sums wrong)" in lines[7]
     assert lines[7].count("(sums wrong)") == 1
-    assert "A: 7 reviews; gate 99.60% of 1,000 labels." in lines[-1]
+    assert "A: 7 reviews; gate not passed, 99.60% of 1,000 labels." in lines[-1]
