@@ -111,11 +111,17 @@ def load_rounds(
     """The pairs of each round, other ones each; the last entry is the warm-up's.
 
     A window has whole batches of similar length, as an epoch over many pairs has them: all pairs are sorted together.
+
+    Raises:
+        InputError: the reviews give fewer pairs than there are windows.
     """
     dataset = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["train"])
     texts = dataset.splits["train"].texts
     order = np.random.default_rng(seed).permutation(len(texts))
     pairs = make_pairs(tokenizer, [texts[i] for i in order], max_length, seed)
+    if len(pairs) <= rounds:
+        what = f"{len(texts)} reviews give {len(pairs)} pairs of segments for {rounds + 1} windows"
+        raise InputError(what, where="--reviews", fix="Give more reviews, or fewer --rounds")
     lengths = [len(pair.ids) for pair in pairs]
     batches = batches_alike(lengths, min(BATCH, len(pairs) // (rounds + 1)), seed)
     each = len(batches) // (rounds + 1)

@@ -22,6 +22,7 @@ import tables_int8
 import tables_language as language
 import tables_levels
 import tables_packages
+import tables_padding
 import tables_questions
 import tables_speed as speed
 import tables_trust as trust
@@ -312,6 +313,7 @@ TABLES: dict[str, Callable[[], str]] = tables_levels.TABLES | {
     "texts": speed.texts,
     "tuned": speed.tuned,
     "packages": tables_packages.packages,
+    "padding": tables_padding.padding,
 }
 
 

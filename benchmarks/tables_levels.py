@@ -37,14 +37,17 @@ def found(ending: str) -> dict[str, str]:
     if result := speed.read("train_pictures-small" + ending):
         cells["Training a small ViT: transformers at its best"] = nearest(result)
     if result := speed.read("inference" + ending):
-        part = result["labels"]
-        for kind, said in (
-            ("glassformer_against", "Prediction"),
-            ("int8_against", "Prediction, ours in int8"),
-        ):
-            for peer, ratio in part.get(kind, {}).items():
-                name = next((known for known in ANSWERED if peer.startswith(known)), peer)
-                cells[f"{said}: {name}"] = speed.times(ratio)
+        part, off = result["labels"], not (result.get("int8_gate") or {"passed": True})["passed"]
+        names = {
+            peer: next((known for known in ANSWERED if peer.startswith(known)), peer)
+            for peer in part["glassformer_against"]
+        }
+        for peer, ratio in part["glassformer_against"].items():
+            cells[f"Prediction: {names[peer]}"] = speed.times(ratio)
+        for peer, ratio in part.get("int8_against", dict.fromkeys(names) if off else {}).items():
+            cells[f"Prediction, ours in int8: {names[peer]}"] = (
+                "gate not passed" if off else speed.times(ratio)
+            )
     if "vectors" in (result := speed.read("inference" + ending) or {}):
         cells["Embeddings: sentence-transformers"] = nearest(result["vectors"])
     if result := speed.read("pretrain" + ending):

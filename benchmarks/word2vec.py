@@ -203,7 +203,7 @@ def quality(
     corpus = read_corpus(file, min_count=SETTING["min_count"])
     for n in epochs:
         part = result["epochs"].setdefault(str(n), {"seeds": {}})
-        if again:
+        if again and "glassformer" in kinds:
             for done in part["seeds"].values():
                 done.pop("glassformer", None)
         for seed in seeds:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from glassformer.data.corpus import europe_splits
 from glassformer.data.text import word_tokenizer
 from glassformer.data.transform import ImageTransform
-from glassformer.errors import DataError
+from glassformer.errors import DataError, InputError
 from glassformer.families.pretrained import save_pretrained
 from glassformer.families.vit import vit_tiny
 from glassformer.models.image import ImageEncoder as ViT
@@ -210,6 +211,15 @@ def test_numbers_that_cannot_be_are_refused(tool, capsys, option, value, said):
         tool("pretrain").main([option, value])
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_reviews_that_give_too_few_pairs_are_refused(tool, monkeypatch):
+    pretrain = tool("pretrain")
+    splits = {"train": SimpleNamespace(texts=["a film", "a book"])}
+    monkeypatch.setattr(pretrain, "load_text_dataset", lambda *a, **o: SimpleNamespace(splits=splits))
+    monkeypatch.setattr(pretrain, "make_pairs", lambda *a: [SimpleNamespace(ids=[1])] * 2)
+    with pytest.raises(InputError, match="2 reviews give 2 pairs of segments for 3 windows"):
+        pretrain.load_rounds(None, 2, 1, 128, 0)
 
 
 def test_table_of_a_comparison(tool, monkeypatch, tmp_path):

@@ -148,6 +148,42 @@ def test_windows_of_speed_are_whole_batches_of_similar_length(monkeypatch):
     assert {int(texts[0]) for texts, _ in rounds} != {1, 97, 193}  # batches are in random order
 
 
+def test_padding_is_counted_batch_by_batch(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    padding = importlib.import_module("padding")
+    lengths = np.array([3, 7, 5, 5])
+    assert padding.padding(lengths, [[0, 1], [2, 3]]) == pytest.approx(4 / 24)
+    assert padding.padding(lengths, [[2, 3]]) == 0.0
+
+
+def test_few_reviews_are_padded_more_than_an_epoch_has_them(monkeypatch):
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    padding = importlib.import_module("padding")
+    lengths = np.random.default_rng(5).permutation(1607) % 251 + 2
+    batches = padding.grouped(lengths[:97], 0)
+    assert sorted(i for batch in batches for i in batch) == [*range(97)]
+    assert [len(batch) for batch in batches] == [32, 32, 32, 1]
+    shares = padding.windows(lengths, 96, seed=3)
+    assert shares["grouped"] > shares["sorted"] > shares["whole batches"] > 0
+
+
+def test_a_line_of_padding_is_a_way_to_draw_a_window(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    tables, speed = importlib.import_module("tables_padding"), importlib.import_module("tables_speed")
+    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    assert tables.padding().startswith("Not measured yet")
+    share = {"median": 0.2, "min": 0.1, "max": 0.25}
+    row = {"reviews": 96, "grouped": share, "sorted": share | {"median": 0.15}, "whole batches": share}
+    result = {"windows": [row], "epoch": {"reviews": 21000, "grouped": share | {"median": 0.011}}, "seeds": 3}
+    facts = {"batch": 32, "max_length": 256, "versions": {"transformers": "5.0"}, "date": "2026-11-27T01"}
+    (tmp_path / "padding.json").write_text(json.dumps(result | facts), encoding="utf-8")
+    lines = tables.padding().splitlines()
+    assert lines[0] == "| Padding in a window of | 96 reviews |"
+    assert lines[3] == "| sorted by length, reviews as they come | 15.0% (10.0% to 25.0%) |"
+    assert lines[6].startswith("In an epoch of 21,000 reviews the Trainer's own grouping pads 1.1%.")
+
+
 def test_a_window_of_speed_has_whole_batches_or_is_refused(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     train = importlib.import_module("train_imdb")

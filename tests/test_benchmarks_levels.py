@@ -35,14 +35,16 @@ def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
     (tmp_path / "inference-avx2.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
     labels = {"glassformer_against": {"OpenVINO, bf16": ratio | {"median": 2.2}}}
     (tmp_path / "inference.json").write_text(json.dumps({"labels": labels}), encoding="utf-8")
+    shut = {"labels": labels, "int8_gate": {"passed": False}}
+    (tmp_path / "inference-avx512.json").write_text(json.dumps(shut), encoding="utf-8")
     fit = {"epochs": {"1": {"ratio": ratio}, "5": {"ratio": ratio}}}
     (tmp_path / "word2vec-fit-avx512.json").write_text(json.dumps(fit), encoding="utf-8")
     assert levels.levels().splitlines()[2:] == [
-        "| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | not measured | 2.0 × (1.5 to 2.5) |",
+        "| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | 2.2 × (1.5 to 2.5) | 2.0 × (1.5 to 2.5) |",
+        "| Prediction, ours in int8: OpenVINO | not measured | gate not passed | 2.0 × (1.5 to 2.5) |",
         "| Sentences to word vectors, 1 epoch: gensim | not measured | 2.0 × (1.5 to 2.5) | not measured |",
         "| Sentences to word vectors, 5 epochs: gensim | not measured | 2.0 × (1.5 to 2.5) | not measured |",
         "| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | 2.0 × (1.5 to 2.5) |",
-        "| Prediction, ours in int8: OpenVINO | not measured | not measured | 2.0 × (1.5 to 2.5) |",
     ]
 
 

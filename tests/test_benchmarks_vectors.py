@@ -107,6 +107,9 @@ def test_more_seeds_of_one_of_the_two_leave_the_other_alone(bench, monkeypatch, 
         "4": ["gensim"],
     }
     assert part["difference"] == {test: {} for test in bench.TESTS}
+    bench.quality(file, [3], 1, [1], "q", again=True, kinds=["gensim"])
+    found = json.loads((tmp_path / "q.json").read_text(encoding="utf-8"))["epochs"]["1"]["seeds"]
+    assert list(found["3"]) == ["glassformer", "gensim"]  # whose own are not trained again stay
 
 
 def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path):
