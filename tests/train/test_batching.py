@@ -51,10 +51,12 @@ def test_every_example_once_within_the_limits(lengths, limits, seed, epoch):
 
 @given(LENGTHS, st.integers(0, 200))
 @few_examples
-def test_evaluation_longest_first(lengths, budget):
+def test_evaluation_takes_like_lengths_together_and_most_tokens_first(lengths, budget):
     batches = evaluation_batches(lengths, budget or 8192)
     check_batches(batches, lengths, 0, budget or 8192)
-    assert (np.diff(lengths[np.concatenate(batches)]) <= 0).all()
+    assert (np.diff([lengths[index].sum() for index in batches]) <= 0).all()
+    spans = sorted((lengths[index].min(), lengths[index].max()) for index in batches)
+    assert all(shorter[1] <= longer[0] for shorter, longer in pairwise(spans))
 
 
 @given(LENGTHS, SETTINGS)

@@ -9,18 +9,21 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.native import list_states, load_state
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
+from glassformer.errors import OtherBitsWarning
+from glassformer.nn import kernels
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
-from glassformer.train import word_vectors
+from glassformer.train import negative_sampling, word_vectors
 from glassformer.train.callbacks import Callback, Interrupted
 
 SENTENCES = [s.lower() for s in countries_sentences(700)]
@@ -156,3 +159,30 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path, capsys):
     )
     assert one == two
     assert len(one) == 600
+
+
+@pytest.mark.parametrize(("threads", "warned"), [(1, True), (2, False)])
+def test_vectors_that_go_on_in_other_loops_say_so(threads, warned, tmp_path, monkeypatch):
+    """Of several threads no two trainings have the same bits, stopped or not."""
+    monkeypatch.setattr(word_vectors, "ROUND", 1_500)
+    settings = SMALL | {"threads": threads, "checkpoint_every": 1}
+    send = Send(signal.SIGINT, 4)
+    with pytest.raises(Interrupted):
+        gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, tell=send.tell, callbacks=[send])
+    monkeypatch.setattr(negative_sampling, "compiled_by", lambda: "the loops of another processor")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, resume=True)
+    found = [str(one.message) for one in told if one.category is OtherBitsWarning]
+    assert len(found) == warned
+    assert all("now the loops of another processor: its bits" in one for one in found)
+    kept = load_state(tmp_path).state["computed"]
+    assert [one["loops"] for one in kept][1:] == ["the loops of another processor"]
+    assert all(one["threads"] == threads for one in kept)
+
+
+def test_the_loops_are_named_by_who_compiled_them(monkeypatch):
+    found = kernels.level()
+    assert negative_sampling.compiled_by() == (f"kernels of {found.title}" if found else "numba")
+    monkeypatch.setattr(kernels, "level", lambda: None)
+    assert negative_sampling.compiled_by() == "numba"

@@ -201,6 +201,12 @@ def loops(width: int) -> Callable[..., tuple[int, float, int]]:
     return kernel(width).sentences if kernels.why_not() else skip_gram.train_sentences
 
 
+def compiled_by() -> str:
+    """Whose code ``loops`` gives: each adds in its own order, and so has its own bits."""
+    found = kernels.level()
+    return f"kernels of {found.title}" if found else "numba"
+
+
 def random_state(*numbers: int) -> np.uint64:
     """A start for the generator, from the seed and the place in the training (SplitMix64)."""
     x = 0

@@ -36,6 +36,28 @@ def arithmetic(device: str) -> dict[str, Any]:
     }
 
 
+def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], where: str) -> None:
+    """Warn where a training that goes on will not have the bits of one that was never stopped.
+
+    Args:
+        computed: each arithmetic that it was computed with so far.
+        ours: the one that it goes on with.
+        where: the place in the training, such as "step 7".
+    """
+    theirs = next((one for one in computed if one != ours), None)
+    if theirs is None:
+        return
+    other = [
+        f"{key} {was}, now {ours.get(key, 'none')}" for key, was in theirs.items() if was != ours.get(key)
+    ]
+    warnings.warn(
+        f"the training that goes on at {where} was computed before with {'; '.join(other)}: "
+        "its bits will be others than those of one that was never stopped",
+        OtherBitsWarning,
+        stacklevel=outside(),
+    )
+
+
 @dataclass
 class Training:
     """A model in training: weights, optimiser, place in the data, best so far, patience, history.
@@ -172,24 +194,8 @@ class Training:
         self.best_weights = best or None
         self.ranks.set_generators(found.tensors, self.step)
         self.computed = found.state.get("computed", [])
-        self._compare_arithmetic()
+        warn_of_other_bits(self.computed, self._arithmetic(), f"step {self.step}")
         return found
 
     def _arithmetic(self) -> dict[str, Any]:
         return arithmetic(next(self.model.parameters()).device.type)
-
-    def _compare_arithmetic(self) -> None:
-        """Warn where this training will not have the bits of one that was never stopped."""
-        ours = self._arithmetic()
-        theirs = next((one for one in self.computed if one != ours), None)
-        if theirs is None:
-            return
-        other = [
-            f"{key} {was}, now {ours.get(key, 'none')}" for key, was in theirs.items() if was != ours.get(key)
-        ]
-        warnings.warn(
-            f"the training that goes on at step {self.step} was computed before with {'; '.join(other)}: "
-            "its bits will be others than those of one that was never stopped",
-            OtherBitsWarning,
-            stacklevel=outside(),
-        )

@@ -37,6 +37,7 @@ from glassformer.train.callbacks import GO_ON, Interrupted, Signals
 from glassformer.train.config import FitConfig, VectorsConfig
 from glassformer.train.defaults import outside
 from glassformer.train.objectives import StepLoss
+from glassformer.train.state import warn_of_other_bits
 
 ROUND = 500_000  # words of a round: less than a second, and then threads meet and the curve gets a point
 LAST_RATE = 1e-4  # of stochastic gradient descent
@@ -76,6 +77,7 @@ class FastTraining:
     seconds: float = 0.0
     history: list[dict[str, Any]] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    computed: list[dict[str, Any]] = field(default_factory=list)  # see ``Training``
 
     def __post_init__(self) -> None:
         from glassformer.train.negative_sampling import empty_table, loops, make_sampler, padded_width
@@ -191,6 +193,8 @@ class FastTraining:
         dim = self.config.dim
         tensors = {k: torch.from_numpy(t[:, :dim].copy()) for k, t in self._tables()}
         state = {"fingerprint": self.fingerprint, "seconds": self.seconds, "history": self.history}
+        ours = self._arithmetic()
+        state["computed"] = self.computed if ours in self.computed else [*self.computed, ours]
         return save_state(folder, self.round, tensors, state)
 
     def load(self, folder: Path) -> None:
@@ -206,6 +210,14 @@ class FastTraining:
             table[:, : self.config.dim] = found.tensors[name].numpy()
         self.round, self.seconds = found.step, found.state["seconds"]
         self.history = found.state["history"]
+        self.computed = found.state.get("computed", [])
+        if all(one["threads"] == 1 for one in self.computed):  # several write into one table as it happens
+            warn_of_other_bits(self.computed, self._arithmetic(), f"round {self.round}")
+
+    def _arithmetic(self) -> dict[str, Any]:
+        from glassformer.train.negative_sampling import compiled_by
+
+        return {"loops": compiled_by(), "threads": self.threads}
 
     def _tables(self) -> list[tuple[str, np.ndarray]]:
         return [("centres", self.centres), ("contexts", self.contexts)]
