@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,24 @@ def test_a_damaged_corpus_is_refused(name, change, tmp_path):
     np.save(file, change(np.load(file)))
     with pytest.raises(DataError, match="do not belong together"):
         Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: {"ids": np.where(np.arange(len(c.ids)) == 3, 97, c.ids).astype(np.int32)},
+        lambda c: {"ids": c.ids.astype(np.int64)},
+        lambda c: {"starts": c.starts * 2},
+        lambda c: {"words": c.words[:-1]},
+        lambda c: {"counts": c.counts + 1},
+        lambda c: {"counts": c.counts.tolist()},
+    ],
+)
+def test_a_corpus_made_by_hand_is_looked_at(change):
+    corpus = read_corpus(WORDS, min_count=1)
+    assert replace(corpus).words == corpus.words
+    with pytest.raises(DataError, match=r"do not belong together\. Make it with read_corpus"):
+        replace(corpus, **change(corpus))
 
 
 def test_files_of_two_corpora_are_refused(tmp_path):

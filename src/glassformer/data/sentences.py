@@ -35,13 +35,22 @@ Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Sentences as numbers of words; the most frequent word is 0."""
+    """Sentences as numbers of words; the most frequent word is 0.
+
+    Raises:
+        DataError: the arrays have other types, or ids, sentences, words and counts are not of one corpus.
+    """
 
     ids: np.ndarray  # int32 [N], perhaps mapped from a file
     starts: np.ndarray  # int64 [n + 1]
     words: tuple[str, ...]  # [V]
     counts: np.ndarray  # int64 [V], in this corpus
     raw_words: int  # those left out counted too: what speeds are stated in
+
+    def __post_init__(self) -> None:
+        if len(self.words) != len(self.counts) or not _belong_together(self.ids, self.starts, self.counts):
+            what = "its ids, sentences, words and counts do not belong together"
+            raise DataError(what, where="corpus", fix="Make it with read_corpus")
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -76,15 +85,18 @@ class Corpus:
             raise DataError(
                 f"no whole corpus ({error})", where=str(folder), fix="Make it again with read_corpus"
             ) from None
-        if len(words) != len(counts) or not _belong_together(ids, starts, counts):
+        try:
+            return Corpus(ids, starts, words, counts, raw)
+        except DataError:
             raise DataError(
                 "its files do not belong together", where=str(folder), fix="Make it again with read_corpus"
-            )
-        return Corpus(ids, starts, words, counts, raw)
+            ) from None
 
 
 def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
     """Whether ids, sentences and counts are of one corpus: training writes where the ids say."""
+    if not all(isinstance(a, np.ndarray) for a in (ids, starts, counts)):
+        return False
     if ids.dtype != np.int32 or starts.dtype != np.int64 or any(a.ndim != 1 for a in (ids, starts, counts)):
         return False
     if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
