@@ -50,7 +50,8 @@ def advice(path) -> str:
 
 @pytest.mark.parametrize("row", [0, 6, 12])
 @pytest.mark.parametrize(
-    "wrong", ["w 1 2 3 4", "w 1 2 3 4 5 6", "w 1 2 x 4 5", "w", "", "w 1 2 \0 4 5", "w 1 2 3 4 nan"]
+    "wrong",
+    ["w 1 2 3 4", "w 1 2 3 4 5 6", "w 1 2 x 4 5", "w", "", "w 1 2 \0 4 5", "w 1 2 3_0 4 5", "w 1 2 3 4 nan"],
 )
 def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
     lines = whole.read_text().splitlines()

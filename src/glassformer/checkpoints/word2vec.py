@@ -197,9 +197,11 @@ def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tupl
         )
     words, vectors = [], np.empty((count, dim), np.float32)
     for i, line in enumerate(lines):
-        word, *numbers = line.rstrip().split(" ")
+        word, _, numbers = line.rstrip().partition(" ")
         try:
-            vectors[i] = numbers
+            if "_" in numbers:  # which Python's numbers may have
+                raise ValueError
+            vectors[i] = numbers.split(" ")
         except ValueError:
             raise wrong(i, "something that is no number") from None
         if not word:
