@@ -11,7 +11,7 @@ import torch
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.heads import unit
-from glassformer.tasks.similarity.answers import nearest
+from glassformer.tasks.similarity.answers import APART, nearest
 
 from .tiny import PAIRS, SCORES, TEXTS, tiny
 
@@ -77,3 +77,25 @@ def test_what_cannot_be_searched_is_one_line(embedder):
         embedder.search(["a dog"], np.zeros((5, 3), np.float32))
     with pytest.raises(DataError, match="the text is empty"):
         embedder.search([""], TEXTS)
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.2, 0.03, 0.01])
+def test_the_nearest_are_found_however_close_the_rows_lie(spread):
+    """bf16 tells cosines apart to 0.004; among rows closer than that it alone would miss nearly all."""
+    rng = np.random.default_rng(5)
+    table = unit((rng.normal(size=61) + spread * rng.normal(size=(2_003, 61))).astype(np.float32))
+    queries = table[:17] + 0
+    exact = np.sort(queries @ table.T, axis=1)[:, ::-1][:, :7]
+    rows, cosines = nearest(queries, table, 7, torch.bfloat16)
+    assert np.abs(cosines - exact).max() < 1e-5
+    assert np.abs(np.take_along_axis(queries @ table.T, rows, 1) - exact).max() < 1e-5
+    assert all(len(set(row)) == 7 for row in rows.tolist())
+
+
+def test_no_rounding_moves_a_cosine_further_than_it_is_allowed_for():
+    rng = np.random.default_rng(7)
+    for width in (61, 384, 1_024):
+        a, b = (torch.from_numpy(unit(rng.normal(size=(101, width)).astype(np.float32))) for _ in range(2))
+        b = torch.cat([b, a, -a])
+        off = ((a.bfloat16() @ b.bfloat16().T).float() - a @ b.T).abs().max()
+        assert off < APART

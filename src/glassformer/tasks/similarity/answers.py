@@ -24,6 +24,9 @@ from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
 BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed
 CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
+# How far a cosine of vectors rounded to bf16 may lie off: half a unit of the last of 8 binary places (2**-9)
+# each for both vectors and the sum, and a little for sums in fp32.
+APART = 3 * 2.0**-9 + 2.0**-11
 
 
 class Answers:
@@ -253,15 +256,25 @@ def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]
 def nearest(
     queries: np.ndarray, table: np.ndarray, k: int, dtype: torch.dtype = torch.float32
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors have length 1."""
+    """Rows of ``table`` nearest to each query and their cosines, ``[n, k]``; all vectors have length 1.
+
+    Args:
+        dtype: of the first pass. In bf16 it finds candidates, whose cosines are computed in fp32; a query
+            whose candidates do not prove that no other row is nearer is compared with all rows in fp32.
+    """
     k = min(k, len(table))
     wide = k if dtype == torch.float32 else min(k + CANDIDATES, len(table))
     q, t = torch.from_numpy(queries), torch.from_numpy(np.ascontiguousarray(table))
     rows, cosines, low = [], [], t.to(dtype)
     for part in q.split(256):
-        found = (part.to(dtype) @ low.T).float().topk(wide, 1).indices  # [Q, wide]
-        exact = torch.einsum("qe,qwe->qw", part, t[found])
+        found = (part.to(dtype) @ low.T).float().topk(wide, 1)  # [Q, wide]
+        exact = torch.einsum("qe,qwe->qw", part, t[found.indices])
         best = torch.sort(exact, dim=1, descending=True, stable=True)
-        rows.append(found.gather(1, best.indices[:, :k]))
-        cosines.append(best.values[:, :k])
+        chosen, values = found.indices.gather(1, best.indices[:, :k]), best.values[:, :k]
+        if dtype != torch.float32 and wide < len(table):
+            unsure = values[:, -1] < found.values[:, -1] + APART  # what a row that is no candidate may have
+            if unsure.any():
+                values[unsure], chosen[unsure] = (part[unsure] @ t.T).topk(k, 1)
+        rows.append(chosen)
+        cosines.append(values)
     return torch.cat(rows).numpy(), torch.cat(cosines).numpy()

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
@@ -25,8 +26,10 @@ from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
 from glassformer.evaluate.label_baselines import word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
+from glassformer.nn.attention import choose_branch
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
+from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.labelled import (
     answers,
     baseline_weights,
@@ -126,7 +129,7 @@ def judge(work: Work) -> dict[str, Any]:
     work.say("judging")
     clf, recipe, splits = work.estimator, work.recipe, work.data
     lengths = clf.encode(splits.train.texts).lengths
-    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_))
+    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
     others = {"validation": splits.validation, splits.judged_name: splits.judged}
     cut = {
         name: [int(clf.truncated(split.texts).sum()), len(split)]
@@ -146,8 +149,17 @@ def judge(work: Work) -> dict[str, Any]:
     return out
 
 
-def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]:
-    """The share of padded rows inside attention in training and in evaluation; linear layers have none."""
+def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
+    """The share of padded rows inside attention in training and in evaluation; linear layers have none.
+
+    Of the branches of full attention ``grouped`` alone pads: where no kernel has the format and the heads.
+    """
+    c = model.config.encoder if model.has_attention else None
+    if c is None or c.attention != "full":
+        return {"attention": 0.0, "attention_evaluation": 0.0}
+    device = choose_device(t.device)
+    dtype = choose_dtype(t.precision, device)
+    q = torch.empty(1, c.num_heads, c.d_model // c.num_heads, dtype=dtype, device=device)
     settings = BatchSettings(t.batch_size or 0, t.batch_tokens, t.length_window)
     kinds = {
         "attention": training_batches(lengths, settings, t.seed, 0),
@@ -155,11 +167,13 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig) -> dict[str, float]
     }
     shares = {}
     for kind, batches in kinds.items():
+        dropout = c.attention_dropout if kind == "attention" else 0.0
         real = padded = 0.0
         for index in batches:
             packing = Packing(tuple(lengths[index].tolist()))
+            branch = choose_branch(q, q, q, packing, packing, False, dropout, False)
             real += packing.total
-            padded += packing.total / (1.0 - padding_share(packing))
+            padded += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
         shares[kind] = 1.0 - real / padded
     return shares
 
