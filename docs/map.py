@@ -54,6 +54,9 @@ def tree(levels: dict[str, int]) -> str:
 
     def add(name: str, text: str) -> None:
         first, *rest = textwrap.wrap(text, WIDTH - COLUMN) or [""]
+        if len(name) >= COLUMN:  # a long name has a line of its own
+            lines.append(name)
+            name = ""
         lines.append(f"{name:{COLUMN}}{first}".rstrip())
         lines.extend(" " * COLUMN + line for line in rest)
 
