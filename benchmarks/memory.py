@@ -1,6 +1,6 @@
 """The memory that training and prediction take at their peak, beside the peers', and how it grows.
 
-    .venv/bin/python benchmarks/memory.py [--lengths 128 256 512] [--documents 256 2048]
+    .venv/bin/python benchmarks/memory.py [--lengths 128 256 512] [--documents 256 2048 8192]
 
 Training: two batches of MiniLM (of 8 reviews as commonly run, else of 32) by the contenders of ``train_imdb.py``, IMDb
 reviews with more tokens than the longest length, cut to each of the lengths. Prediction: the contenders of
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 512])
-    parser.add_argument("--documents", type=int, nargs="+", default=[256, 2048])
+    parser.add_argument("--documents", type=int, nargs="+", default=[256, 2048, 8192])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=result_file("memory"))
     options = parser.parse_args(arguments)
