@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import tables_few
@@ -63,7 +63,7 @@ def recipes() -> str:
         spread = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
         names = ("TF-IDF + logistic regression", "mean bag of embeddings")
         base = [f"{first['baselines'][n]['accuracy']:.2%}" if n in first["baselines"] else "" for n in names]
-        seconds = sum(x["seconds"]["train"] for x in r["runs"]) / seeds
+        seconds = median(x["seconds"]["train"] for x in r["runs"])  # a run may have stood beside other work
         time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
         threads = first["machine"]["threads"]
         memory = max(x["peak_memory_mb"] for x in r["runs"]) / 1000
@@ -73,7 +73,7 @@ def recipes() -> str:
             f"| {', '.join(sorted({letters[machine_told(run)] for run in r['runs']}))} |"
         )
     told = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
-    about = [f"Machine {told}. The intervals of single runs, the curves, the settings, versions and dates are in "
+    about = [f"Times are medians over the seeds. Machine {told}. The intervals of single runs, the curves, the settings, versions and dates are in "
              "`benchmarks/results/recipe-*.json`."]  # fmt: skip
     return "\n".join([*lines, "", *about])
 
@@ -103,7 +103,7 @@ def highlights() -> str:
             score = f"{r['score']['mean']:.1f} BLEU"
         base = r["runs"][0].get("baselines", {}).get("TF-IDF + logistic regression")
         beside = f"{base['accuracy']:.1%}" if base else "–"
-        minutes = sum(run["seconds"]["train"] for run in r["runs"]) / len(r["runs"]) / 60
+        minutes = median(run["seconds"]["train"] for run in r["runs"]) / 60
         threads = r["runs"][0]["machine"]["threads"]
         time = f"{minutes:.0f} min on {threads} thread{'s' * (threads > 1)}"
         if first := read(f"recipe-{BEFORE[name]}") if name in BEFORE else None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import runpy
 from pathlib import Path
@@ -57,3 +58,14 @@ def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
     assert len(told) >= 40
     others = [r["recipe"] for r in told if r["settings"] != digest(load_recipe(r["recipe"], r["overrides"]))]
     assert others == []
+
+
+def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    tables = importlib.import_module("tables")
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
+    result = {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs}
+    (tmp_path / "recipe-cifar10-vit-stem.json").write_text(json.dumps(result), encoding="utf-8")
+    (line,) = tables.highlights().splitlines()[2:]
+    assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
