@@ -49,18 +49,13 @@ def grouped(lengths: np.ndarray, seed: int) -> list[list[int]]:
     return [order[i : i + BATCH] for i in range(0, len(order), BATCH)]
 
 
-def alone(lengths: np.ndarray, seed: int) -> list[np.ndarray]:
-    """Batches of rows that are sorted among themselves; any row over is left out."""
-    return batches_alike(lengths, BATCH, seed)
-
-
 def windows(lengths: np.ndarray, rows: int, seed: int) -> dict[str, float]:
     """Padding of the three ways in one window of so many rows; ``lengths`` of at least 50 batches, in random order."""
     few = lengths[:rows]
     pool = lengths[: POOL * BATCH]
     return {
         "grouped": padding(few, grouped(few, seed)),
-        "sorted": padding(few, alone(few, seed)),
+        "sorted": padding(few, batches_alike(few, BATCH, seed)),
         "whole batches": padding(pool, batches_alike(pool, BATCH, seed)[: rows // BATCH]),
     }
 

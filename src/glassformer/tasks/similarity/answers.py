@@ -181,7 +181,7 @@ class Answers:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
 
         Every row is looked at. Where the processor multiplies in bf16, that finds candidates, whose cosines
-        are then computed in fp32.
+        are then computed in fp32; those of all rows, where the candidates leave it open which are nearest.
 
         Args:
             table: texts, or their vectors ``[m, E]``.
