@@ -75,7 +75,7 @@ def compile_all(folder: Path, compiler: tuple[str, ...]) -> tuple[list[Path], li
         env = {**os.environ, "ZIG_LOCAL_CACHE_DIR": str(Path(fresh) / "zig")}
         for level in levels.LEVELS:
             file = Path(fresh) / level.file.name
-            made_of = f'-DMADE_OF="{levels.fingerprint()}"'
+            made_of = f'-DMADE_OF="{level.name} {levels.fingerprint()}"'
             sources = [str(KERNELS / name) for name in levels.SOURCES]
             words = [*compiler, *FLAGS, *target(compiler, level.target), made_of, *sources, "-o", str(file)]
             try:

@@ -11,7 +11,7 @@ for a whole batch, and torch gives its quantized tensors up. ``exact`` says whet
 
 Prediction: from texts to probabilities, tokenizing included. The model is a run's (``--model``), or MiniLM fine-tuned by the
 defaults on 1,000 reviews (``--epochs``: fewer passes); others (``--held``) are the validation examples of the gate. A level that was measured stays in the file
-when another is added.
+when another is added, with its own machine, date and commit.
 """
 
 from __future__ import annotations
@@ -239,13 +239,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             done = subprocess.run(
                 command, env=os.environ | SWITCHES[name] | own, stdout=subprocess.PIPE, text=True, check=True
             )
-            found = json.loads(done.stdout.splitlines()[-1]) | {"switches": SWITCHES[name]}
+            here = environment()
+            found = json.loads(done.stdout.splitlines()[-1]) | {"switches": SWITCHES[name]} | here
             settings = {"threads": 1, "seed": options.seed, "rounds": options.rounds, "clock": "process time"}
             settings["trained_on"] = TRAINED
             settings["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
             before = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
             levels = before.get("levels", {}) | {name: found}
-            facts = {"benchmark": "products in int8", **environment(), **settings}
+            facts = {"benchmark": "products in int8", **here, **settings}
             write_result(options.out, {**facts, "levels": levels})
     print(f"written to {options.out}")
     return 0

@@ -19,8 +19,8 @@ def int8() -> str:
     if result is None:
         return "Not measured yet: `benchmarks/int8.py`.\n"
     lines = [
-        "| Level | Format | Seconds | int8 takes less | Labels as in fp32 | Accuracy |",
-        "|---|---|---|---|---|---|",
+        "| Level | Reviews | Format | Seconds | int8 takes less | Labels as in fp32 | Accuracy |",
+        "|---|---|---|---|---|---|---|",
     ]
     beside = ["| Level | Layer, 1,024 rows | " + " | ".join(WAYS.values()) + " |"]
     beside.append("|---|---|" + "---|" * len(WAYS))
@@ -30,7 +30,16 @@ def int8() -> str:
             ratio = times(found["int8_against"].get(name))
             share, right = found["labels_as_in_fp32"][name], found["accuracy"][name]
             spent = f"{seconds['median']:.1f} ({seconds['min']:.1f} to {seconds['max']:.1f})"
-            lines.append(f"| {level['level']} | {name} | {spent} | {ratio} | {share:.2%} | {right:.2%} |")
+            row = (
+                level["level"],
+                f"{found['reviews']:,}",
+                name,
+                spent,
+                ratio,
+                f"{share:.2%}",
+                f"{right:.2%}",
+            )
+            lines.append("| " + " | ".join(row) + " |")
         for one in (product for product in level["products"] if product["rows"] == 1024):
             told = [one["microseconds"].get(way, {}).get("median") for way in WAYS]
             inexact = [way for way, right in one["exact"].items() if not right]
@@ -41,11 +50,10 @@ def int8() -> str:
             beside.append(
                 f"| {level['level']} | {one['inputs']} → {one['columns']} | " + " | ".join(shown) + " |"
             )
-    gates = []
+    told = [f"Products in milliseconds. Seconds of the process, {result['rounds']} rounds."]
     for level in result["levels"].values():
-        reviews, gate = level["prediction"]["reviews"], level["prediction"]["gate"]
-        gates.append(
-            f"{level['level']}: {reviews:,} reviews; gate {'passed' if gate['passed'] else 'not passed'}, {gate['agree']:.2%} of {gate['n']:,} labels"
-        )
-    told = f"Seconds of the process, {result['rounds']} rounds. {'. '.join(gates)}."
-    return "\n".join([*lines, "", *beside, "", f"Products in milliseconds. {told} {measured(result)}"])
+        gate = level["prediction"]["gate"]
+        passed = f"gate {'passed' if gate['passed'] else 'not passed'}"
+        agree = f"{gate['agree']:.2%} of {gate['n']:,} labels"
+        told.append(f"{level['level']}: {passed}, {agree}. {measured(result | level)}")
+    return "\n".join([*lines, "", *beside, "", " ".join(told)])

@@ -83,10 +83,11 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     }
     machine = {"cpu": "a processor", "load_before": [0.5]}
     facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 1}
-    levels = {"a": {"level": "A", "products": found, "prediction": part}}
+    levels = {"a": {"level": "A", "products": found, "prediction": part, "date": "2026-11-27"}}
     (tmp_path / "int8.json").write_text(json.dumps({**facts, "levels": levels}), encoding="utf-8")
     lines = table.int8().splitlines()
-    assert lines[2] == "| A | fp32 | 2.0 (1.5 to 2.5) | 2.0 × (1.5 to 2.5) | 100.00% | 50.00% |"
+    assert lines[2] == "| A | 7 | fp32 | 2.0 (1.5 to 2.5) | 2.0 × (1.5 to 2.5) | 100.00% | 50.00% |"
     assert "(sums wrong)" in lines[7]
     assert lines[7].count("(sums wrong)") == 1
-    assert "A: 7 reviews; gate not passed, 99.60% of 1,000 labels." in lines[-1]
+    assert "A: gate not passed, 99.60% of 1,000 labels. Measured on a processor, 1 thread, load" in lines[-1]
+    assert lines[-1].endswith("torch 2, 2026-11-27.")  # the level's own day

@@ -63,11 +63,11 @@ def test_each_level_is_compiled_for_its_instructions_alone(hook, compiler, tmp_p
     assert ["-mavxvnni" in found for found in words.values()] == [False] * 4 + [True, False]
     bases = [next(word for word in found if word.startswith("-march")) for found in words.values()]
     assert bases == ["-march=x86-64-v4"] * 4 + ["-march=x86-64-v3"] * 2
-    for found in words.values():
+    for level, found in zip(levels.LEVELS, words.values(), strict=True):
         assert found[0] == "-fast"
         assert "-ffp-contract=off" in found
         assert "-march=native" not in found
-        assert f'-DMADE_OF="{levels.fingerprint()}"' in found
+        assert f'-DMADE_OF="{level.name} {levels.fingerprint()}"' in " ".join(found)
         assert [Path(w).name for w in found if w.endswith(".c")] == list(levels.SOURCES)
 
 

@@ -58,7 +58,7 @@ def test_tiles_compute_the_products(tmp_path):
     emulated = [
         "-include",
         str(Path(__file__).with_name("amx_emulated.h")),
-        f'-DMADE_OF="{levels.fingerprint()}"',
+        '-DMADE_OF="emulated"',
     ]
     sources = [str(levels.FOLDER / name) for name in levels.SOURCES]
     flags = ["-std=gnu11", "-O2", "-march=x86-64-v4", "-mavx512bf16", "-fPIC", "-shared", "-w"]

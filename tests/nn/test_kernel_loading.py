@@ -118,7 +118,18 @@ def test_a_library_that_is_not_there_or_is_none_says_so(monkeypatch, tmp_path):
         assert f"cannot be loaded: it was cut off after {size:,} bytes. Install" in str(loading._open(BF16))
     BF16.file.unlink()
     BF16.file.symlink_to(Path(torch.__file__).parent / "lib" / "libc10.so")
-    assert "undefined symbol: structure_size" in str(loading._open(BF16))
+    assert "undefined symbol: made_of" in str(loading._open(BF16))
+
+
+@here
+def test_a_library_of_another_level_is_not_called(monkeypatch, tmp_path):
+    right = kernels.level()
+    assert right is not None
+    monkeypatch.setattr(levels, "LIBRARIES", tmp_path)
+    other = AVX2 if right != AVX2 else AMX
+    other.file.write_bytes(Path(loading.library()._name).read_bytes())
+    said = f"{other.file} was built for '{right.name}', not for '{other.name}'. Install"
+    assert str(loading._open(other)).startswith(said)
 
 
 @here
@@ -137,10 +148,11 @@ def test_structures_and_sources_are_compared_before_the_first_call(monkeypatch):
 @here
 def test_instructions_that_the_system_keeps_are_not_used(monkeypatch):
     calls = kernels.library()
-    names = ["structure_size", "sources", "abi", "attention_fp32", "gelu_tanh_fp32", "skip_gram"]
+    names = ["structure_size", "abi", "attention_fp32", "gelu_tanh_fp32", "skip_gram"]
     kept = SimpleNamespace(**{name: getattr(calls, name) for name in names}, prepare=lambda: 1)
     kept.linear_int8 = SimpleNamespace()  # the library of this processor may have none
     monkeypatch.setattr(loading.ctypes, "CDLL", lambda path: kept)
+    monkeypatch.setattr(loading, "made_of", lambda calls: f"avx2 {levels.fingerprint()}")
     level = AVX2._replace(title="XY")
     assert loading._open(level) == "the system keeps XY from this process"
 

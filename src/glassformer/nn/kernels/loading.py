@@ -100,6 +100,16 @@ def check_whole(file: Path) -> None:
         raise OSError(f"it was cut off after {size:,} bytes")
 
 
+def made_of(calls: ctypes.CDLL) -> str:
+    """A library's level and the fingerprint of its sources. Nothing of it is called for that: one of another
+    level may have instructions that the processor has not, which end the process.
+
+    Raises:
+        ValueError: it says nothing.
+    """
+    return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(calls, "made_of"))).decode()
+
+
 def _open(level: Level) -> ctypes.CDLL | str:
     """The library of a level, or why it cannot be used here."""
     if not level.file.is_file():
@@ -107,10 +117,11 @@ def _open(level: Level) -> ctypes.CDLL | str:
     try:
         check_whole(level.file)
         calls = ctypes.CDLL(str(level.file))
+        name, _, sources = made_of(calls).partition(" ")
+        if name != level.name:
+            return f"{level.file} was built for {name!r}, not for {level.name!r}. {REBUILD}"
         calls.structure_size.argtypes, calls.structure_size.restype = (ctypes.c_int,), ctypes.c_int64
-        calls.sources.restype = ctypes.c_char_p
         theirs = calls.abi(), [calls.structure_size(which) for which in range(len(JOBS) + 1)]
-        made_of = calls.sources().decode()
         if "amx" in level.name:
             calls.weight_gradient.argtypes = (ctypes.POINTER(LinearJob), ctypes.c_void_p)
         if level.int8:
@@ -125,7 +136,7 @@ def _open(level: Level) -> ctypes.CDLL | str:
         return f"{level.file} cannot be loaded: {error}. {REBUILD}"
     if theirs != (ABI, [*map(ctypes.sizeof, JOBS), -1]):
         return f"{level.file} was built for other structures than this version's. {REBUILD}"
-    if made_of != fingerprint():
+    if sources != fingerprint():
         return f"{level.file} was built from other sources than those beside it. {REBUILD}"
     if calls.prepare() != 0:
         return f"the system keeps {level.title} from this process"
