@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from glassformer.config.synonyms import suggestion
+from glassformer.config.synonyms import nearest, suggestion
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
@@ -40,7 +40,8 @@ def check_is_fitted(estimator: Any, attribute: str) -> None:
 
 
 def answering(init: Callable) -> Callable:
-    """A constructor that answers another tool's name of a parameter with ours; its signature stays.
+    """A constructor that answers a name which is no parameter with ours for it, or the nearest; its signature
+    stays.
 
     Raises:
         TypeError: of the constructor called, for such a name.
@@ -50,7 +51,8 @@ def answering(init: Callable) -> Callable:
     @wraps(init)
     def call(self: Any, *args: Any, **given: Any) -> None:
         for name in given:
-            if name not in known and (instead := suggestion(name, known)):
+            if name not in known:
+                instead = suggestion(name, known) or nearest(name, [key for key in known if key != "self"])
                 raise TypeError(f"{type(self).__name__} has no parameter {name!r}. {instead}")
         init(self, *args, **given)
 

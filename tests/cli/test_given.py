@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sklearn.base import clone
 
-from glassformer import ImageClassifier, MaskedLM, TextClassifier
+from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
 from glassformer.cli.given import data_option, instead_of_option, named_as_options
 from glassformer.cli.keys import all_keys
 from glassformer.cli.train import choose_recipe
@@ -138,10 +138,30 @@ def test_estimators_answer_names_of_other_tools_too():
             TypeError, match=f"{cls.__name__} has no parameter 'learning_rate'. .* called 'lr'"
         ):
             cls(learning_rate=1e-3)
-        with pytest.raises(TypeError, match="unexpected keyword argument 'frobnicate'"):
+        with pytest.raises(TypeError, match=f"{cls.__name__} has no parameter 'frobnicate'. Known: accum"):
             cls(frobnicate=1)
+        with pytest.raises(TypeError, match=r"has no parameter 'epoch'\. Did you mean 'epochs'"):
+            cls(epoch=1)
+        with pytest.raises(TypeError, match=r"has no parameter 'alpha'\. .* called 'weight_decay'"):
+            cls(alpha=1)
         assert clone(cls(lr=1e-3)).lr == 1e-3
         assert next(iter(signature(cls).parameters)) == "model"
+
+
+def test_word_vectors_answer_names_of_gensim():
+    theirs = {
+        "vector_size": "dim",
+        "workers": "threads",
+        "alpha": "lr",
+        "sample": "subsample",
+        "iter": "epochs",
+    }
+    theirs |= {"ns_exponent": "exponent", "max_final_vocab": "max_words"}
+    for name, ours in theirs.items():
+        with pytest.raises(
+            TypeError, match=f"Word2Vec has no parameter '{name}'. Here it is called '{ours}'"
+        ):
+            Word2Vec(**{name: 1})
 
 
 def test_a_recipe_file_with_keys_of_other_tools(refused, tmp_path):

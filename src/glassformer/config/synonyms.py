@@ -7,11 +7,12 @@ from collections.abc import Collection, Sequence
 
 MOST_LISTED = 100
 
-# Names of transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT and scikit-learn,
-# each with our key for the same thing.
+# Names of transformers (TrainingArguments, config.json), sentence-transformers, Keras, PEFT, scikit-learn and
+# gensim, each with our key for the same thing; of a name with several the first is meant that is a key there.
 KEYS = {
-    "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr"),
-    "epochs": ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "nb_epoch", "max_iter"),
+    "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),  # before lr, which gensim calls alpha
+    "lr": ("learning_rate", "eta", "eta0", "step_size", "learning_rate_init", "base_lr", "alpha"),
+    "epochs": ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "nb_epoch", "max_iter", "iter"),
     "batch_size": (
         "per_device_train_batch_size",
         "per_gpu_train_batch_size",
@@ -24,7 +25,6 @@ KEYS = {
     "accumulate": ("gradient_accumulation_steps", "accumulate_grad_batches", "grad_accum"),
     "warmup": ("warmup_ratio", "warmup_steps", "num_warmup_steps", "warmup_proportion"),
     "schedule": ("lr_scheduler_type", "lr_scheduler", "scheduler"),
-    "weight_decay": ("wd", "l2", "alpha", "adam_weight_decay"),
     "clip": ("max_grad_norm", "gradient_clip_val", "clipnorm", "grad_clip"),
     "optimizer": ("optim", "solver"),
     "label_smoothing": ("label_smoothing_factor", "smoothing"),
@@ -38,7 +38,7 @@ KEYS = {
     "evaluate_every": ("eval_steps", "evaluation_strategy", "eval_strategy", "val_check_interval"),
     "checkpoint_every": ("save_steps", "save_strategy", "save_every"),
     "seed": ("random_state", "random_seed", "data_seed", "manual_seed"),
-    "threads": ("n_jobs", "num_workers", "num_threads", "dataloader_num_workers"),
+    "threads": ("n_jobs", "num_workers", "num_threads", "dataloader_num_workers", "workers"),
     "precision": ("fp16", "bf16", "amp", "mixed_precision", "torch_dtype", "dtype"),
     "device": ("use_cpu", "no_cuda", "cuda", "gpu", "gpus", "accelerator"),
     "model": (
@@ -60,6 +60,12 @@ KEYS = {
         "max_tokens",
     ),
     "min_count": ("min_df", "min_frequency", "min_freq"),
+    "dim": ("vector_size", "vector_length", "size", "emb_dim"),
+    "window": ("window_size", "context_size"),
+    "negative": ("negatives", "num_negatives", "num_neg", "ns"),
+    "subsample": ("sample", "subsampling"),
+    "exponent": ("ns_exponent",),
+    "max_words": ("max_final_vocab", "max_vocab_size", "max_features"),
     "d_model": ("hidden_size", "hidden_dim", "embed_dim", "n_embd", "width"),
     "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "depth", "layers"),
     "num_heads": ("num_attention_heads", "n_head", "n_heads", "heads"),
@@ -85,7 +91,10 @@ OPTIONS = {
     "resume_from_checkpoint": "--resume",
     "overwrite_output_dir": "--out",
 }
-SAID = {theirs: ours for ours, names in KEYS.items() for theirs in names}
+SAID: dict[str, list[str]] = {}
+for _key, _names in KEYS.items():
+    for _name in _names:
+        SAID.setdefault(_name, []).append(_key)
 # What must be said beside the name, because the value means something else.
 NOTES = {
     "warmup_steps": "a share of all steps, such as 0.06",
@@ -109,8 +118,7 @@ def ours(name: str, keys: Collection[str]) -> str | None:
 
     ``train.learning_rate`` is read as ``learning_rate``.
     """
-    key = SAID.get(as_key(name.rpartition(".")[2]))
-    return key if key is not None and key in keys else None
+    return next((key for key in SAID.get(as_key(name.rpartition(".")[2]), ()) if key in keys), None)
 
 
 def suggestion(name: str, keys: Collection[str]) -> str | None:
