@@ -165,7 +165,7 @@ class VectorsConfig:
     window: int = setting(
         5, "words on either side at most; the half-width is drawn from 1 ... window for each centre"
     )
-    negative: int = setting(5, "words drawn at random for each pair (sgd) or each centre (adam)")
+    negative: int = setting(5, "words drawn at random for each window (sgd) or each centre (adam)")
     min_count: int = setting(5, "a word seen less often has no vector")
     max_words: int = setting(0, "words at most, the most frequent ones; 0: no limit")
     subsample: float = setting(1e-3, "frequent words above this share are thinned out; 0: none are")
