@@ -47,9 +47,13 @@ def answering(init: Callable) -> Callable:
         TypeError: of the constructor called, for such a name.
     """
     known = inspect.signature(init).parameters
+    named = all(p.kind is p.KEYWORD_ONLY for name, p in known.items() if name != "self")
 
     @wraps(init)
     def call(self: Any, *args: Any, **given: Any) -> None:
+        if args and named:
+            what = f"{type(self).__name__} takes settings, each by its name"
+            raise TypeError(f"{what}. What it learns from goes to fit")
         for name in given:
             if name not in known:
                 instead = suggestion(name, known) or nearest(name, [key for key in known if key != "self"])

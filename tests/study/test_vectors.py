@@ -89,8 +89,12 @@ def test_verbs(run, tmp_path):
     assert len(look_up(run / "vectors.txt", ["king", "man", "woman"], 2)) == 2
     with pytest.raises(InputError, match="Did you mean 'paris'"):
         look_up(run, ["pariss"])
-    with pytest.raises(ConfigError, match="2 words"):
-        look_up(run, ["king", "man"])
+    cosine = pytest.approx(gf.Word2Vec.load(run).similarity("king", "man"))
+    assert look_up(run, ["king", "man"]) == [("man", cosine)]
+    with pytest.raises(ConfigError, match="4 words"):
+        look_up(run, ["king", "man", "woman", "queen"])
+    with pytest.raises(ConfigError, match="no word"):
+        look_up(run, [])
     convert(run, tmp_path / "v.bin")
     assert (gf.Word2Vec.load(tmp_path / "v.bin").vectors_ == gf.Word2Vec.load(run).vectors_).all()
     with pytest.raises(ConfigError, match="exists"):

@@ -253,8 +253,10 @@ def test_capitals_currencies_and_the_queen():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda v: v[3], "a int is no word"),
-        (lambda v: v.most_similar(["king", "queen"]), "neither a word nor a vector"),
+        (lambda v: v[3], "3 is no word"),
+        (lambda v: v.most_similar(["king", 3]), "neither words nor a vector"),
+        (lambda v: v.most_similar([]), r"a vector of shape \(0,\)"),
+        (lambda v: v.most_similar(v["king"], negative=["queen"]), "a vector and words to take away"),
         (lambda v: v.most_similar(np.zeros(13)), "without a direction"),
         (lambda v: v.most_similar(np.full(13, np.nan)), "without a direction"),
         (lambda v: v.most_similar("king", 1.5), r"1\.5 words are asked for"),

@@ -16,8 +16,9 @@ from shlex import quote
 import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, missing_run, temporary_name
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, ConfigError
 
+PACKED = (".gz", ".bz2", ".xz", ".zip")  # by such a name others unpack
 LONGEST = 1_000_000  # bytes of a word or of the first line: more is another kind of file
 TRIED = 100  # lines that are looked at to tell text from binary
 _FORMAT = "Wanted: a first line of two numbers (words and dim), then a word and its numbers a line"
@@ -32,10 +33,14 @@ def write_word2vec_format(
         binary: None: by the name, ``.bin`` is binary.
 
     Raises:
-        CheckpointError: a word with white space or half a character in it, which the format cannot hold; or
-            what stands there is no file.
+        CheckpointError: a word with white space or half a character in it, which the format cannot hold; a
+            name of a packed file; or what stands there is no file.
     """
     path = Path(path)
+    if path.suffix in PACKED:
+        raise CheckpointError(
+            "is not packed here", where=str(path), fix="Name it .txt or .bin, and pack it then"
+        )
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         raise CheckpointError("there stands no file to replace", where=str(path), fix="Name another path")
@@ -67,17 +72,23 @@ def write_word2vec_format(
     return path
 
 
-def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[tuple[str, ...], np.ndarray]:
+def read_word2vec_format(
+    path: str | Path, binary: bool | None = None, limit: int | None = None
+) -> tuple[tuple[str, ...], np.ndarray]:
     """Words and their vectors ``[V, D]`` fp32.
 
     Args:
         binary: None: looked for in the file itself.
+        limit: the first so many words at most; None: all.
 
     Raises:
         CheckpointError: no such file, another format (GloVe's, a packed file, gensim's own: with the way to
             convert it), a cut file, a line with too few numbers, a word twice; the line is named.
+        ConfigError: a limit below 1.
     """
     path = Path(path)
+    if limit is not None and limit < 1:
+        raise ConfigError(f"{limit} words", where="limit", fix="Use 1 or more, or None for all")
     try:
         data = np.fromfile(path, np.uint8).tobytes() if path.is_file() else None
     except OSError as error:
@@ -92,7 +103,7 @@ def read_word2vec_format(path: str | Path, binary: bool | None = None) -> tuple[
     if binary is None:
         binary = _looks_binary(data, body, dim)
     read = _read_binary if binary else _read_text
-    words, vectors = read(data, body, count, dim, path)
+    words, vectors = read(data, body, count, dim, path, count if limit is None else min(limit, count))
     unit, first = ("word", 1) if binary else ("line", 2)  # and the number of the first
     fix = "Fetch it anew" if binary else "Remove the line, and count one word less in the first"
     if len(set(words)) != len(words):
@@ -169,7 +180,9 @@ def _looks_binary(data: bytes, body: int, dim: int) -> bool:
     return re.search(rb"[\x00-\x08\x0e-\x1f]", sample) is not None
 
 
-def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tuple[list[str], np.ndarray]:
+def _read_text(
+    data: bytes, body: int, count: int, dim: int, path: Path, wanted: int
+) -> tuple[list[str], np.ndarray]:
     try:
         lines = data[body:].decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -195,8 +208,8 @@ def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tupl
         raise CheckpointError(
             f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix=fix
         )
-    words, vectors = [], np.empty((count, dim), np.float32)
-    for i, line in enumerate(lines):
+    words, vectors = [], np.empty((wanted, dim), np.float32)
+    for i, line in enumerate(lines[:wanted]):
         word, _, numbers = line.rstrip().partition(" ")
         try:
             if "_" in numbers:  # which Python's numbers may have
@@ -212,15 +225,17 @@ def _read_text(data: bytes, body: int, count: int, dim: int, path: Path) -> tupl
     return words, vectors
 
 
-def _read_binary(data: bytes, body: int, count: int, dim: int, path: Path) -> tuple[list[str], np.ndarray]:
+def _read_binary(
+    data: bytes, body: int, count: int, dim: int, path: Path, wanted: int
+) -> tuple[list[str], np.ndarray]:
     size = 4 * dim
     if (len(data) - body) // (size + 2) < count:  # before room is made for what a wrong first line promises
         raise CheckpointError(
             f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Fetch it anew"
         )
-    words, vectors = [], np.empty((count, dim), np.float32)
+    words, vectors = [], np.empty((wanted, dim), np.float32)
     place = body
-    for i in range(count):
+    for i in range(wanted):
         space = data.find(b" ", place, place + LONGEST)
         if space < 0 or space + 1 + size > len(data):
             raise CheckpointError(
@@ -236,7 +251,9 @@ def _read_binary(data: bytes, body: int, count: int, dim: int, path: Path) -> tu
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         place = space + 1 + size
-    if data[place : place + LONGEST].strip():  # so that another kind of file is not read as nonsense
+    if (
+        wanted == count and data[place : place + LONGEST].strip()
+    ):  # so that another kind of file is not read as nonsense
         what = f"goes on behind the {count:,} words of {dim} numbers that the first line promises"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

@@ -18,19 +18,21 @@ if TYPE_CHECKING:
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
-    """The nearest words to one word, or to ``a - b + c`` of three (king man woman).
+    """The nearest words to one word, or to ``a - b + c`` of three (king man woman); of two, their cosine.
 
     Raises:
-        ConfigError: neither one nor three words.
+        ConfigError: no word, or more than three.
         InputError: no such vectors, or a word without one (the nearest are named).
     """
-    if len(words) not in (1, 3):
-        fix = "Give one word, or three for an analogy: king man woman is king - man + woman"
-        raise ConfigError(f"{len(words)} words", where="vectors", fix=fix)
+    if len(words) not in (1, 2, 3):
+        fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
+        raise ConfigError(f"{len(words)} words" if words else "no word", where="vectors", fix=fix)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
     vectors = Word2Vec.load(source)
+    if len(words) == 2:
+        return [(words[1], vectors.similarity(words[0], words[1]))]
     return (
         vectors.most_similar(words[0], count)
         if len(words) == 1
@@ -71,7 +73,8 @@ def vectors_command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="WORD", help="One word, or three: king man woman asks for king - man + woman."
+            metavar="WORD",
+            help="One word; two for their cosine; or three: king man woman asks for king - man + woman.",
         ),
     ] = None,
     count: Annotated[int, typer.Option(metavar="N", min=1, help="How many words are shown.")] = 10,
@@ -80,7 +83,7 @@ def vectors_command(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Nearest words, analogies, and word2vec's files."""
+    """Nearest words, cosines, analogies, and word2vec's files."""
     if out is not None and words:
         raise ConfigError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:

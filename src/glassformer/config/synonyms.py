@@ -95,6 +95,23 @@ SAID: dict[str, list[str]] = {}
 for _key, _names in KEYS.items():
     for _name in _names:
         SAID.setdefault(_name, []).append(_key)
+# Of gensim's Word2Vec, where it is no key of ours but of something else.
+OF_WORD_VECTORS = {
+    "sentences": "Give them to fit",
+    "corpus_file": "Give the path to fit",
+    "sg": "Skip-gram with negative sampling is all there is",
+    "hs": "Skip-gram with negative sampling is all there is",
+    "cbow_mean": "Skip-gram with negative sampling is all there is",
+    "min_alpha": "The rate falls to 0.0001",
+    "compute_loss": "history_ has the loss",
+    "callbacks": "fit takes tell, and with optimizer = adam callbacks",
+    "trim_rule": "min_count and max_words say which words are kept",
+    "shrink_windows": "Windows shrink at random",
+    "batch_words": "There is nothing to set for it",
+    "null_word": "There is nothing to set for it",
+    "sorted_vocab": "Words are ordered by how often they are seen",
+    "comment": "There is nothing to set for it",
+}
 # What must be said beside the name, because the value means something else.
 NOTES = {
     "warmup_steps": "a share of all steps, such as 0.06",
@@ -127,6 +144,8 @@ def suggestion(name: str, keys: Collection[str]) -> str | None:
     key = ours(name, keys)
     if key is not None:
         return f"Here it is called {key!r}" + (f": {NOTES[plain]}" if plain in NOTES else "")
+    if "subsample" in keys and plain in OF_WORD_VECTORS:
+        return OF_WORD_VECTORS[plain]
     return f"Here it is the option {OPTIONS[plain]}" if plain in OPTIONS else None
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
+from shlex import quote
 from unicodedata import normalize
 
 import numpy as np
@@ -28,6 +29,8 @@ from glassformer.reading import NotRegularError, open_regular
 
 CHUNK = 10_000  # sentences turned into numbers at a time
 READ = 1_000_000  # ids looked at at a time
+# A longer sentence is cut: the rate falls, and threads share the work, by sentences.
+LONGEST = 10_000  # words
 LONGEST_NAME = 255  # characters of a file's name on any usual file system; what is longer is a text
 LEFT_OUT = -1  # the number of a word that is seen too seldom
 Sentences = str | Path | Iterable[str] | Iterable[Sequence[str]]
@@ -121,7 +124,8 @@ def read_corpus(
 
     Args:
         sentences: a text file with one sentence a line, or strings (both cut at white space), or lists of
-            words, or arrays of them. They are gone through once. A string by itself is a path.
+            words, or arrays of them. They are gone through once. A string by itself is a path. A sentence of
+            more than ``LONGEST`` words, as where a whole text is one line, is cut into several.
         min_count: a word seen less often is left out; an accent by itself is joined to its letter (NFC).
         max_words: words kept at most, the most frequent ones; 0: all.
         folder: write the ids there and map them from the disk, for a corpus larger than memory.
@@ -187,7 +191,7 @@ def _numbered(
             place += len(numbers)
             ends = np.cumsum(lengths[i])
             lengths[i] = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends], prepend=0)
-    left = np.concatenate(lengths)
+    left = _cut(np.concatenate(lengths))
     starts = np.concatenate([[0], np.cumsum(left[left > 0])]).astype(np.int64)
     raw = counter.total()
     if folder is None:
@@ -198,6 +202,14 @@ def _numbered(
     about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
     write_text_whole(folder / "words.json", json.dumps(about, ensure_ascii=False) + "\n")
     return Corpus.open(folder)
+
+
+def _cut(lengths: np.ndarray) -> np.ndarray:
+    """Lengths of sentences, those above ``LONGEST`` as several."""
+    if lengths.max(initial=0) <= LONGEST:
+        return lengths
+    parts = ([LONGEST] * (n // LONGEST) + [n % LONGEST] for n in lengths.tolist())
+    return np.fromiter(chain.from_iterable(parts), np.int64)
 
 
 def _check_words(words: Iterable[str]) -> None:
@@ -362,4 +374,8 @@ def _lines(path: Path) -> Iterator[str]:
             f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
         ) from None
     except UnicodeDecodeError as error:
+        with path.open("rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                fix = f"Unpack it: gunzip -k {quote(name)}"
+                raise DataError("is packed by gzip", where=name, fix=fix) from None
         raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -132,26 +133,36 @@ def given_questions() -> dict[str, list[Question]]:
     }
 
 
-def read_pairs(path: str | Path) -> list[Pair]:
-    """WordSim-353 (``word word score``), SimLex-999 (``word word POS score ...``): a header, a pair a line.
+def read_pairs(path: str | Path, lowercase: bool = True) -> list[Pair]:
+    """WordSim-353 (``word word score``), SimLex-999 (``word word POS score ...``): a pair a line, with tabs.
+
+    Lines with a ``#`` before the pairs are passed over, and so is a header: a line whose score is no number.
 
     Raises:
         DataError: no such file, or a line without two words and a score.
     """
     path = Path(path)
-    lines = _lines(path)
-    header = lines[0][1].lower().split("\t")
+    lines = list(dropwhile(lambda line: line[1].startswith("#"), _lines(path)))
+    header = lines[0][1].lower().split("\t") if lines else []
     column = header.index("simlex999") if "simlex999" in header else 2
     pairs = []
-    for row, line in lines[1:]:
-        parts = line.split("\t")
+    for row, line in lines[0 if len(header) > column and _is_number(header[column]) else 1 :]:
+        parts = (line.lower() if lowercase else line).split("\t")
         try:
-            pairs.append(Pair(parts[0].strip().lower(), parts[1].strip().lower(), float(parts[column])))
+            pairs.append(Pair(parts[0].strip(), parts[1].strip(), float(parts[column])))
         except (IndexError, ValueError):
             raise DataError("no two words and a score", where=f"{path}, line {row}") from None
     if not pairs:
         raise DataError("no pairs", where=str(path))
     return pairs
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def read_questions(path: str | Path, lowercase: bool = True) -> dict[str, list[Question]]:
@@ -234,7 +245,7 @@ def judge_vectors(
         if test == "google" or file.name == TESTS["google"] or _asks_questions(file):
             out[test] = judge_analogies(numbers, units, read_questions(file, lowercase))
         else:
-            out[test] = judge_pairs(numbers, units, read_pairs(file))
+            out[test] = judge_pairs(numbers, units, read_pairs(file, lowercase))
     return out
 
 

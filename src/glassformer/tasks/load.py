@@ -54,7 +54,8 @@ def load(path: str | Path) -> Any:
 
 def _load(folder: Path, path: str | Path) -> Any:
     if folder.exists() and not folder.is_dir():
-        raise CheckpointError("is a file, not a folder", where=str(path), fix="Name the folder around it")
+        fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
+        raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
         raise CheckpointError("no such folder", where=str(path))
     folder = folder.resolve()  # a folder may be called as a checkpoint of the Hub is

@@ -6,14 +6,12 @@ vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors[
 
 from __future__ import annotations
 
-import difflib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
-from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -27,11 +25,14 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
-from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
-from glassformer.evaluate.vectors import judge_vectors, nearest_rows, unit_rows
+from glassformer.data.sources import data_folders
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import own_generators, set_seed, set_threads
 from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.word2vec.lookups import LookUps
+from glassformer.tasks.word2vec.lookups import UnknownWord as UnknownWord
 from glassformer.tasks.word2vec.recipe import VectorsRecipe
 from glassformer.train.callbacks import Callback, Checkpoints, StopOnSignal, run_with
 from glassformer.train.config import VectorsConfig
@@ -51,14 +52,7 @@ from glassformer.train.word_vectors import (
 )
 
 
-class UnknownWord(InputError, KeyError):
-    """A word without a vector; the message has the nearest that have one."""
-
-    def __str__(self) -> str:  # KeyError's would put it in quotation marks
-        return str(self.args[0])
-
-
-class Word2Vec(Estimator):
+class Word2Vec(LookUps, Estimator):
     """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
@@ -119,7 +113,7 @@ class Word2Vec(Estimator):
             checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and
                 one more where Ctrl-C or SIGTERM stops the training.
             resume: go on from the newest whole checkpoint there; a new run where there is none.
-            callbacks: of the loop, with adam.
+            callbacks: of the loop, with adam alone.
             tell: called with each record of the history, with sgd.
 
         Raises:
@@ -199,90 +193,6 @@ class Word2Vec(Estimator):
         self.contexts_ = model.contexts.weight.detach().numpy().copy()
         self.history_, self.train_seconds_ = list(training.history), training.seconds
 
-    def _index(self) -> None:
-        self.numbers_ = {word: i for i, word in enumerate(self.words_)}
-        self.units_ = unit_rows(self.vectors_)
-
-    # --- look-ups --------------------------------------------------------------------------------
-
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "vectors_"):
-            raise ConfigError("there are no vectors yet", where="Word2Vec", fix="Call fit or load first")
-
-    def number(self, word: str) -> int:
-        """The row of a word.
-
-        Raises:
-            UnknownWord: it has none; the nearest words are named.
-        """
-        self._check_fitted()
-        if (found := self._find(word)) is not None:
-            return found
-        same = [w for w in self.words_ if w.casefold() == str(word).casefold()]
-        near = same or difflib.get_close_matches(str(word), self.words_, n=3, cutoff=0.7)
-        fix = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        what = f"the word {word!r} is not among the {len(self.words_):,} that have a vector"
-        raise UnknownWord(what, where="Word2Vec", fix=fix or None)
-
-    def __contains__(self, word: object) -> bool:
-        self._check_fitted()
-        return self._find(word) is not None
-
-    def _find(self, word: object) -> int | None:
-        """A word's row, accents joined to their letters or apart: ours are joined, a file's may be either."""
-        forms = (word, normalize("NFC", word), normalize("NFD", word)) if isinstance(word, str) else ()
-        return next((self.numbers_[form] for form in forms if form in self.numbers_), None)
-
-    def __len__(self) -> int:
-        self._check_fitted()
-        return len(self.words_)
-
-    def __getitem__(self, word: str | Sequence[str]) -> np.ndarray:
-        """The vector of a word ``[D]``, or of several ``[n, D]``; a copy."""
-        self._check_fitted()
-        if isinstance(word, str):
-            return self.vectors_[self.number(word)].copy()
-        if not isinstance(word, Iterable):
-            raise InputError(
-                f"a {type(word).__name__} is no word", where="Word2Vec", fix="Give a word or several"
-            )
-        return self.vectors_[[self.number(w) for w in word]]
-
-    def similarity(self, first: str, second: str) -> float:
-        """The cosine between two words."""
-        self._check_fitted()
-        return float(self.units_[self.number(first)] @ self.units_[self.number(second)])
-
-    def most_similar(self, word: str | np.ndarray, count: int = 10) -> list[tuple[str, float]]:
-        """The words of largest cosine to a word or a vector ``[D]``, best first; not the word itself."""
-        self._check_fitted()
-        if isinstance(word, str):
-            row = self.number(word)
-            return self._near(self.vectors_[row], count, [row])
-        try:
-            query = np.asarray(word, np.float32)
-        except (TypeError, ValueError):
-            fix = "Give one of them; analogy takes three words"
-            raise InputError("neither a word nor a vector", where="most_similar", fix=fix) from None
-        if query.shape != self.vectors_.shape[1:]:
-            raise InputError(
-                f"a vector of shape {query.shape}, wanted {self.vectors_.shape[1:]}", where="most_similar"
-            )
-        if not np.isfinite(query).all() or not query.any():
-            raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")
-        return self._near(query, count, [])
-
-    def analogy(self, a: str, b: str, c: str, count: int = 10) -> list[tuple[str, float]]:
-        """``a - b + c`` (king - man + woman): words and cosines, best first; a, b and c are never answers."""
-        rows = [self.number(w) for w in (a, b, c)]
-        x, y, z = self.units_[rows]
-        return self._near(x - y + z, count, rows)
-
-    def _near(self, query: np.ndarray, count: int, without: list[int]) -> list[tuple[str, float]]:
-        if not isinstance(count, int | np.integer) or count < 1:
-            raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
-        return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
-
     def untrained(self) -> Word2Vec:
         """The same words with the vectors that the training began with, which follow from the seed.
 
@@ -299,10 +209,16 @@ class Word2Vec(Estimator):
     def judge(
         self, tests: Sequence[str] = ("wordsim353", "simlex999", "google"), folder: str | Path | None = None
     ) -> dict[str, Any]:
-        """Figures of the tests named; see ``evaluate.vectors.judge_vectors``."""
+        """Figures of the tests named; see ``evaluate.vectors.judge_vectors``.
+
+        Args:
+            folder: where the tests' files lie; None: ``word-vectors`` in a data folder
+                (``GLASSFORMER_DATA``). Where there is none, a test has None.
+        """
         self._check_fitted()
         tests = [tests] if isinstance(tests, str) else tests
-        return judge_vectors(self.words_, self.vectors_, tests, None if folder is None else Path(folder))
+        place = tests_folder(data_folders()) if folder is None else Path(folder)
+        return judge_vectors(self.words_, self.vectors_, tests, place)
 
     # --- files -----------------------------------------------------------------------------------
 
@@ -336,15 +252,19 @@ class Word2Vec(Estimator):
         self.norms_ = section(about, "norms", str(folder / ABOUT))
 
     @classmethod
-    def load(cls, path: str | Path, binary: bool | None = None) -> Word2Vec:
+    def load(cls, path: str | Path, binary: bool | None = None, limit: int | None = None) -> Word2Vec:
         """A saved folder, a run folder, or a file in word2vec's format, text or binary.
+
+        Args:
+            binary: of a file; None: looked for in the file itself.
+            limit: of a file the first so many words alone, which are its most frequent ones as a rule.
 
         Raises:
             CheckpointError: no such file or folder, a damaged one, or another format.
         """
         path = Path(path)
         if not path.is_dir():
-            words, vectors = read_word2vec_format(path, binary)
+            words, vectors = read_word2vec_format(path, binary, limit)
             if len(words) != len(vectors):
                 raise CheckpointError(f"{len(words)} words but {len(vectors)} vectors", where="Word2Vec")
             out = cls(dim=vectors.shape[1])
