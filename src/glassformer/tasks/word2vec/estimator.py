@@ -24,8 +24,8 @@ from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
+from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
-from glassformer.data.sources import data_folders
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.models.skipgram import SkipGram

@@ -55,7 +55,7 @@ class LookUps:
     def _check_fitted(self) -> None:
         if not hasattr(self, "vectors_"):
             raise ConfigError("there are no vectors yet", where="Word2Vec", fix="Call fit or load first")
-        if self._indexed is not self.vectors_:  # another table was put there
+        if getattr(self, "_indexed", None) is not self.vectors_:  # another table was put there
             self._index()
 
     def number(self, word: str) -> int:
