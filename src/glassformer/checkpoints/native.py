@@ -168,8 +168,10 @@ def check_fingerprint(found: LoadedState, ours: Mapping[str, Any], before: Mappi
     theirs = {key: before[key] for key in ours if key in before} | found.state.get("fingerprint", {})
     for key in sorted(ours.keys() | theirs.keys()):
         if ours.get(key) != theirs.get(key):
+            made = f"with {key} = {theirs[key]!r}" if key in theirs else f"without {key}"
+            now = f"now it is {ours[key]!r}" if key in ours else "which is not so now"
             raise CheckpointError(
-                f"was made with {key} = {theirs.get(key)!r}, now it is {ours.get(key)!r}",
+                f"was made {made}, {now}",
                 where=str(found.path),
                 fix="Resume with the settings of the first run, or start a new run",
             )

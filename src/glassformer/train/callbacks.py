@@ -26,7 +26,7 @@ Told = Callable[[int], None] | None  # of how many more examples are done
 Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
 
 
-GO_ON = "go on with --resume"  # which the command line makes a whole command of
+GO_ON = "go on with --resume, in Python resume=True"  # which the command line makes a whole command of
 
 
 class Interrupted(GlassformerError):
