@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 import numpy as np
@@ -156,6 +157,8 @@ class LookUps:
             raise InputError(f"{count!r} words are asked for", where="count", fix="Ask for 1 or more")
         return [(self.words_[i], cosine) for i, cosine in nearest_rows(self.units_, query, count, without)]
 
-    def __getattr__(self, name: str) -> object:
-        told = f". Here: {THEIRS[name]}" if name in THEIRS else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
+    if not TYPE_CHECKING:  # a type checker would take any name for one that there is
+
+        def __getattr__(self, name: str) -> object:
+            told = f". Here: {THEIRS[name]}" if name in THEIRS else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{told}")
