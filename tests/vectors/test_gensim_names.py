@@ -92,8 +92,11 @@ def test_the_first_words_of_a_file_alone(vectors, binary, tmp_path):
     assert few.words_ == WORDS[:11]
     assert np.array_equal(few.vectors_, vectors.vectors_[:11])
     assert gf.Word2Vec.load(file, limit=10_007).words_ == WORDS
-    with pytest.raises(ConfigError, match="limit: 0 words"):
-        gf.Word2Vec.load(file, limit=0)
+    for wrong in (0, 2.5, "3"):
+        with pytest.raises(ConfigError, match=f"limit: {wrong!r} words"):
+            gf.Word2Vec.load(file, limit=wrong)
+    with pytest.raises(ConfigError, match="a folder is read whole"):
+        gf.Word2Vec.load(tmp_path, limit=3)
 
 
 @pytest.mark.parametrize("name", ["v.txt.gz", "v.zip"])
@@ -116,7 +119,7 @@ def test_a_corpus_on_one_line_is_cut(monkeypatch, tmp_path):
 def test_a_packed_corpus_says_so(tmp_path):
     file = tmp_path / "c.txt.gz"
     file.write_bytes(b"\x1f\x8b\x08\x00\xff\xff")
-    with pytest.raises(DataError, match=r"is packed by gzip\. Unpack it: gunzip -k"):
+    with pytest.raises(DataError, match=r"is packed by gzip\. Unpack it: gunzip -c"):
         read_corpus(file)
 
 

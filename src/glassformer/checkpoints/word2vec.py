@@ -87,8 +87,8 @@ def read_word2vec_format(
         ConfigError: a limit below 1.
     """
     path = Path(path)
-    if limit is not None and limit < 1:
-        raise ConfigError(f"{limit} words", where="limit", fix="Use 1 or more, or None for all")
+    if limit is not None and (not isinstance(limit, int | np.integer) or limit < 1):
+        raise ConfigError(f"{limit!r} words", where="limit", fix="Use 1 or more, or None for all")
     try:
         data = np.fromfile(path, np.uint8).tobytes() if path.is_file() else None
     except OSError as error:
@@ -251,9 +251,8 @@ def _read_binary(
             ) from None
         vectors[i] = np.frombuffer(data, "<f4", dim, space + 1)
         place = space + 1 + size
-    if (
-        wanted == count and data[place : place + LONGEST].strip()
-    ):  # so that another kind of file is not read as nonsense
+    # So that another kind of file is not read as nonsense.
+    if wanted == count and data[place : place + LONGEST].strip():
         what = f"goes on behind the {count:,} words of {dim} numbers that the first line promises"
         raise CheckpointError(what, where=str(path), fix="Check that it is word2vec's binary format")
     return words, vectors

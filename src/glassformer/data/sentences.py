@@ -376,6 +376,6 @@ def _lines(path: Path) -> Iterator[str]:
     except UnicodeDecodeError as error:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
-                fix = f"Unpack it: gunzip -k {quote(name)}"
+                fix = f"Unpack it: gunzip -c {quote(name)} > {quote(name.removesuffix('.gz') + '.unpacked')}"
                 raise DataError("is packed by gzip", where=name, fix=fix) from None
         raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

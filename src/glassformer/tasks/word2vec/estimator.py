@@ -271,6 +271,8 @@ class Word2Vec(LookUps, Estimator):
             out._take(words, vectors, np.zeros(len(words), np.int64))
             out.norms_, out.train_seconds_, out.history_ = {"after": norms(vectors)}, 0.0, []
             return out
+        if limit is not None:
+            raise ConfigError("a folder is read whole", where="limit", fix="Leave it out, or name a file")
         refuse_unfinished(path)
         folder = path if (path / "glassformer.json").is_file() else path / "model"
         if not folder.is_dir():
