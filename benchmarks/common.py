@@ -144,7 +144,8 @@ def half() -> bool:
 
 def result_file(stem: str) -> Path:
     """Where a benchmark writes: a file a level, so that a table is of one kind of processor. AMX is in plain ``stem``."""
-    return RESULTS / (f"{stem}.json" if level() == "amx" else f"{stem}-{level()}.json")
+    kind = "gpu" if choose_device().type == "cuda" else level()
+    return RESULTS / (f"{stem}.json" if kind == "amx" else f"{stem}-{kind}.json")
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None] = print) -> None:

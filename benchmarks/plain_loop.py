@@ -14,6 +14,8 @@ import torch
 from common import half
 from hf_trainer import Loop, Rows, pad
 
+from glassformer.runtime import send
+
 POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
 
 
@@ -33,11 +35,12 @@ class PlainLoop(Loop):
 
     def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
         """Seconds and mean loss of one pass over the rows."""
+        device = self.model.device
         self.model.train()
         total, started = 0.0, time.perf_counter()
         for index in self.batches(rows, np.random.default_rng(seed)):
-            batch = pad([rows[i] for i in index])
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half()):
+            batch = {key: send(x, device) for key, x in pad([rows[i] for i in index]).items()}
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half()):
                 loss = self.model(**batch).loss
             loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

@@ -111,7 +111,8 @@ def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
     options = (
         {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     )
-    return AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
+    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
+    return model.to(choose_device())
 
 
 def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -> Contender:

@@ -15,7 +15,7 @@ from glassformer.nn.attention import LONG, choose_branch
 from glassformer.nn.groups import TOLERANCE, groups_of
 from glassformer.packing import Packing
 
-BRANCHES = ("explicit", "grouped", "fused")
+BRANCHES = ("explicit", "grouped", "fused", "padded")
 LENGTHS = st.lists(st.integers(1, 19), min_size=1, max_size=7)
 PAIRS = st.lists(st.tuples(st.integers(1, 13), st.integers(1, 13)), min_size=1, max_size=6)
 SIZES = st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 5, 7]))  # heads, width of a head
@@ -105,6 +105,7 @@ CAUSAL_WITH_FEWER_KEYS = [
     "explicit",
     "grouped",
     "fused",
+    "padded",
 ]
 
 
@@ -126,6 +127,7 @@ def test_a_row_that_may_attend_nowhere_gives_zeros(branch):
         "explicit",
         "grouped",
         "fused",
+        "padded",
     ],
 )
 def test_values_of_another_width(branch):

@@ -1,6 +1,6 @@
 """The branch for a GPU, on a processor: torch's varlen kernel is stood in for by a plain one with its arguments.
 
-What this holds is the code around the kernel (places, sizes, scale, the choice); the kernel itself has not been run.
+What this holds is the code around the kernel (places, sizes, scale, the choice); the kernel itself runs in ``tests/gpu``.
 """
 
 from __future__ import annotations
@@ -85,17 +85,46 @@ def test_rows_that_do_not_lie_together_and_one_head(calls):
     [
         (torch.bfloat16, 8, False, 0.0, False, "varlen"),
         (torch.float16, 24, False, 0.0, False, "varlen"),
-        (torch.float32, 8, False, 0.0, False, "fused"),
-        (torch.bfloat16, 7, False, 0.0, False, "fused"),
-        (torch.bfloat16, 8, True, 0.0, False, "fused"),
-        (torch.bfloat16, 8, False, 0.1, False, "explicit"),
+        (torch.float32, 8, False, 0.0, False, "padded"),
+        (torch.float32, 8, False, 0.1, False, "padded"),
+        (torch.bfloat16, 7, False, 0.0, False, "padded"),
+        (torch.bfloat16, 8, True, 0.0, False, "varlen"),
+        (torch.bfloat16, 8, False, 0.1, False, "varlen"),
         (torch.bfloat16, 8, False, 0.0, True, "grouped"),
+        (torch.bfloat16, 8, False, 0.1, True, "explicit"),
     ],
 )
 def test_choice_on_a_gpu(monkeypatch, dtype, width, causal, dropout, weights, wanted):
     q, packing = torch.zeros(5, 2, width, dtype=dtype), Packing((3, 2))
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     assert choose_branch(q, q, q, packing, packing, causal, dropout, weights) == wanted
+    if causal:  # its mask begins elsewhere where queries and keys are not as many
+        assert choose_branch(q, q, q, packing, Packing((3, 2)), causal, dropout, weights) == "padded"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_the_kernel_below_is_asked(monkeypatch, causal):
+    asked = []
+
+    def stand_in(query, key, value, cu_q, cu_k, max_q, max_k, dropout, is_causal, debug, *, scale):
+        asked.append((dropout, is_causal, debug, scale))
+        assert causal == is_causal
+        return plain_varlen(query, key, value, cu_q, cu_k, max_q, max_k), None
+
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", stand_in)
+    packing = Packing((5, 2, 11))
+    q = torch.randn(18, 3, 8, generator=torch.Generator().manual_seed(3))
+    attend(q, q, q, packing, causal=causal, dropout=0.1, scale=0.3, branch="varlen")
+    assert asked == [(0.1, causal, False, 0.3)]
+
+
+def test_the_arguments_of_the_kernel_below():
+    schema = torch.ops.aten._flash_attention_forward.default._schema
+    names = [argument.name for argument in schema.arguments]
+    wanted = ["query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k", "dropout_p", "is_causal"]
+    assert names[:10] == [*wanted, "return_debug_mask"]
+    assert "scale" in names
+    assert schema.returns[0].name == "output"
 
 
 def test_auto_on_a_gpu_takes_the_kernel(calls, monkeypatch):

@@ -13,11 +13,10 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.nn import kernels
+from glassformer.nn import fused, kernels
 from glassformer.nn.dropout import check_rate
 from glassformer.nn.dropout import dropout as drop
 from glassformer.nn.groups import Group, check_packed, groups_of
@@ -34,8 +33,9 @@ from glassformer.nn.maps import (
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
-Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen"]
-BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen")
+Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded"]
+BRANCHES = ("auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded")
+DROPPING = ("explicit", "varlen", "padded")  # that can zero weights at random
 LONG = 1024  # from here on the weights of one group would not fit a cache, let alone be kept
 
 
@@ -89,7 +89,7 @@ def attend(
         mask: padded input only; boolean, True = may attend, ``[B, S]`` over the keys, ``[B, T, S]`` or
             broadcastable to ``[B, H, T, S]``. A row that may attend nowhere gives zeros.
         scale: what the scores are multiplied by; None: ``1 / sqrt(K)``.
-        dropout: probability with which a weight is zeroed (explicit branch only).
+        dropout: probability with which a weight is zeroed (branches explicit, varlen and padded).
         return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
             ``[H, T_i, S_i]`` per sequence.
 
@@ -119,7 +119,7 @@ def attend(
         q, k, v = q[:, None], k[:, None], v[:, None]
     if branch == "auto":
         branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights)
-    if dropout > 0.0 and branch != "explicit":
+    if dropout > 0.0 and branch not in DROPPING:
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
@@ -130,9 +130,11 @@ def attend(
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
         out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor)
     elif branch == "varlen":
-        out = _varlen(q, k, v, q_packing, kv_packing, factor)
+        out = fused.varlen(q, k, v, q_packing, kv_packing, causal, factor, dropout)
+    elif branch == "padded":
+        out = fused.padded(q, k, v, q_packing, kv_packing, causal, factor, dropout)
     elif branch == "fused":
-        out = _fused(q, k, v, q_packing, kv_packing, causal, factor)
+        out = fused.one_by_one(q, k, v, q_packing, kv_packing, causal, factor)
     else:
         if return_weights and not _needs_gradient(q, k, v):
             out, weights = attend_with_maps(q, k, v, q_packing, kv_packing, causal, factor)
@@ -155,13 +157,15 @@ def choose_branch(
     weights: bool,
 ) -> Branch:
     """The fastest branch that can do what is asked, as measured by ``benchmarks/attention.py``."""
-    if dropout > 0.0:
-        return "explicit"
     if weights:
-        return "explicit" if _needs_gradient(q, k, v) else "grouped"
+        return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v) else "grouped"
     if q.is_cuda:
         half = q.dtype in (torch.bfloat16, torch.float16)
-        return "varlen" if half and not causal and q.shape[-1] % 8 == 0 else "fused"
+        # The kernel's causal mask is ours where queries and keys are as many.
+        fits = half and q.shape[-1] % 8 == 0 and (not causal or q_packing is kv_packing)
+        return "varlen" if fits else "padded"
+    if dropout > 0.0:
+        return "explicit"
     if kernels.supports(q, k, v):
         return "kernel"
     longest = max(q_packing.max_length, kv_packing.max_length)
@@ -266,41 +270,6 @@ class _Grouped(torch.autograd.Function):
             group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
         return dq, dk, dv, None, None, None
-
-
-def _fused(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
-) -> Tensor:
-    """torch's own fused kernel, one sequence at a time: memory grows with the length, not its square."""
-    outs = []
-    for q_i, k_i, v_i in zip(q_packing.split(q), kv_packing.split(k), kv_packing.split(v), strict=True):
-        heads = (x.transpose(0, 1)[None] for x in (q_i, k_i, v_i))  # [1, H, T, K]
-        mask = causal_mask(len(q_i), len(k_i), q.device) if causal and len(q_i) != len(k_i) else None
-        out = F.scaled_dot_product_attention(
-            *heads, attn_mask=mask, is_causal=causal and mask is None, scale=scale
-        )
-        outs.append(out[0].transpose(0, 1))
-    return torch.cat(outs)
-
-
-def _varlen(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, scale: float) -> Tensor:
-    """torch's varlen kernel (CUDA, half precision, not causal): no padding and no groups."""
-    from torch.nn.attention.varlen import varlen_attn
-
-    # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
-    # so another scale is folded into q.
-    folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    out = varlen_attn(
-        folded.contiguous(),
-        k.contiguous(),
-        v.contiguous(),
-        q_packing.cu_seqlens,
-        kv_packing.cu_seqlens,
-        q_packing.max_length,
-        kv_packing.max_length,
-    )
-    assert isinstance(out, Tensor)  # a tuple only when more was asked for
-    return out
 
 
 # --- the module ----------------------------------------------------------------------------------
