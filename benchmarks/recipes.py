@@ -131,6 +131,7 @@ def settings_digest(recipe: Any) -> str:
     for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
         for key in ("name", "summary", "expect", *UNTOLD):
             table.pop(key, None)
+    settings = {key: value for key, value in settings.items() if value != {}}
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

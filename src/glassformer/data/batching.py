@@ -92,12 +92,22 @@ def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, ep
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def evaluation_batches(lengths: np.ndarray, batch_tokens: int = 8192) -> list[np.ndarray]:
+GPU_TOKENS = 32_768  # in prediction: a GPU takes as long for a batch of a few thousand tokens
+
+
+def evaluation_batches(
+    lengths: np.ndarray, batch_tokens: int = 8192, device: torch.device | str = "cpu"
+) -> list[np.ndarray]:
     """All examples in batches of similar length, the batch of most tokens first.
+
+    Args:
+        batch_tokens: in a batch at most; on a GPU no fewer than ``GPU_TOKENS``.
 
     Running out of memory would show at once, and what a batch frees has room for all that the next one asks
     for: in any other order the allocator is left with holes that are a little too small (decision 0023).
     """
+    if torch.device(device).type == "cuda":
+        batch_tokens = max(batch_tokens, GPU_TOKENS)
     order = np.argsort(-lengths, kind="stable")
     batches = cut(order, lengths, BatchSettings(batch_size=0, batch_tokens=batch_tokens))
     return sorted(batches, key=lambda index: -int(lengths[index].sum()))

@@ -37,7 +37,7 @@ def predict_rows(
     model.eval()
     out: np.ndarray | None = None
     with torch.inference_mode():
-        for index in evaluation_batches(table.lengths, batch_tokens):
+        for index in evaluation_batches(table.lengths, batch_tokens, device):
             rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
             if out is None:
                 out = np.empty((len(table), *rows.shape[1:]), np.float32)

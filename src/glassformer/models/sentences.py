@@ -154,7 +154,7 @@ class Sentences:
         out = np.empty((len(given), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
         with torch.inference_mode():
-            for index in evaluation_batches(table.lengths, batch_tokens):
+            for index in evaluation_batches(table.lengths, batch_tokens, device):
                 batch = pack_texts(table, index, device)
                 out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()
         return out

@@ -81,6 +81,8 @@ class PackedRNN(nn.Module):
             last = tuple(part[:, rank] for part in last)
         else:
             start = None if state is None else (state if len(state) == 2 else state[0])
+            if x.is_cuda:
+                self.rnn.flatten_parameters()  # lost in a copy of the module; cuDNN would gather them each time
             # cuDNN gives no gradients in evaluation, which explanations ask for.
             own = x.is_cuda and torch.is_grad_enabled() and not self.training
             with torch.backends.cudnn.flags(enabled=False) if own else nullcontext():

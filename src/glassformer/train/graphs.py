@@ -233,14 +233,14 @@ def _capture(
                 for _ in range(WARM_UP):
                     function()
                 # A capture in which the host waits for the GPU cannot be undone cleanly: found out before.
-                torch.cuda.set_sync_debug_mode("error")
+                _waiting_is("error")
                 function()
-                torch.cuda.set_sync_debug_mode("default")
+                _waiting_is("default")
             main.wait_stream(side)
             with torch.cuda.graph(graph, pool=pool):
                 results = function()
         except BaseException:
-            torch.cuda.set_sync_debug_mode("default")
+            _waiting_is("default")
             torch.cuda.set_stream(main)  # which a failed capture may have left
             main.wait_stream(side)
             raise
@@ -250,6 +250,13 @@ def _capture(
             graph.replay()
 
     return repeat, results
+
+
+def _waiting_is(mode: str) -> None:
+    """What happens where the host waits for the GPU; torch warns that it does not notice every such place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 @contextmanager

@@ -207,7 +207,7 @@ def encode_table(network: Any, table: TokenTable, device: torch.device) -> np.nd
     """Vectors of length 1 of all texts of a table."""
     out: list[Any] = [None] * len(table)
     with torch.inference_mode():
-        for index in evaluation_batches(table.lengths):
+        for index in evaluation_batches(table.lengths, device=device):
             vectors = vectors_of(network, pack_texts(table, index, device)).cpu().numpy()
             for row, vector in zip(index.tolist(), vectors, strict=True):
                 out[row] = vector

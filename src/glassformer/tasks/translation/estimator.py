@@ -245,7 +245,7 @@ class Translator(Estimator):
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
-        for index in evaluation_batches(table.lengths, SEARCH_TOKENS):
+        for index in evaluation_batches(table.lengths, SEARCH_TOKENS, device):
             batch = pack_texts(table, index, device)
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
             if max_tokens is not None:
@@ -378,7 +378,7 @@ def forced_judge(
 ) -> Callable[[], dict[str, float]]:
     """Loss (not smoothed) and share of right tokens over pairs under teacher forcing, in nats a token."""
     objective = Translation()
-    batches = evaluation_batches(source.lengths + target.lengths, batch_tokens)
+    batches = evaluation_batches(source.lengths + target.lengths, batch_tokens, device)
 
     def judge() -> dict[str, float]:
         loss, correct, count = 0.0, 0, 0
