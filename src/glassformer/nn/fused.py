@@ -75,13 +75,18 @@ def varlen(
     places = q_packing.cu_seqlens, kv_packing.cu_seqlens, q_packing.max_length, kv_packing.max_length
     if causal or dropout:
         # What ``varlen_attn`` calls; it passes neither of the two in all versions from 2.11 to 2.13.
-        rows = (x.contiguous() for x in (q, k, v))
+        rows = (_in_rows(x) for x in (q, k, v))
         return torch.ops.aten._flash_attention_forward(*rows, *places, dropout, causal, False, scale=scale)[0]
     from torch.nn.attention.varlen import varlen_attn
 
     # Keywords differ between torch 2.11 and 2.13; the positional part and the default scale do not,
     # so another scale is folded into q.
     folded = q * (scale * q.shape[-1] ** 0.5) if scale != q.shape[-1] ** -0.5 else q
-    out = varlen_attn(folded.contiguous(), k.contiguous(), v.contiguous(), *places)
+    out = varlen_attn(_in_rows(folded), _in_rows(k), _in_rows(v), *places)
     assert isinstance(out, Tensor)  # a tuple only when more was asked for
     return out
+
+
+def _in_rows(x: Tensor) -> Tensor:
+    """The kernel steps over whatever lies between the rows, and between the heads, but not inside a head."""
+    return x if x.stride(-1) == 1 else x.contiguous()

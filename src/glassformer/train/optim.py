@@ -100,9 +100,13 @@ class MasterOptimizer:
 
     def gradient_norm(self) -> Tensor:
         """Give the masters the gradients of the model; their norm, before any clipping."""
-        for name in self.apart:
-            grad = self.ranks.local(self.params[name].grad)
-            self.masters[name].grad = None if grad is None else grad.float()
+        found = {name: self.ranks.local(self.params[name].grad) for name in self.apart}
+        for name, grad in found.items():
+            self.masters[name].grad = None if grad is None else in_full(grad)
+        if given := [name for name in self.apart if found[name] is not None and found[name].is_cuda]:
+            torch.ops.aten._foreach_copy_(
+                [self.masters[name].grad for name in given], [found[name] for name in given]
+            )
         grads = [m.grad for m in self.masters.values() if m.grad is not None]
         return self.ranks.norm(nn.utils.get_total_norm(grads, foreach=True))
 
@@ -200,6 +204,11 @@ class MasterOptimizer:
             }
             # A checkpoint from before the count was kept goes on with the plain running mean that it has.
             self.averaged = tensors.get("averaged", torch.tensor(math.inf)).clone()
+
+
+def in_full(grad: Tensor) -> Tensor:
+    """A gradient in fp32; on a GPU its place alone, since all of them are filled by one call."""
+    return torch.empty_like(grad, dtype=torch.float32) if grad.is_cuda else grad.float()
 
 
 def decays(name: str, weight: Tensor) -> bool:
