@@ -188,6 +188,9 @@ def main() -> None:
     parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
     parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
     parser.add_argument("--commit", help="that runs which are finished already were trained at")
+    parser.add_argument(
+        "--beside", type=int, help="other trainings that shared the GPU: such times say little"
+    )
     parser.add_argument("--replace", action="store_true", help="give up runs that have other settings")
     args = parser.parse_args()
     console = Console(stderr=True)
@@ -213,7 +216,8 @@ def main() -> None:
             at = args.commit
         else:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
-        results.append({**figures(folder), "commit": at})
+        shared = {"beside": args.beside} if args.beside else {}
+        results.append({**figures(folder), **shared, "commit": at})
     results.sort(key=lambda run: run["seed"])
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.

@@ -30,7 +30,7 @@ import tables_untuned
 import task_price
 from tables_speed import RESULTS, read, times
 
-from glassformer.report.published import headline
+from glassformer.report.published import alone, company, headline
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
@@ -63,13 +63,10 @@ def recipes() -> str:
         spread = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
         names = ("TF-IDF + logistic regression", "mean bag of embeddings")
         base = [f"{first['baselines'][n]['accuracy']:.2%}" if n in first["baselines"] else "" for n in names]
-        seconds = median(x["seconds"]["train"] for x in r["runs"])  # a run may have stood beside other work
-        time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
-        threads = first["machine"]["threads"]
         memory = max(x["peak_memory_mb"] for x in r["runs"]) / 1000
         lines.append(
             f"| `{r['recipe']}` | {fmean(headline(run)[0] for run in r['runs']):.2%} ({seeds}) | {spread} | {base[0]} | {base[1]} "
-            f"| {time} on {threads} thread{'s' * (threads > 1)} | {memory:.1f} GB "
+            f"| {time_told(r['runs'])} | {memory:.1f} GB "
             f"| {', '.join(sorted({letters[machine_told(run)] for run in r['runs']}))} |"
         )
     told = "; ".join(f"{letter}: {name}" for name, letter in letters.items())
@@ -103,20 +100,29 @@ def highlights() -> str:
             score = f"{r['score']['mean']:.1f} BLEU"
         base = r["runs"][0].get("baselines", {}).get("TF-IDF + logistic regression")
         beside = f"{base['accuracy']:.1%}" if base else "–"
-        minutes = median(run["seconds"]["train"] for run in r["runs"]) / 60
-        threads = r["runs"][0]["machine"]["threads"]
-        time = f"{minutes:.0f} min on {threads} thread{'s' * (threads > 1)}"
+        time = time_told(r["runs"])
         if first := read(f"recipe-{BEFORE[name]}") if name in BEFORE else None:
             time += f", after {first['runs'][0]['seconds']['train'] / 60:.0f} of pre-training"
         lines.append(f"| {data} | {model} | {score} ({len(r['seeds'])}) | {beside} | {time} |")
     return "\n".join(lines)
 
 
+def time_told(runs: list[dict[str, Any]]) -> str:
+    """The median of training, and on what; a run may have stood beside other work."""
+    quiet = alone(runs)
+    seconds, machine = median(run["seconds"]["train"] for run in quiet), quiet[0]["machine"]
+    time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    if machine.get("gpu"):
+        return f"{time} on a GPU" + company(quiet).removesuffix(" on the GPU")
+    return f"{time} on {machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+
+
 def machine_told(run: dict[str, Any]) -> str:
     """The machine of a run in words, with the version of torch."""
     m = run["machine"]
     bf16 = ", ".join(m["bf16"]) or "no bf16"
-    return f"{m['cpu']}, {m['cores']} cores ({bf16}), {m['memory_gib']:.0f} GiB, torch {run['versions']['torch']}"
+    gpu = f"{m['gpu']} with " if m.get("gpu") else ""
+    return f"{gpu}{m['cpu']}, {m['cores']} cores ({bf16}), {m['memory_gib']:.0f} GiB, torch {run['versions']['torch']}"
 
 
 def machines(results: list[dict[str, Any]]) -> dict[str, str]:

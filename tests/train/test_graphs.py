@@ -1,7 +1,7 @@
 """CUDA graphs, without a GPU: a trace of the operations stands in for a graph.
 
 As a graph does, such a trace repeats the same operations on the same memory, whatever the host knows by then: lengths
-baked into it would give wrong results here too. That a real graph can be captured has not been run.
+baked into it would give wrong results here too. Real graphs are captured in ``tests/gpu``.
 """
 
 from __future__ import annotations

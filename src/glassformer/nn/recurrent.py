@@ -82,7 +82,7 @@ class PackedRNN(nn.Module):
         else:
             start = None if state is None else (state if len(state) == 2 else state[0])
             if x.is_cuda:
-                self.rnn.flatten_parameters()  # lost in a copy of the module; cuDNN would gather them each time
+                self.rnn.flatten_parameters()  # cuDNN would gather them at each call of a copied module
             # cuDNN gives no gradients in evaluation, which explanations ask for.
             own = x.is_cuda and torch.is_grad_enabled() and not self.training
             with torch.backends.cudnn.flags(enabled=False) if own else nullcontext():

@@ -120,7 +120,18 @@ class Measured:
     @property
     def time(self) -> str:
         """Of training, in words: a range where runs differ by more than a tenth."""
-        return duration_range(self.fastest, self.slowest, self.seconds)
+        return duration_range(self.fastest, self.slowest, self.seconds) + company(alone(self.runs))
+
+
+def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The runs that shared no GPU with other trainings, so that their times say something; or else all."""
+    return [r for r in records if not r.get("beside")] or list(records)
+
+
+def company(records: Sequence[dict[str, Any]]) -> str:
+    """What is to be said after the time of such runs; empty where nothing is."""
+    others = max((r.get("beside") or 0 for r in records), default=0)
+    return f", beside {others} other trainings on the GPU" if others else ""
 
 
 @dataclass(frozen=True)
@@ -203,7 +214,7 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     spread = f" ({low} to {high})" if low != high else ""
     where = "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
     last = records[-1]
-    seconds = [r.get("seconds", {}).get("train", 0.0) for r in records]
+    seconds = [r.get("seconds", {}).get("train", 0.0) for r in alone(records)]
     return Measured(
         recipe,
         mean + spread,

@@ -12,7 +12,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glassformer.report.curves import curves, learning_curves
-from glassformer.report.published import Found, InForm, Measured, Row, duration, headline, published_rows
+from glassformer.report.published import (
+    Found,
+    InForm,
+    Measured,
+    Row,
+    company,
+    duration,
+    headline,
+    published_rows,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # of a judged split
@@ -173,7 +182,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
         if asked := (record.get("masked") or {}).get("masked_tokens"):
             line["Words asked"] = f"{asked:,}"
         if seconds := record.get("seconds", {}).get("train"):
-            line["Training"] = duration(seconds)
+            line["Training"] = duration(seconds) + company([record])
         if memory := record.get("peak_memory_mb"):
             line["Memory"] = f"{memory / 1000:.1f} GB"
         if (pairs := (record.get("masked") or {}).get("next_sentence_accuracy")) is not None:

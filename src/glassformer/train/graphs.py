@@ -5,8 +5,9 @@ graph starts them all with one call, but on fixed shapes and memory. So a batch 
 of ``SIZES`` numbers of tokens with sequences whose target counts for nothing, so that their loss and gradient
 are 0. Pictures have one shape anyway.
 
-Off unless ``GLASSFORMER_GRAPHS=1``, since no GPU has run them yet; then used for classification in half
-precision. What cannot be captured is computed without, and a warning says why.
+Off unless ``GLASSFORMER_GRAPHS=1``, since what they gain has not been measured on a GPU of one's own; then
+used for classification in half precision. What cannot be captured is computed without, and a warning says
+why.
 """
 
 from __future__ import annotations
