@@ -164,19 +164,19 @@ def _collect(ended, alive, history, best, parents, words, end: int, last: Tensor
     front = min(beam, best.shape[1])
     stops = (words[:, :front] == end) | last[:, None]
     stops &= best[:, :front] > NEVER
-    for a, c in stops.nonzero().tolist():
-        tokens = history[a, parents[a, c]].tolist()
-        closed = int(words[a, c]) == end
-        ended[int(alive[a])].append(
-            Hypothesis(tokens if closed else [*tokens, int(words[a, c])], float(best[a, c]), closed)
-        )
+    at, column = stops.nonzero().unbind(1)
+    # All that ends here in one piece: a GPU would be waited for once a hypothesis else.
+    before = history[at, parents[at, column]].tolist()
+    sources, newest = alive[at].tolist(), words[at, column].tolist()
+    for source, tokens, word, value in zip(sources, before, newest, best[at, column].tolist(), strict=True):
+        closed = word == end
+        ended[source].append(Hypothesis(tokens if closed else [*tokens, word], value, closed))
 
 
 def _settled(ended, alive: Tensor, scores: Tensor, place: int, beam: int, penalty: float) -> Tensor:
     """``[A]``: which sources have ``beam`` ended hypotheses that no living one beats."""
-    done = torch.zeros(len(alive), dtype=torch.bool, device=alive.device)
-    leaders = (scores[:, 0] / place**penalty).tolist()
-    for a, source in enumerate(alive.tolist()):
+    done = []
+    for leader, source in zip((scores[:, 0] / place**penalty).tolist(), alive.tolist(), strict=True):
         found = sorted((h.score(penalty) for h in ended[source]), reverse=True)
-        done[a] = leaders[a] == NEVER or (len(found) >= beam and leaders[a] <= found[beam - 1])
-    return done
+        done.append(leader == NEVER or (len(found) >= beam and leader <= found[beam - 1]))
+    return torch.tensor(done, dtype=torch.bool, device=alive.device)
