@@ -77,6 +77,10 @@ class OtherBitsWarning(UserWarning):
     """A resumed training goes on by other arithmetic than it began with, so with other bits than one run."""
 
 
+class OtherDeviceWarning(UserWarning):
+    """A saved model names a GPU and none is visible: it computes on what is there."""
+
+
 class IdleSettingWarning(UserWarning):
     """A setting that was given does nothing as the others stand."""
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, OtherDeviceWarning
 
 
 @cache
@@ -62,6 +64,16 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise ConfigError(f"{name!r} is not supported", where="device", fix="Use cpu, cuda or auto")
     return device
+
+
+def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of a saved model, its device ``auto`` if they name a GPU and this machine shows none."""
+    name = str(settings.get("device"))
+    if not name.startswith("cuda") or torch.cuda.is_available():
+        return settings
+    told = f"{folder} was saved with device = {name!r}, and no GPU is visible: it computes on the processor"
+    warnings.warn(told, OtherDeviceWarning, stacklevel=4)
+    return settings | {"device": "auto"}
 
 
 def send(x: torch.Tensor, device: torch.device) -> torch.Tensor:

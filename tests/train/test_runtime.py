@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import glassformer
-from glassformer import runtime
-from glassformer.errors import ConfigError
+from glassformer import TextClassifier, load, runtime
+from glassformer.errors import ConfigError, OtherDeviceWarning
 
 CPU = torch.device("cpu")
 
@@ -95,3 +95,19 @@ def test_peak_memory():
 def test_a_device_without_numbers_is_refused():
     with pytest.raises(ConfigError, match=r"'meta' is not supported.*cpu, cuda or auto"):
         runtime.choose_device("meta")
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda:1"])
+def test_a_model_saved_for_a_gpu_answers_without_one(monkeypatch, tmp_path, name):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    texts, labels = ["a good film", "a bad film"] * 8, ["pos", "neg"] * 8
+    settings = {"d_model": 14, "num_heads": 2, "num_layers": 1, "max_length": 8, "min_count": 1}
+    clf = TextClassifier("encoder-mini", epochs=1, **settings).fit(texts, labels)
+    wanted = clf.predict_proba(texts)
+    clf.set_params(device=name).save(tmp_path / "model")
+    with pytest.warns(OtherDeviceWarning, match=f"model was saved with device = '{name}', and no GPU"):
+        again = load(tmp_path / "model")
+    assert again.device == "auto"
+    np.testing.assert_array_equal(again.predict_proba(texts), wanted)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert load(tmp_path / "model").device == name

@@ -9,6 +9,7 @@ from typing import Any
 
 from glassformer.checkpoints.files import UPDATE, read_json
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
+from glassformer.runtime import with_device_here
 
 ABOUT = "glassformer.json"
 MOST_CHOSEN = 64
@@ -102,8 +103,8 @@ def read_about(folder: Path, newest: int) -> dict[str, Any]:
         raise NewerFormatError(
             f"format {version} is newer than this version reads ({newest})", where=where, fix=UPDATE
         )
-    section(about, "parameters", where)
     return about | {
+        "parameters": with_device_here(section(about, "parameters", where), folder),
         "kind": text(about, "kind", where, "TextClassifier"),
         "weights_source": text(about, "weights_source", where, "unknown"),
         "chosen": chosen(about, where),

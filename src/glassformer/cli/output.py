@@ -21,6 +21,7 @@ from glassformer.errors import (
     IdleSettingWarning,
     MalformedTagsWarning,
     OtherBitsWarning,
+    OtherDeviceWarning,
     ShortModelWarning,
 )
 
@@ -34,6 +35,7 @@ SAID = (  # in a line of their own
     IdleSettingWarning,
     MalformedTagsWarning,
     OtherBitsWarning,
+    OtherDeviceWarning,
     ShortModelWarning,
 )
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
