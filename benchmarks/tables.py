@@ -63,7 +63,7 @@ def recipes() -> str:
         spread = f"{r['accuracy']['min']:.2%} to {r['accuracy']['max']:.2%}" if seeds > 1 else "one seed"
         names = ("TF-IDF + logistic regression", "mean bag of embeddings")
         base = [f"{first['baselines'][n]['accuracy']:.2%}" if n in first["baselines"] else "" for n in names]
-        memory = max(x["peak_memory_mb"] for x in r["runs"]) / 1000
+        memory = max(x["peak_memory_mb"] for x in alone(r["runs"])) / 1000
         lines.append(
             f"| `{r['recipe']}` | {fmean(headline(run)[0] for run in r['runs']):.2%} ({seeds}) | {spread} | {base[0]} | {base[1]} "
             f"| {time_told(r['runs'])} | {memory:.1f} GB "
@@ -114,7 +114,8 @@ def time_told(runs: list[dict[str, Any]]) -> str:
     time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
     if machine.get("gpu"):
         return f"{time} on a GPU" + company(quiet).removesuffix(" on the GPU")
-    return f"{time} on {machine['threads']} thread{'s' * (machine['threads'] > 1)}"
+    some = f" ({len(quiet)} of {len(runs)} seeds)" if len(quiet) < len(runs) else ""
+    return f"{time} on {machine['threads']} thread{'s' * (machine['threads'] > 1)}{some}"
 
 
 def machine_told(run: dict[str, Any]) -> str:

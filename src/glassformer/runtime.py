@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ def cpu_flags() -> frozenset[str]:
 def has_fast_bf16(device: torch.device) -> bool:
     """Whether bf16 matrix products run in hardware there; elsewhere they would be very slow."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
+        return torch.cuda.is_bf16_supported(including_emulation=False)
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
@@ -69,9 +70,13 @@ def choose_device(name: str = "auto") -> torch.device:
 def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings of a saved model, its device ``auto`` if they name a GPU and this machine shows none."""
     name = str(settings.get("device"))
-    if not name.startswith("cuda") or torch.cuda.is_available():
+    seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    number = re.fullmatch(r"cuda(?::(\d+))?", name)
+    if number is None or int(number[1] or 0) < seen:
         return settings
-    told = f"{folder} was saved with device = {name!r}, and no GPU is visible: it computes on the processor"
+    there = "only such GPUs as come before it are" if seen else "no GPU is"
+    where = "on the first of them" if seen else "on the processor"
+    told = f"{folder} was saved with device = {name!r}, and {there} visible: it computes {where}"
     warnings.warn(told, OtherDeviceWarning, stacklevel=4)
     return settings | {"device": "auto"}
 

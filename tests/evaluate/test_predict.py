@@ -64,6 +64,28 @@ def test_rows_of_texts_come_in_their_order(batch_tokens):
     assert pooled[:, 0].sum() == table().segments.sum()
 
 
+def test_where_memory_is_too_small_batches_are_halved():
+    tried, done = [], []
+
+    def read(model, batch):
+        tried.append(batch.packing.count)
+        if batch.packing.count > 2:
+            raise torch.OutOfMemoryError("no room")
+        return read_logits(model, batch)
+
+    rows = predict_rows(Recorder(), table(), read, progress=done.append)
+    assert rows[:, 0].tolist() == sums()
+    assert sum(done) == len(LENGTHS)
+    assert tried[:2] == [7, 4]
+    assert max(done) == 2
+
+    def never(model, batch):
+        raise torch.OutOfMemoryError("no room at all")
+
+    with pytest.raises(torch.OutOfMemoryError, match="no room at all"):
+        predict_rows(Recorder(), table(), never)
+
+
 def test_gradients_are_not_kept():
     kept = []
 

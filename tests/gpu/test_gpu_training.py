@@ -1,4 +1,4 @@
-"""Training on a GPU: it learns, is saved, goes on to the same bits, and CUDA graphs change nothing but time."""
+"""Training on a GPU: it learns, is saved, goes on from where it was stopped, and CUDA graphs change nothing but time."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_cuda_graphs_change_nothing_but_time(gpu, monkeypatch, kind):
     assert losses[1][-1] < 0.9 * losses[1][0]
 
 
-def test_pictures_are_learned_and_explained(gpu, tmp_path):
+def test_pictures_are_learned(gpu, tmp_path):
     clf = gf.ImageClassifier(**PICTURES).fit(*quarters(64, 3), validation=quarters(24, 5))
     assert clf.score(*quarters(24, 7)) >= 0.9
     clf.save(tmp_path / "model")

@@ -16,6 +16,7 @@ from glassformer.data.batching import (
     evaluation_batches,
     grouped,
     pack_texts,
+    search_tokens,
     training_batches,
 )
 from glassformer.data.text import TokenTable
@@ -150,3 +151,13 @@ def test_packing_texts(with_segments):
         assert batch.segments.tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
     else:
         assert batch.segments is None
+
+
+def test_a_gpu_takes_more_tokens_at_a_time_and_fewer_the_wider_a_beam_is():
+    lengths = np.full(1000, 100)
+    sizes = [len(evaluation_batches(lengths, tokens, "cuda")[0]) for tokens in (512, 8192, 50_000)]
+    assert sizes == [327, 327, 500]
+    assert len(evaluation_batches(lengths, 512)[0]) == 5
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    assert [search_tokens(beam, gpu) for beam in (1, 5, 16, 256, 0)] == [32768, 6553, 2048, 2048, 2048]
+    assert {search_tokens(beam, cpu) for beam in (1, 5, 256)} == {2048}

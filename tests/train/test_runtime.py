@@ -110,4 +110,9 @@ def test_a_model_saved_for_a_gpu_answers_without_one(monkeypatch, tmp_path, name
     assert again.device == "auto"
     np.testing.assert_array_equal(again.predict_proba(texts), wanted)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert load(tmp_path / "model").device == name
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    if name == "cuda:1":
+        with pytest.warns(OtherDeviceWarning, match="only such GPUs as come before it are visible"):
+            assert load(tmp_path / "model").device == "auto"

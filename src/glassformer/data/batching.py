@@ -92,7 +92,8 @@ def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, ep
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-GPU_TOKENS = 32_768  # in prediction: a GPU takes as long for a batch of a few thousand tokens
+SEARCH_TOKENS = 2048  # of the sources that are searched together
+GPU_TOKENS = 32_768  # in prediction, if they have room: a GPU takes as long for some thousands
 
 
 def evaluation_batches(
@@ -111,6 +112,12 @@ def evaluation_batches(
     order = np.argsort(-lengths, kind="stable")
     batches = cut(order, lengths, BatchSettings(batch_size=0, batch_tokens=batch_tokens))
     return sorted(batches, key=lambda index: -int(lengths[index].sum()))
+
+
+def search_tokens(beam: int, device: torch.device) -> int:
+    """Tokens of the sources that are searched together; a GPU takes more, and fewer the wider the beam is."""
+    more = device.type == "cuda" and isinstance(beam, int) and beam > 0  # the search refuses other beams
+    return max(SEARCH_TOKENS, GPU_TOKENS // beam) if more else SEARCH_TOKENS
 
 
 def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:

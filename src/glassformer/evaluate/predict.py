@@ -37,8 +37,16 @@ def predict_rows(
     model.eval()
     out: np.ndarray | None = None
     with torch.inference_mode():
-        for index in evaluation_batches(table.lengths, batch_tokens, device):
-            rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
+        waiting = evaluation_batches(table.lengths, batch_tokens, device)[::-1]
+        while waiting:
+            index = waiting.pop()
+            try:
+                rows = read(model, pack_texts(table, index, device)).float().cpu().numpy()
+            except torch.OutOfMemoryError:  # of a GPU: smaller batches from here on
+                if len(index) == 1:
+                    raise
+                waiting = [half for one in [*waiting, index] for half in halves(one)[::-1]]
+                continue
             if out is None:
                 out = np.empty((len(table), *rows.shape[1:]), np.float32)
             out[index] = rows
@@ -46,6 +54,11 @@ def predict_rows(
                 progress(len(index))
     assert out is not None, "a table has at least one text"
     return out
+
+
+def halves(index: np.ndarray) -> list[np.ndarray]:
+    """A batch in two parts, or as it is where it is one text."""
+    return [part for part in np.array_split(index, 2) if len(part)]
 
 
 def ahead(prepare: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:

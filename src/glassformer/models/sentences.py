@@ -132,7 +132,7 @@ class Sentences:
 
         Args:
             model: a text encoder, in evaluation mode.
-            batch_tokens: tokens computed at once.
+            batch_tokens: tokens computed at once; on a GPU 32,768 where that is more.
             tokenizer: of the model; None: the one in ``folder``.
 
         Raises:

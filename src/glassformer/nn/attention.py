@@ -130,6 +130,9 @@ def attend(
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
         out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor)
     elif branch == "varlen":
+        if causal and q_packing.lengths != kv_packing.lengths:
+            what = "the varlen branch has no causal mask over more keys than queries"
+            raise ConfigError(what, where="attend", fix="Use branch=padded")
         out = fused.varlen(q, k, v, q_packing, kv_packing, causal, factor, dropout)
     elif branch == "padded":
         out = fused.padded(q, k, v, q_packing, kv_packing, causal, factor, dropout)
@@ -156,14 +159,13 @@ def choose_branch(
     dropout: float,
     weights: bool,
 ) -> Branch:
-    """The fastest branch that can do what is asked, as measured by ``benchmarks/attention.py``."""
+    """The fastest branch that can do what is asked: as ``benchmarks/attention.py`` measured it on processors,
+    and on a GPU the one that takes one call.
+    """
     if weights:
         return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v) else "grouped"
     if q.is_cuda:
-        half = q.dtype in (torch.bfloat16, torch.float16)
-        # The kernel's causal mask is ours where queries and keys are as many.
-        fits = half and q.shape[-1] % 8 == 0 and (not causal or q_packing is kv_packing)
-        return "varlen" if fits else "padded"
+        return "varlen" if fused.has_varlen(q, v, q_packing, kv_packing, causal) else "padded"
     if dropout > 0.0:
         return "explicit"
     if kernels.supports(q, k, v):

@@ -6,12 +6,32 @@ call: of the kernel for packed rows where it takes them, else of the one for pad
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.nn.maps import causal_mask
 from glassformer.packing import Packing
+
+WIDEST = 256  # head of the kernel for packed rows
+
+
+def has_varlen(q: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool) -> bool:
+    """Whether the kernel for packed rows takes these.
+
+    Its causal mask is ours where there are as many queries as keys.
+    """
+    width = q.shape[-1]
+    fits = q.dtype in (torch.bfloat16, torch.float16) and width % 8 == 0 and v.shape[-1] == width <= WIDEST
+    return fits and (not causal or q_packing is kv_packing) and has_flash(q.device)
+
+
+@cache
+def has_flash(device: torch.device) -> bool:
+    """Whether the GPU is one that the kernel was written for: Ampere (compute capability 8.0) or later."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def one_by_one(
@@ -45,10 +65,12 @@ def padded(
         packing.pad(x).transpose(1, 2)  # [B, H, T, K]
         for x, packing in ((q, q_packing), (k, kv_packing), (v, kv_packing))
     )
-    mask = kv_packing.mask()[:, None, None]  # [B, 1, 1, S]
-    if causal:
-        mask = mask & _causal(q_packing, kv_packing)[:, None]  # [B, 1, T, S]
-    mask = mask.expand(count, 1, longest, kv_packing.max_length)
+    mask = None
+    if causal or not kv_packing.is_uniform:  # without one, memory does not grow with the square of the length
+        mask = kv_packing.mask()[:, None, None]  # [B, 1, 1, S]
+        if causal:
+            mask = mask & _causal(q_packing, kv_packing)[:, None]  # [B, 1, T, S]
+        mask = mask.expand(count, 1, longest, kv_packing.max_length)
     out = F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1)[q_packing.padded_rows]  # [N, H, K]
 

@@ -120,7 +120,9 @@ class Measured:
     @property
     def time(self) -> str:
         """Of training, in words: a range where runs differ by more than a tenth."""
-        return duration_range(self.fastest, self.slowest, self.seconds) + company(alone(self.runs))
+        quiet = alone(self.runs)
+        some = f" (of {len(quiet)} of them)" if len(quiet) < len(self.runs) else ""
+        return duration_range(self.fastest, self.slowest, self.seconds) + company(quiet) + some
 
 
 def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -131,7 +133,7 @@ def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def company(records: Sequence[dict[str, Any]]) -> str:
     """What is to be said after the time of such runs; empty where nothing is."""
     others = max((r.get("beside") or 0 for r in records), default=0)
-    return f", beside {others} other trainings on the GPU" if others else ""
+    return f", beside up to {others} other trainings on the GPU" if others else ""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ of ``SIZES`` numbers of tokens with sequences whose target counts for nothing, s
 are 0. Pictures have one shape anyway.
 
 Off unless ``GLASSFORMER_GRAPHS=1``, since what they gain has not been measured on a GPU of one's own; then
-used for classification in half precision. What cannot be captured is computed without, and a warning says
+used for classification in bf16. What cannot be captured is computed without, and a warning says
 why.
 """
 

@@ -85,7 +85,7 @@ class SpanAnswers:
         first = np.diff(rows.owners, prepend=-1) > 0  # of each question its first window is counted
         model.eval()
         with torch.inference_mode():
-            for index in evaluation_batches(rows.table.lengths, self.budget):
+            for index in evaluation_batches(rows.table.lengths, self.budget, device):
                 batch = pack_texts(rows.table, index, device)
                 found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
                 places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])

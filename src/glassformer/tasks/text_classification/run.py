@@ -152,7 +152,7 @@ def judge(work: Work) -> dict[str, Any]:
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
     """The share of padded rows inside attention in training and in evaluation; linear layers have none.
 
-    Of the branches of full attention ``grouped`` alone pads: where no kernel has the format and the heads.
+    Of the branches of full attention ``grouped`` and ``padded`` pad: where no kernel has format and heads.
     """
     c = model.config.encoder if model.has_attention else None
     if c is None or c.attention != "full":
@@ -163,7 +163,7 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
     settings = BatchSettings(t.batch_size or 0, t.batch_tokens, t.length_window)
     kinds = {
         "attention": training_batches(lengths, settings, t.seed, 0),
-        "attention_evaluation": evaluation_batches(lengths, t.batch_tokens or 8192),
+        "attention_evaluation": evaluation_batches(lengths, t.batch_tokens or 8192, device),
     }
     shares = {}
     for kind, batches in kinds.items():
@@ -173,7 +173,10 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
             packing = Packing(tuple(lengths[index].tolist()))
             branch = choose_branch(q, q, q, packing, packing, False, dropout, False)
             real += packing.total
-            padded += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
+            if branch == "padded":
+                padded += packing.count * packing.max_length
+            else:
+                padded += packing.total / (1.0 - padding_share(packing) * (branch == "grouped"))
         shares[kind] = 1.0 - real / padded
     return shares
 

@@ -123,7 +123,7 @@ class TagAnswers:
         starts = rows.table.starts
         model.eval()
         with torch.inference_mode():
-            for index in evaluation_batches(rows.table.lengths, self.budget):
+            for index in evaluation_batches(rows.table.lengths, self.budget, device):
                 batch = pack_texts(rows.table, index, device)
                 found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
                 places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])

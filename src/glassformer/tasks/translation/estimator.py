@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
-from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
+from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts, search_tokens
 from glassformer.data.checks import check_texts, place
 from glassformer.data.copies import alike
 from glassformer.data.pair_batches import PairStream, pack_pairs
@@ -39,7 +39,6 @@ from glassformer.tasks.translation.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import Translation
 
-SEARCH_TOKENS = 2048  # of the sources that are searched together
 ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
 
 
@@ -245,7 +244,7 @@ class Translator(Estimator):
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
-        for index in evaluation_batches(table.lengths, SEARCH_TOKENS, device):
+        for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
             batch = pack_texts(table, index, device)
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
             if max_tokens is not None:
