@@ -253,7 +253,7 @@ answer(
     f"On {n} reviews, {longest} tokens of each: {scratch:.1%} from scratch, {reached[longest]:.1%} "
     f"{'with a head on frozen pre-trained features' if PRETRAINED else 'from scratch too, for MiniLM is not installed'} "
     f"(one seed, {n} test reviews, ± {spread:.1%} at most for each). Trained on 15,000 to 25,000 "
-    "reviews (result files, some of one seed): "
+    "reviews (result files, means over their seeds): "
     + ", ".join(f"{name} {a:.2%}" for name, a in full.items())
     + "."
     + (

@@ -198,8 +198,8 @@ answer(
 #
 # Read from result files. On the left the share of masked words that are guessed right on unseen text: sentences about countries,
 # Vietnamese reviews, film reviews. On the right labelled reviews: a BERT with such weights (`ntc-bert`, `imdb-from-mlm`) beside an
-# encoder from nothing. The two of a pair also differ in size, length and tokens, and most have one seed: what pre-training adds cannot
-# be read from them.
+# encoder from nothing. The two of a pair also differ in size, length and tokens, and some have one seed or two: what pre-training adds
+# cannot be read from them.
 
 # %%
 masked = measured("europe-mlm", "ntc-mlm", "imdb-mlm", "imdb-mlm-minilm")

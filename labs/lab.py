@@ -100,7 +100,8 @@ def source_of(name: str) -> str:
     content = path.read_bytes()
     found = json.loads(content)
     run = (found.get("runs") or [found])[0]
-    told = [run.get("machine", {}).get("cpu", ""), str(run.get("date", ""))[:10]]
+    machine = run.get("machine", {})
+    told = [machine.get("gpu") or machine.get("cpu", ""), str(run.get("date", ""))[:10]]
     told.append(f"sha256 {hashlib.sha256(content).hexdigest()[:8]}")
     return f"{name}: read from benchmarks/results/{name}.json ({', '.join(filter(None, told))})"
 
