@@ -121,7 +121,7 @@ class Measured:
     def time(self) -> str:
         """Of training, in words: a range where runs differ by more than a tenth."""
         quiet = alone(self.runs)
-        some = f" (of {len(quiet)} of them)" if len(quiet) < len(self.runs) else ""
+        some = f" ({len(quiet)} of {len(self.runs)} seeds)" if len(quiet) < len(self.runs) else ""
         return duration_range(self.fastest, self.slowest, self.seconds) + company(quiet) + some
 
 
