@@ -174,7 +174,10 @@ def judge_baselines(folder: Path) -> None:
     recipe = read_run_recipe(folder)
     task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     clf, splits = load(folder / "model"), task.load(recipe)
-    metrics["baselines"] = labelled.judge_baselines(task.baselines, clf, recipe, splits)
+    chosen = clf.chosen(clf.outputs(splits.judged.examples))
+    metrics["baselines"] = labelled.judge_baselines(
+        task.baselines, clf, recipe, splits, chosen, labelled.measure_of(recipe)
+    )
     write_json(folder / "metrics.json", metrics)
 
 
