@@ -71,7 +71,7 @@ def with_device_here(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings of a saved model, its device ``auto`` if they name a GPU and this machine shows none."""
     name = str(settings.get("device"))
     seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    number = re.fullmatch(r"cuda(?::(\d+))?", name)
+    number = re.fullmatch(r"cuda(?::(\d{1,4}))?", name)
     if number is None or int(number[1] or 0) < seen:
         return settings
     there = "only such GPUs as come before it are" if seen else "no GPU is"
