@@ -164,6 +164,22 @@ def test_a_recipe_as_given_is_told_by_greedy_search():
     assert f"{scores[0]:.1f} BLEU, greedy" in seed
 
 
+def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else(tmp_path):
+    def written(*runs):
+        records = [
+            {"seed": i, "seconds": {"train": s}, "test": {"accuracy": 0.5}} | ({"beside": n} if n else {})
+            for i, (s, n) in enumerate(runs)
+        ]
+        (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": records}), encoding="utf-8")
+        found = measured("mine", tmp_path, tmp_path)
+        assert found is not None
+        return found.time.replace("\u2009", " ").replace("\u202f", " ")
+
+    assert written((600, 0), (60, 20), (60, 3)) == "10 min (1 of 3 seeds)"
+    assert written((60, 20), (60, 3)) == "60 s, beside up to 20 other trainings on the GPU"
+    assert written((600, 0), (600, 0)) == "10 min"
+
+
 def test_nothing_measured_is_said_plainly():
     made = pages(lambda name: None)
     text = made["results.md"]

@@ -131,7 +131,7 @@ def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def company(records: Sequence[dict[str, Any]]) -> str:
-    """What is to be said after the time of such runs; empty where nothing is."""
+    """Words behind a time: how many other trainings shared the GPU at most; empty where none did."""
     others = max((r.get("beside") or 0 for r in records), default=0)
     return f", beside up to {others} other trainings on the GPU" if others else ""
 
