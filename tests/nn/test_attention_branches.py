@@ -244,6 +244,23 @@ def test_second_derivatives_are_right_or_refused():
 # --- dropout on the weights -----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_padded_rows_drop_weights_the_same_way_back(causal):
+    """With one draw the output is linear in the values, and over many draws its mean is the plain one."""
+    packing = Packing((5, 2, 11))
+    q, k, v = make(packing, packing, 3, 7)
+    plain, outs = attend(q, k, v, packing, causal=causal).detach(), []
+    for seed in range(200):
+        torch.manual_seed(seed)
+        out = attend(q, k, v, packing, causal=causal, dropout=0.25, branch="padded")
+        upstream = torch.randn_like(out)
+        (dv,) = torch.autograd.grad(out, v, upstream)
+        torch.testing.assert_close((out * upstream).sum(), (v * dv).sum())
+        outs.append(out.detach())
+    assert (torch.stack(outs).mean(0) - plain).norm() < 0.1 * plain.norm()
+    assert (outs[0] - plain).norm() > 0.2 * plain.norm()
+
+
 def test_dropout_zeroes_weights_and_scales_the_rest():
     packing, p = Packing((53, 31)), 0.37
     torch.manual_seed(3)
