@@ -8,8 +8,16 @@ import torch
 from glassformer.train.adamw_hat import AdamWHat
 
 
+@pytest.fixture(params=[True, False], ids=["fused", "foreach, as on a GPU"])
+def kernel(request, monkeypatch):
+    update = AdamWHat._update
+    monkeypatch.setattr(
+        AdamWHat, "_update", lambda self, w, t, on_cpu, group: update(self, w, t, request.param, group)
+    )
+
+
 @pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_it_follows_its_equations(decay):
+def test_it_follows_its_equations(decay, kernel):
     w = torch.nn.Parameter(torch.tensor([0.5, -2.0, 3.0]))
     optimizer = AdamWHat([w], lr=0.1, betas=(0.8, 0.9), eps=0.03, weight_decay=decay)
     x, m, v = [0.5, -2.0, 3.0], [0.0] * 3, [0.0] * 3
@@ -22,6 +30,23 @@ def test_it_follows_its_equations(decay):
             x[i] -= 0.1 * (1 - 0.9**t) ** 0.5 / (1 - 0.8**t) * m[i] / (v[i] ** 0.5 + 0.03)
             x[i] -= 0.1 * decay * x[i]
     assert w.tolist() == pytest.approx(x, rel=1e-5)
+
+
+def test_a_weight_without_a_gradient_stays_and_keeps_its_own_count(kernel):
+    def run(skipped):
+        a, b = torch.nn.Parameter(torch.tensor([1.0])), torch.nn.Parameter(torch.tensor([1.0]))
+        optimizer = AdamWHat([a, b], lr=0.1, eps=0.03)
+        for t in range(4):
+            a.grad, b.grad = torch.tensor([0.01]), None if t in skipped else torch.tensor([0.01])
+            before = b.item()
+            optimizer.step()
+            assert (b.item() == before) == (t in skipped)
+        return a.item(), b.item(), optimizer.state[b]["step"].item()
+
+    whole, short = run(()), run((0, 2))
+    assert whole[0] == whole[1] == short[0]
+    assert (whole[2], short[2]) == (4, 2)
+    assert short[1] > whole[1]  # two steps less far from one
 
 
 def test_only_the_place_of_eps_tells_it_from_torch():

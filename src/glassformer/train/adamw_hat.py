@@ -7,14 +7,19 @@
 ``torch.optim.AdamW`` divides by ``sqrt(v / (1 - b2^t)) + eps`` instead, so that eps weighs less in the first
 steps: with b2 = 0.999, a thirtieth of it at the first. The class of this name in transformers up to 4.48,
 which many published fine-tunings used, is this one.
+
+The update without decay is torch's own with ``eps / sqrt(1 - b2^t)`` in the place of eps, and so its fused
+kernel does it, which reads and writes each number once where seven operations in turn did.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.optim.adamw import adamw
 
 
 class AdamWHat(torch.optim.Optimizer):
@@ -35,7 +40,7 @@ class AdamWHat(torch.optim.Optimizer):
         """One update of every weight that has a gradient."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
-            b1, b2 = group["betas"]
+            alike: dict[tuple[float, bool], list[torch.Tensor]] = defaultdict(list)
             for w in group["params"]:
                 if w.grad is None:
                     continue
@@ -43,12 +48,31 @@ class AdamWHat(torch.optim.Optimizer):
                 if not state:
                     state["step"] = torch.zeros(())
                     state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(w), torch.zeros_like(w)
-                state["step"] += 1
-                t, m, v = state["step"].item(), state["exp_avg"], state["exp_avg_sq"]
-                m.mul_(b1).add_(w.grad, alpha=1.0 - b1)
-                v.mul_(b2).addcmul_(w.grad, w.grad, value=1.0 - b2)
-                rate = group["lr"] * (1.0 - b2**t) ** 0.5 / (1.0 - b1**t)
-                w.addcdiv_(m, v.sqrt().add_(group["eps"]), value=-rate)
-                if group["weight_decay"]:
-                    w.add_(w, alpha=-group["lr"] * group["weight_decay"])
+                # A weight that had no gradient in some step has taken fewer, and another eps.
+                alike[state["step"].item(), w.is_cpu].append(w)
+            for (taken, on_cpu), weights in alike.items():
+                self._update(weights, taken + 1, on_cpu, group)
         return loss
+
+    def _update(self, weights: list[torch.Tensor], t: float, on_cpu: bool, group: dict[str, Any]) -> None:
+        b1, b2 = group["betas"]
+        states = [self.state[w] for w in weights]
+        adamw(
+            weights,
+            [w.grad for w in weights],
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [],
+            [s["step"] for s in states],  # on the CPU, where a GPU's fused kernel could not count them
+            fused=on_cpu,
+            foreach=not on_cpu,
+            amsgrad=False,
+            beta1=b1,
+            beta2=b2,
+            lr=group["lr"],
+            weight_decay=0.0,  # torch's comes first
+            eps=group["eps"] / (1.0 - b2**t) ** 0.5,
+            maximize=False,
+        )
+        if group["weight_decay"]:
+            torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
