@@ -159,7 +159,8 @@ def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False)
     if not path.is_file():
         return []
     old = json.loads(path.read_text(encoding="utf-8"))
-    others = [run for run in old["runs"] if run["seed"] not in seeds]
+    told = {"overrides": old.get("overrides", [])}  # of a file from before each run had its own
+    others = [{**told, **run} for run in old["runs"] if run["seed"] not in seeds]
     if old.get("settings") == digest:
         return others
     if others and not replace:
@@ -220,7 +221,7 @@ def main() -> None:
         else:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         shared = {"beside": args.beside} if args.beside else {}
-        results.append({**figures(folder), **shared, "commit": at})
+        results.append({**figures(folder), "overrides": args.overrides, **shared, "commit": at})
     results.sort(key=lambda run: run["seed"])
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.

@@ -24,15 +24,16 @@ def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkey
     assert same != digest(load_recipe("europe", ["lr=0.5"]))
     file = tmp_path / "result.json"
     assert known(file, same, [0]) == []
-    content = {"overrides": [], "settings": same, "runs": [{"seed": 0}, {"seed": 1}]}
+    runs = [{"seed": 0}, {"seed": 1}, {"seed": 2, "overrides": []}]
+    content = {"overrides": ["threads=1"], "settings": same, "runs": runs}
     file.write_text(json.dumps(content))
-    assert known(file, same, [0]) == [{"seed": 1}]
+    assert known(file, same, [0]) == [{"seed": 1, "overrides": ["threads=1"]}, {"seed": 2, "overrides": []}]
     unknown = {k: v for k, v in content.items() if k != "settings"}  # nobody knows what its settings were
     for held, asked in ((content, "other"), (unknown, same)):
         file.write_text(json.dumps(held))
-        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1\)"):
+        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1, 2\)"):
             known(file, asked, [0])
-        assert known(file, asked, [0, 1]) == known(file, asked, [0], True) == []
+        assert known(file, asked, [0, 1, 2]) == known(file, asked, [0], True) == []
 
 
 def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypatch):

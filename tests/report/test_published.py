@@ -205,6 +205,26 @@ def test_the_pages_have_what_was_measured(tmp_path):
     assert "```toml\n# of imdb-bert-given\n```" in text
 
 
+def test_settings_that_were_changed_for_some_seeds_say_for_which(tmp_path):
+    write_result(tmp_path, "imdb-minilm-best", [0.9, 0.8, 0.7], overrides=["threads=1"])
+    file = tmp_path / "recipe-imdb-minilm-best.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    told = []
+    for own in ({}, {0: ["threads=2"]}, {0: [], 1: ["threads=1"]}, {0: [], 1: [], 2: []}):
+        for seed, run in enumerate(content["runs"]):
+            run |= {"seed": seed} | ({"overrides": own[seed]} if seed in own else {})
+        file.write_text(json.dumps(content), encoding="utf-8")
+        text = pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-01.md"]
+        told += [line for line in text.splitlines() if line.startswith(f"Read from `{file.name}`")]
+    begin = f"Read from `{file.name}`"
+    assert told == [
+        begin + "; settings changed: threads=1.",
+        begin + "; settings changed: threads=2 (seed 0); threads=1 (seeds 1, 2).",
+        begin + "; settings changed: none (seed 0); threads=1 (seeds 1, 2).",
+        begin + ".",
+    ]
+
+
 def test_recipes_of_a_row_on_unlike_data_say_which():
     data = {"countries-word2vec-given": "countries-given", "imdb-word2vec": "imdb"}
     made = pages(

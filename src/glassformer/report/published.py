@@ -124,6 +124,19 @@ class Measured:
         some = f" ({len(quiet)} of {len(self.runs)} seeds)" if len(quiet) < len(self.runs) else ""
         return duration_range(self.fastest, self.slowest, self.seconds) + company(quiet) + some
 
+    @property
+    def changed(self) -> str:
+        """The settings of the recipe that were changed, and for which seeds where they are not all alike."""
+        seeds: dict[str, list[str]] = {}
+        for run in self.runs:
+            words = ", ".join(run.get("overrides", self.overrides)) or "none"
+            seeds.setdefault(words, []).append(str(run.get("seed", "?")))
+        if len(seeds) < 2:
+            return "".join(words for words in seeds if words != "none")
+        return "; ".join(
+            f"{words} (seed{'s' * (len(of) > 1)} {', '.join(of)})" for words, of in seeds.items()
+        )
+
 
 def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The runs that shared no GPU with other trainings, so that their times say something; or else all."""
