@@ -9,7 +9,7 @@ import torch
 
 from glassformer.errors import ConfigError
 from glassformer.nn import Dropout, dropout, stochastic_depth
-from glassformer.nn.dropout import keep_mask
+from glassformer.nn.dropout import keep_mask, zeroed
 from glassformer.packing import Packing
 
 N = 200_003  # prime: no multiple of the four lots that one draw gives
@@ -61,6 +61,42 @@ def test_gradient_passes_where_the_value_passed():
     assert 0 < int(kept.sum()) < kept.numel()
     torch.testing.assert_close(x.grad, upstream * kept / 0.6)
     torch.testing.assert_close(out.detach(), x.detach() * kept / 0.6)
+
+
+FORMATS = [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", FORMATS, ids=str)
+def test_numbers_are_kept_to_the_bit_or_become_zero(dtype):
+    torch.manual_seed(9)
+    x = torch.randn(13, 7, 11).to(dtype)
+    x[0, 0, :5] = torch.tensor([0.0, torch.inf, -torch.inf, torch.nan, torch.finfo(dtype).tiny])
+    keep = keep_mask(x.shape, 0.4, CPU)
+    bits = torch.int16 if x.element_size() == 2 else torch.int32 if x.element_size() == 4 else torch.int64
+    for given, mask in ((x, keep), (x.transpose(0, 2), keep.transpose(0, 2)), (x[:, 3], keep[:, 3])):
+        out = zeroed(given, mask)
+        assert (out.dtype, out.shape) == (dtype, given.shape)
+        assert torch.equal(out[mask].view(bits), given[mask].view(bits))  # NaN too
+        assert not out[~mask].view(bits).any()
+    assert torch.equal(zeroed(x[0, 1, 0], keep[0, 1, 0]), x[0, 1, 0] * keep[0, 1, 0])  # a single number
+
+
+def test_other_devices_multiply():
+    meta = torch.device("meta")
+    x = torch.empty(7, 5, dtype=torch.bfloat16, device=meta)
+    out = zeroed(x, keep_mask((7, 5), 0.3, meta))
+    assert (out.dtype, out.shape, out.device) == (torch.bfloat16, (7, 5), meta)
+
+
+def test_gradients_have_gradients():
+    x = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+
+    def drop(x):  # the same elements every time
+        torch.manual_seed(10)
+        return dropout(x, 0.4, True).square()
+
+    assert torch.autograd.gradcheck(drop, (x,))
+    assert torch.autograd.gradgradcheck(drop, (x,))
 
 
 def test_bits_come_from_torch_and_differ_from_call_to_call():
