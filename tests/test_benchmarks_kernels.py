@@ -91,3 +91,23 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
     assert lines[7].count("(sums wrong)") == 1
     assert "A: gate not passed, 99.60% of 1,000 labels. Measured on a processor, 1 thread, load" in lines[-1]
     assert lines[-1].endswith("torch 2, 2026-11-27.")  # the level's own day
+
+
+def test_ways_of_dropout_are_timed_in_turn_and_compared(tool, monkeypatch, tmp_path):
+    bench = tool("dropout")
+    monkeypatch.setattr(bench, "PLACES", {"few": (3, 7)})
+    monkeypatch.setattr(bench, "milliseconds", lambda work: float(bool(work().shape == (3, 7))) + 1.0)
+    monkeypatch.setattr(bench, "keep_freed_memory", lambda: None)
+    threads = torch.get_num_threads()
+    assert bench.main(["--rounds", "2", "--out", str(tmp_path / "dropout.json")]) == 0
+    torch.set_num_threads(threads)
+    found = json.loads((tmp_path / "dropout.json").read_text(encoding="utf-8"))
+    assert list(found["places"]) == ["few, bf16", "few, fp32"]
+    for one in found["places"].values():
+        assert one["equal"]
+        assert {name: times["median"] for name, times in one["milliseconds"].items()} == dict.fromkeys(
+            ("bits", "factors", "torch"), 2.0
+        )
+        assert one["bits_against"]["factors"] == {"median": 1.0, "min": 1.0, "max": 1.0}
+    monkeypatch.setitem(bench.WAYS, "factors", lambda x: x)
+    assert not bench.equal_to_the_bit((3, 7), torch.float32)
