@@ -170,6 +170,15 @@ def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False)
     return []
 
 
+def in_order(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By their seeds, the first with the baselines: they are the same for every seed, and pages read them there."""
+    runs = sorted(runs, key=lambda run: run["seed"])
+    found = next((run["baselines"] for run in runs if run.get("baselines")), None)
+    if found and not runs[0].get("baselines"):
+        runs[0] = {**runs[0], "baselines": found}
+    return runs
+
+
 def judge_baselines(folder: Path) -> None:
     """The baselines of a finished run anew, on the same split, into its metrics.json."""
     recipe = read_run_recipe(folder)
@@ -222,7 +231,7 @@ def main() -> None:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         shared = {"beside": args.beside} if args.beside else {}
         results.append({**figures(folder), "overrides": args.overrides, **shared, "commit": at})
-    results.sort(key=lambda run: run["seed"])
+    results = in_order(results)
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.
     led = {"entity_f1": "entity_f1", "exact_match": "f1", "micro_f1": "macro_f1"}

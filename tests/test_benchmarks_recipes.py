@@ -47,6 +47,17 @@ def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypa
     assert beyond(later | {"more": {"a": 2}}, defaults) == {"train": {"lr": 0.1}, "more": {"a": 2}}
 
 
+def test_the_first_seed_has_the_baselines_whenever_it_was_trained(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    in_order = runpy.run_path(str(BENCHMARKS / "recipes.py"))["in_order"]
+    bare, known = {"seed": 0, "baselines": {}}, {"seed": 2, "baselines": {"TF-IDF": {"accuracy": 0.9}}}
+    told = {"seed": 0, "baselines": known["baselines"]}
+    assert in_order([known, {"seed": 1}, bare]) == [told, {"seed": 1}, known]
+    own = {"seed": 0, "baselines": {"TF-IDF": {"accuracy": 0.8}}}
+    assert in_order([known, own]) == [own, known]
+    assert in_order([{"seed": 3}, {"seed": 1}]) == [{"seed": 1}, {"seed": 3}]
+
+
 # No version of the sources gives the digest that stands there: its runs were trained between two commits.
 UNTOLD = {"sick-minilm"}
 
