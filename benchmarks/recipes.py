@@ -23,7 +23,7 @@ from rich.console import Console
 
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.report.published import headline
+from glassformer.report.published import ASIDE, headline
 from glassformer.tasks import labelled
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
@@ -60,7 +60,6 @@ KEPT = (
     "errors_by_kind",
 )
 MOST = 100  # evaluations of a run that are kept
-UNTOLD = ("seed", "verbose", "threads", "baselines")  # of settings: they change no weights, or are the seed
 OF_BASELINES = (
     "accuracy",
     "accuracy_interval",
@@ -129,7 +128,7 @@ def settings_digest(recipe: Any) -> str:
     """
     settings = beyond(asdict(recipe), asdict(type(recipe)()))
     for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
-        for key in ("name", "summary", "expect", *UNTOLD):
+        for key in ("name", "summary", "expect", *ASIDE):
             table.pop(key, None)
     settings = {key: value for key, value in settings.items() if value != {}}
     return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
@@ -159,8 +158,7 @@ def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False)
     if not path.is_file():
         return []
     old = json.loads(path.read_text(encoding="utf-8"))
-    told = {"overrides": old.get("overrides", [])}  # of a file from before each run had its own
-    others = [{**told, **run} for run in old["runs"] if run["seed"] not in seeds]
+    others = [run for run in old["runs"] if run["seed"] not in seeds]
     if old.get("settings") == digest:
         return others
     if others and not replace:
@@ -168,6 +166,13 @@ def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False)
         what = f"holds runs with other settings (seeds {named})"
         raise ConfigError(what, where=str(path), fix="Measure those seeds too, or give --replace")
     return []
+
+
+def check_finished(folders: list[Path], digest: str) -> None:
+    """Raises ConfigError where one of these runs has ended with other settings."""
+    for folder in folders:
+        if (folder / "metrics.json").is_file() and settings_digest(read_run_recipe(folder)) != digest:
+            raise ConfigError("was trained with other settings", where=str(folder), fix="Name another --runs")
 
 
 def in_order(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -213,6 +218,7 @@ def main() -> None:
     try:  # before anything is trained
         digest = settings_digest(load_recipe(args.recipe, args.overrides))
         results = known_runs(path, digest, args.seeds, args.replace)
+        check_finished([args.runs / f"{args.recipe}-seed{seed}" for seed in args.seeds], digest)
     except GlassformerError as error:
         parser.exit(2, f"error: {error}\n")
     for seed in args.seeds:
@@ -230,7 +236,7 @@ def main() -> None:
         else:
             run_task(recipe, folder, resume=folder.exists(), say=console.print)
         shared = {"beside": args.beside} if args.beside else {}
-        results.append({**figures(folder), "overrides": args.overrides, **shared, "commit": at})
+        results.append({**figures(folder), **shared, "commit": at})
     results = in_order(results)
     tested = [r["test"] for r in results if "test" in r]
     # Several labels an example, and entities, are not told by the share of right answers.

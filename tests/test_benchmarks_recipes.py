@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from glassformer.config import to_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import load_recipe
 
@@ -24,16 +25,15 @@ def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkey
     assert same != digest(load_recipe("europe", ["lr=0.5"]))
     file = tmp_path / "result.json"
     assert known(file, same, [0]) == []
-    runs = [{"seed": 0}, {"seed": 1}, {"seed": 2, "overrides": []}]
-    content = {"overrides": ["threads=1"], "settings": same, "runs": runs}
+    content = {"overrides": [], "settings": same, "runs": [{"seed": 0}, {"seed": 1}]}
     file.write_text(json.dumps(content))
-    assert known(file, same, [0]) == [{"seed": 1, "overrides": ["threads=1"]}, {"seed": 2, "overrides": []}]
+    assert known(file, same, [0]) == [{"seed": 1}]
     unknown = {k: v for k, v in content.items() if k != "settings"}  # nobody knows what its settings were
     for held, asked in ((content, "other"), (unknown, same)):
         file.write_text(json.dumps(held))
-        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1, 2\)"):
+        with pytest.raises(ConfigError, match=r"runs with other settings \(seeds 1\)"):
             known(file, asked, [0])
-        assert known(file, asked, [0, 1, 2]) == known(file, asked, [0], True) == []
+        assert known(file, asked, [0, 1]) == known(file, asked, [0], True) == []
 
 
 def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypatch):
@@ -45,6 +45,22 @@ def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypa
     defaults = {"task": "x", "train": {"lr": 0.2, "epochs": 3, "new": None}, "more": {"a": 1}}
     assert beyond(later, defaults) == {"train": {"lr": 0.1}}
     assert beyond(later | {"more": {"a": 2}}, defaults) == {"train": {"lr": 0.1}, "more": {"a": 2}}
+
+
+def test_a_finished_run_of_other_settings_is_refused(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
+    digest, check = tool["settings_digest"], tool["check_finished"]
+    folders = [tmp_path / name for name in ("ended", "begun", "none")]
+    for folder in folders[:2]:
+        folder.mkdir()
+        text = to_toml(load_recipe("europe", ["lr=0.5", "seed=3", "threads=1", "baselines=false"]))
+        (folder / "config.toml").write_text(text, encoding="utf-8")
+    (folders[0] / "metrics.json").write_text("{}", encoding="utf-8")
+    check(folders, digest(load_recipe("europe", ["lr=0.5"])))
+    check(folders[1:], digest(load_recipe("europe")))  # goes on, where the training itself looks
+    with pytest.raises(ConfigError, match="was trained with other settings"):
+        check(folders, digest(load_recipe("europe")))
 
 
 def test_the_first_seed_has_the_baselines_whenever_it_was_trained(monkeypatch):

@@ -99,6 +99,25 @@ def test_gradients_have_gradients():
     assert torch.autograd.gradgradcheck(drop, (x,))
 
 
+def test_numbers_without_bits_of_their_own_are_multiplied():
+    torch.manual_seed(11)
+    complex_ = torch.randn(5, 3, dtype=torch.complex64)
+    keep = keep_mask((5, 3), 0.4, CPU)
+    for x in (complex_, complex_.conj(), complex_.conj().imag, torch.randn(5, 3).to_sparse()):
+        out = zeroed(x, keep)
+        assert torch.equal(out.to_dense() if out.is_sparse else out, x.to_dense() * keep)
+
+
+def test_gradients_of_several_outputs_at_once():
+    x = torch.randn(7, 3, requires_grad=True)
+    torch.manual_seed(12)
+    out = dropout(x, 0.4, True)
+    directions = torch.randn(4, 7, 3)
+    (found,) = torch.autograd.grad(out, x, directions, is_grads_batched=True, retain_graph=True)
+    for direction, one in zip(directions, found, strict=True):
+        assert torch.equal(one, torch.autograd.grad(out, x, direction, retain_graph=True)[0])
+
+
 def test_bits_come_from_torch_and_differ_from_call_to_call():
     x = torch.ones(101)
     state = torch.get_rng_state()

@@ -23,7 +23,7 @@ from glassformer.report.published import (
     measured_study,
     published_rows,
 )
-from glassformer.report.published_page import page, pages
+from glassformer.report.published_page import page, pages, seeds_of
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -164,6 +164,20 @@ def test_a_recipe_as_given_is_told_by_greedy_search():
     assert f"{scores[0]:.1f} BLEU, greedy" in seed
 
 
+def test_a_translators_seeds_say_each_search(tmp_path):
+    greedy, beam = (
+        {"bleu": 30.0, "bleu_tokenised": 31.04},
+        {"bleu": 31.26, "bleu_tokenised": 32.0, "width": 7},
+    )
+    run = {"seed": 0, "judged": "test", "scores": {"test": {"greedy": greedy, "beam": beam}}}
+    (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": [run]}), encoding="utf-8")
+    found = measured("mine", tmp_path, tmp_path)
+    assert found is not None
+    (line,) = seeds_of(found)
+    assert (line["Figure"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenised 31.0")
+    assert line["Beam of 7"] == "31.3 BLEU, tokenised 32.0"
+
+
 def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else(tmp_path):
     def written(*runs):
         records = [
@@ -193,36 +207,29 @@ def test_nothing_measured_is_said_plainly():
 
 
 def test_the_pages_have_what_was_measured(tmp_path):
-    write_result(tmp_path, "imdb-minilm-best", [0.9], overrides=["threads=1"])
+    changed = ["threads=1", "epochs=2", "evaluate.baselines=false", "train.lr=0.1"]
+    write_result(tmp_path, "imdb-minilm-best", [0.9], overrides=changed)
     made = pages(
         lambda name: measured(name, tmp_path, tmp_path), settings=lambda name: f"# of {name}", stem="table"
     )
     row = next(line for line in made["table.md"].splitlines() if line.startswith("| 1 |")).split(" | ")
     assert row[1] == "[BERT fine-tuning for sentiment](table/row-01.md)"
-    assert row[4:6] == ["not measured", "90.00%"]
+    assert row[4:6] == ["not measured", "90.00% (1 seed)"]
     text = made["table/row-01.md"]
-    assert "Read from `recipe-imdb-minilm-best.json`; settings changed: threads=1." in text
+    assert "Read from `recipe-imdb-minilm-best.json`; settings changed: epochs=2, train.lr=0.1." in text
     assert "```toml\n# of imdb-bert-given\n```" in text
 
 
-def test_settings_that_were_changed_for_some_seeds_say_for_which(tmp_path):
-    write_result(tmp_path, "imdb-minilm-best", [0.9, 0.8, 0.7], overrides=["threads=1"])
+def test_the_table_names_the_best_plain_model_beside_ours(tmp_path):
+    write_result(tmp_path, "imdb-minilm-best", [0.9])
     file = tmp_path / "recipe-imdb-minilm-best.json"
     content = json.loads(file.read_text(encoding="utf-8"))
-    told = []
-    for own in ({}, {0: ["threads=2"]}, {0: [], 1: ["threads=1"]}, {0: [], 1: [], 2: []}):
-        for seed, run in enumerate(content["runs"]):
-            run |= {"seed": seed} | ({"overrides": own[seed]} if seed in own else {})
-        file.write_text(json.dumps(content), encoding="utf-8")
-        text = pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-01.md"]
-        told += [line for line in text.splitlines() if line.startswith(f"Read from `{file.name}`")]
-    begin = f"Read from `{file.name}`"
-    assert told == [
-        begin + "; settings changed: threads=1.",
-        begin + "; settings changed: threads=2 (seed 0); threads=1 (seeds 1, 2).",
-        begin + "; settings changed: none (seed 0); threads=1 (seeds 1, 2).",
-        begin + ".",
-    ]
+    content["runs"][0]["baselines"] = {"bag": {"accuracy": 0.88}, "TF-IDF": {"accuracy": 0.91}, "none": {}}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    text = pages(lambda name: measured(name, tmp_path, tmp_path))["results.md"]
+    first, second = (line for line in text.splitlines() if line.startswith(("| 1 |", "| 2 |")))
+    assert first.endswith("; plain: TF-IDF 91.00% |")
+    assert "plain" not in second
 
 
 def test_recipes_of_a_row_on_unlike_data_say_which():
@@ -240,7 +247,7 @@ def test_recipes_of_a_row_on_unlike_data_say_which():
 def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):
     write_result(tmp_path, "ntc-lstm", [0.8, 0.9])
     row = page(lambda name: measured(name, tmp_path, tmp_path)).split("\n| 3 |")[1].split(" | ")
-    assert row[3] == "encoder: not measured<br>lstm: 85.00%<br>textcnn: not measured"
+    assert row[3] == "encoder: not measured<br>lstm: 85.00% (2 seeds)<br>textcnn: not measured"
 
 
 def test_a_study_stands_in_its_row(tmp_path):

@@ -12,7 +12,7 @@ from glassformer.train.adamw_hat import AdamWHat
 def kernel(request, monkeypatch):
     update = AdamWHat._update
     monkeypatch.setattr(
-        AdamWHat, "_update", lambda self, w, t, on_cpu, group: update(self, w, t, request.param, group)
+        AdamWHat, "_update", lambda self, w, t, fused, group: update(self, w, t, request.param, group)
     )
 
 
@@ -61,3 +61,49 @@ def test_only_the_place_of_eps_tells_it_from_torch():
     assert torch.allclose(run(AdamWHat, 1e-12), run(torch.optim.AdamW, 1e-12), rtol=1e-6)
     assert not torch.allclose(run(AdamWHat, 1e-3), run(torch.optim.AdamW, 1e-3), rtol=1e-4)
     assert torch.equal(run(AdamWHat, 1e-3), run(AdamWHat, 1e-3))
+
+
+@pytest.mark.parametrize(
+    ("weight", "grad"),
+    [
+        (lambda x: x.t().contiguous().t(), lambda g: g),
+        (lambda x: x, lambda g: g.t().contiguous().t()),
+        (lambda x: torch.ones(5, 7)[:, :3].copy_(x), lambda g: g),  # a part of another tensor
+        (lambda x: x, lambda g: g[:, :1].expand(5, 3)),
+    ],
+    ids=["weight transposed", "gradient transposed", "weight with gaps", "gradient expanded"],
+)
+def test_numbers_may_lie_in_memory_as_they_like(weight, grad):
+    torch.manual_seed(0)
+    start, grads = torch.randn(5, 3), [grad(torch.randn(5, 3)) for _ in range(4)]
+    ends = []
+    for w, how in ((start.clone(), torch.Tensor.contiguous), (weight(start.clone()), lambda g: g)):
+        w = torch.nn.Parameter(w)
+        optimizer = AdamWHat([w], lr=0.01)
+        for g in grads:
+            w.grad = how(g)
+            optimizer.step()
+        ends.append(w.detach())
+    assert torch.allclose(*ends, rtol=1e-5)
+    base = ends[1]._base
+    assert base is None or base.shape != (5, 7) or bool((base[:, 3:] == 1).all())  # nothing beside the weight
+
+
+def test_a_step_is_seen_by_autograd_and_its_closure_has_gradients():
+    w = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = AdamWHat([w], lr=0.1)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = w.square().sum()
+        loss.backward()
+        return loss
+
+    before = w._version
+    assert optimizer.step(closure).item() == 5.0
+    assert w._version > before
+    kept = w.square().sum()
+    w.grad = torch.ones(2)
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        kept.backward()

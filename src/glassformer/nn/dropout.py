@@ -16,7 +16,12 @@ from torch.nn import functional as F
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
 
-BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # as many bytes as a number of the format has
+BITS = {
+    torch.bfloat16: torch.int16,
+    torch.float16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
 
 
 def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
@@ -35,11 +40,20 @@ def zeroed(x: Tensor, keep: Tensor) -> Tensor:
     """``x`` where ``keep`` holds, else 0.
 
     On a CPU by its bits: torch makes numbers of booleans one by one, and that took longer than all the rest.
+    What is dropped there is 0 even where it was not finite.
     """
-    if x.device.type != "cpu" or x.element_size() not in BITS:
+    if not _has_bits(x):
         return x * keep
-    bits = keep.view(torch.int8).neg().to(BITS[x.element_size()])  # none or all of them
+    bits = keep.view(torch.int8).neg().to(BITS[x.dtype])  # none or all of them
     return bits.bitwise_and_(x.view(bits.dtype)).view(x.dtype)
+
+
+def _has_bits(x: Tensor) -> bool:
+    """Whether its numbers lie in memory as they are: no negated view, no tensor of a torch.func batch."""
+    batches = torch._C._functorch  # the second is what ``is_grads_batched`` of torch.autograd.grad makes
+    if batches.is_batchedtensor(x) or batches.is_legacy_batchedtensor(x):
+        return False
+    return x.device.type == "cpu" and x.dtype in BITS and x.layout == torch.strided and not x.is_neg()
 
 
 class _DropElements(torch.autograd.Function):

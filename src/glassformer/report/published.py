@@ -100,6 +100,9 @@ def _verdict(before: str, found: float, told: float, n: int) -> str:
     return f"{before}{found:.2%} here, {told:.2%} there, {room:.2%} is chance on {n:,}: {said}"
 
 
+ASIDE = ("seed", "verbose", "threads", "baselines")  # settings that change no weights, or are told beside
+
+
 @dataclass(frozen=True)
 class Measured:
     """What a recipe reached: the finished runs of one recipe."""
@@ -126,16 +129,8 @@ class Measured:
 
     @property
     def changed(self) -> str:
-        """The settings of the recipe that were changed, and for which seeds where they are not all alike."""
-        seeds: dict[str, list[str]] = {}
-        for run in self.runs:
-            words = ", ".join(run.get("overrides", self.overrides)) or "none"
-            seeds.setdefault(words, []).append(str(run.get("seed", "?")))
-        if len(seeds) < 2:
-            return "".join(words for words in seeds if words != "none")
-        return "; ".join(
-            f"{words} (seed{'s' * (len(of) > 1)} {', '.join(of)})" for words, of in seeds.items()
-        )
+        """The settings that were changed, without those that change no weights."""
+        return ", ".join(o for o in self.overrides if o.split("=")[0].split(".")[-1] not in ASIDE)
 
 
 def alone(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

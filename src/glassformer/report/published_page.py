@@ -24,6 +24,7 @@ from glassformer.report.published import (
 )
 
 TEMPLATES = Path(__file__).parent / "templates"
+FEW = 3  # seeds, below which the table says how many there are
 SCORES = {"macro_f1": "Macro-F1", "log_loss": "Log loss"}  # of a judged split
 
 Measure = Callable[[str], Measured | None]
@@ -100,6 +101,7 @@ def page(
             form=form or {},
             given=lambda row: _cell(row.given, found) if row.recipes else "–",
             ours=lambda row: _ours(row, found, measure_study),
+            plain=lambda row: _plain(found[row.best]) if row.best else "",
             stem=stem,
         )
     )
@@ -122,11 +124,22 @@ def _cell(names: Sequence[str], found: Mapping[str, Measured | None]) -> str:
         return "not measured"
     if len(names) == 1:
         (m,) = reached.values()
-        return m.mean
+        return _figure(m)
     return "<br>".join(
-        f"{short}: {reached[name].mean if name in reached else 'not measured'}"
+        f"{short}: {_figure(reached[name]) if name in reached else 'not measured'}"
         for name, short in zip(names, _short(names), strict=True)
     )
+
+
+def _figure(m: Measured) -> str:
+    """A recipe's mean, with the number of its seeds where these are few."""
+    return m.mean + (f" ({m.seeds} seed{'s' * (m.seeds > 1)})" if m.seeds < FEW else "")
+
+
+def _plain(m: Measured | None) -> str:
+    """The best plain model beside a recipe, as the end of a note; empty where none was judged."""
+    judged = [(b["accuracy"], name) for name, b in (_baselines(m) if m else {}).items() if "accuracy" in b]
+    return "; plain: {1} {0:.2%}".format(*max(judged)) if judged else ""
 
 
 def _ours(row: Row, found: Mapping[str, Measured | None], measure_study: Study) -> str:
@@ -179,6 +192,7 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
         line = {"Seed": str(record.get("seed", "–")), "Figure": score[1].format(score[0]) if score else "–"}
         judged = record.get("test") or record.get("validation") or {}
         line |= {title: f"{judged[key]:.4f}" for key, title in SCORES.items() if key in judged}
+        line |= _searches((record.get("scores") or {}).get(record.get("judged", "")) or {})
         if asked := (record.get("masked") or {}).get("masked_tokens"):
             line["Words asked"] = f"{asked:,}"
         if seconds := record.get("seconds", {}).get("train"):
@@ -193,8 +207,22 @@ def seeds_of(m: Measured) -> list[dict[str, str]]:
 
 def baselines_of(m: Measured) -> dict[str, str]:
     """The plain models beside the first run, with the figure of each."""
+    return {name: f"{b['accuracy']:.2%}" for name, b in _baselines(m).items() if "accuracy" in b}
+
+
+def _baselines(m: Measured) -> dict[str, Any]:
     found: dict[str, Any] = (m.runs[0].get("baselines") or {}) if m.runs else {}
-    return {name: f"{b['accuracy']:.2%}" for name, b in found.items() if b and "accuracy" in b}
+    return {name: b for name, b in found.items() if b}
+
+
+def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """A translator's figure by each search, and of lower-cased words set apart, as many papers count."""
+    out = {}
+    for search, found in translated.items():
+        title = "Greedy" if search == "greedy" else f"Beam of {found.get('width', 5)}"
+        apart = found.get("bleu_tokenised")
+        out[title] = f"{found['bleu']:.1f} BLEU" + (f", tokenised {apart:.1f}" if apart is not None else "")
+    return out
 
 
 def epochs_of(m: Measured) -> list[dict[str, str]]:

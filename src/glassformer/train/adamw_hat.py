@@ -38,7 +38,10 @@ class AdamWHat(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # one form
         """One update of every weight that has a gradient."""
-        loss = None if closure is None else closure()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             alike: dict[tuple[float, bool], list[torch.Tensor]] = defaultdict(list)
             for w in group["params"]:
@@ -46,26 +49,28 @@ class AdamWHat(torch.optim.Optimizer):
                     continue
                 state = self.state[w]
                 if not state:
-                    state["step"] = torch.zeros(())
+                    state["step"] = torch.zeros((), dtype=torch.float32)
                     state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(w), torch.zeros_like(w)
-                # A weight that had no gradient in some step has taken fewer, and another eps.
-                alike[state["step"].item(), w.is_cpu].append(w)
-            for (taken, on_cpu), weights in alike.items():
-                self._update(weights, taken + 1, on_cpu, group)
+                # A weight that had no gradient in some step has taken fewer, and has another eps. The fused
+                # kernel goes through memory as it lies, whatever the strides.
+                flat = all(x.is_contiguous() for x in (w, w.grad, state["exp_avg"], state["exp_avg_sq"]))
+                alike[state["step"].item(), flat and w.is_cpu].append(w)
+            for (taken, fused), weights in alike.items():
+                self._update(weights, taken + 1, fused, group)
         return loss
 
-    def _update(self, weights: list[torch.Tensor], t: float, on_cpu: bool, group: dict[str, Any]) -> None:
+    def _update(self, weights: list[torch.Tensor], t: float, fused: bool, group: dict[str, Any]) -> None:
         b1, b2 = group["betas"]
         states = [self.state[w] for w in weights]
         adamw(
             weights,
-            [w.grad for w in weights],
+            [w.grad.resolve_neg() for w in weights if w.grad is not None],
             [s["exp_avg"] for s in states],
             [s["exp_avg_sq"] for s in states],
             [],
-            [s["step"] for s in states],  # on the CPU, where a GPU's fused kernel could not count them
-            fused=on_cpu,
-            foreach=not on_cpu,
+            [s["step"] for s in states],
+            fused=fused,  # on the CPU alone: a GPU's kernel would want the counts beside it
+            foreach=not fused,
             amsgrad=False,
             beta1=b1,
             beta2=b2,
@@ -74,5 +79,6 @@ class AdamWHat(torch.optim.Optimizer):
             eps=group["eps"] / (1.0 - b2**t) ** 0.5,
             maximize=False,
         )
+        torch.autograd.graph.increment_version(weights)  # the fused kernel tells nobody
         if group["weight_decay"]:
             torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
