@@ -23,7 +23,7 @@ from glassformer.report.published import (
     measured_study,
     published_rows,
 )
-from glassformer.report.published_page import page, pages, seeds_of
+from glassformer.report.published_page import page, pages
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -162,36 +162,6 @@ def test_a_recipe_as_given_is_told_by_greedy_search():
     scores = [run["scores"]["test"]["greedy"]["bleu"] for run in runs]
     assert f"{sum(scores) / len(scores):.1f} BLEU, greedy" in reached
     assert f"{scores[0]:.1f} BLEU, greedy" in seed
-
-
-def test_a_translators_seeds_say_each_search(tmp_path):
-    greedy, beam = (
-        {"bleu": 30.0, "bleu_tokenised": 31.04},
-        {"bleu": 31.26, "bleu_tokenised": 32.0, "width": 7},
-    )
-    run = {"seed": 0, "judged": "test", "scores": {"test": {"greedy": greedy, "beam": beam}}}
-    (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": [run]}), encoding="utf-8")
-    found = measured("mine", tmp_path, tmp_path)
-    assert found is not None
-    (line,) = seeds_of(found)
-    assert (line["Figure"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenised 31.0")
-    assert line["Beam of 7"] == "31.3 BLEU, tokenised 32.0"
-
-
-def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else(tmp_path):
-    def written(*runs):
-        records = [
-            {"seed": i, "seconds": {"train": s}, "test": {"accuracy": 0.5}} | ({"beside": n} if n else {})
-            for i, (s, n) in enumerate(runs)
-        ]
-        (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": records}), encoding="utf-8")
-        found = measured("mine", tmp_path, tmp_path)
-        assert found is not None
-        return found.time.replace("\u2009", " ").replace("\u202f", " ")
-
-    assert written((600, 0), (60, 20), (60, 3)) == "10 min (1 of 3 seeds)"
-    assert written((60, 20), (60, 3)) == "60 s, beside up to 20 other trainings on the GPU"
-    assert written((600, 0), (600, 0)) == "10 min"
 
 
 def test_nothing_measured_is_said_plainly():
