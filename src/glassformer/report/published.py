@@ -114,7 +114,7 @@ class Measured:
     fastest: float  # of the seeds, seconds of training
     slowest: float
     machine: str
-    date: str
+    date: str  # of the first and the last seed
     overrides: tuple[str, ...]
     source: str  # the file or folder pattern that it was read from
     mean: str = ""  # the score without its spread
@@ -223,7 +223,7 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
     low, high = (number.format(f(values)) for f in (min, max))
     spread = f" ({low} to {high})" if low != high else ""
     where = "; ".join(dict.fromkeys(machine_name(r.get("machine", {})) for r in records))
-    last = records[-1]
+    dates = sorted({str(r.get("date", ""))[:10] for r in records})
     seconds = [r.get("seconds", {}).get("train", 0.0) for r in alone(records)]
     return Measured(
         recipe,
@@ -233,7 +233,7 @@ def measured(recipe: str, results: Path, runs: Path) -> Measured | None:
         min(seconds),
         max(seconds),
         where,
-        str(last.get("date", ""))[:10],
+        " to ".join(dict.fromkeys((dates[0], dates[-1]))),
         tuple(overrides),
         source,
         mean,
