@@ -69,7 +69,7 @@ class AdamWHat(torch.optim.Optimizer):
             [s["exp_avg_sq"] for s in states],
             [],
             [s["step"] for s in states],
-            fused=fused,  # on the CPU alone: a GPU's kernel would want the counts beside it
+            fused=fused,  # on a CPU only: the fused kernel of a GPU wants the counts in its own memory
             foreach=not fused,
             amsgrad=False,
             beta1=b1,
