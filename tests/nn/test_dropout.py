@@ -197,3 +197,27 @@ def test_masks_are_made_on_the_device_of_the_rows():
         torch.Size((7, 5)), 0.3, torch.device("meta")
     )  # as on any other device than the processor
     assert (mask.shape, mask.dtype, mask.device.type) == ((7, 5), torch.bool, "meta")
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_graph_of_torch_compile_holds_it(backend):
+    torch._dynamo.reset()
+    torch.manual_seed(8)
+    packing, p = Packing((1, 3, 17) * 7), 0.37
+    assert (
+        len(packing.sequence_ids) == packing.total
+    )  # known before: a graph cannot hold the lock of what is kept
+
+    def both(x, branch):
+        return dropout(x, p, True), stochastic_depth(branch, packing, p, True)
+
+    x = torch.full((N,), 2.0, requires_grad=True)
+    branch = torch.full((packing.total, 3), 2.0)
+    out, added = torch.compile(both, backend=backend, fullgraph=True)(x, branch)
+    out.sum().backward()
+    for found in (out, added):
+        assert found.unique().tolist() == pytest.approx([0.0, 2.0 / (1 - p)])
+    assert near((out != 0).sum(), N, 1 - p)
+    torch.testing.assert_close(x.grad, (out != 0) / (1 - p))
+    for rows in added.split(list(packing.lengths)):
+        assert (rows == rows[:1]).all()

@@ -26,7 +26,7 @@ BITS = {
 
 def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     """A boolean tensor, True with probability ``1 - p`` (rounded to 1/65536)."""
-    if device.type != "cpu":
+    if device.type != "cpu" or torch.compiler.is_compiling():  # a graph has no random integers
         return torch.rand(shape, device=device) >= p
     count = math.prod(shape)
     draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
@@ -78,10 +78,13 @@ def check_rate(name: str, p: float) -> None:
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014)."""
+    """Zero each element with probability ``p`` and scale the rest by 1/(1-p) (Srivastava et al., 2014).
+
+    In a graph of ``torch.compile`` it is torch's, and draws other bits than without one.
+    """
     if p == 0.0 or not training:
         return x
-    if x.is_cuda:
+    if x.is_cuda or torch.compiler.is_compiling():
         return F.dropout(x, p, True)  # one kernel there
     return _DropElements.apply(x, keep_mask(x.shape, p, x.device), 1.0 / (1.0 - p))
 
