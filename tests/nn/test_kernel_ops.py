@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.nn import attend, kernels
+from glassformer.nn import Encoder, EncoderConfig, attend, kernels
 from glassformer.nn.feedforward import gelu
-from glassformer.nn.kernels import ops
+from glassformer.nn.kernels import loading, ops
 from glassformer.nn.norm import LayerNorm
 from glassformer.packing import Packing
 
@@ -67,6 +67,23 @@ def test_a_graph_holds_the_operators_and_gives_the_same_bits():
     assert len(called) == 3
     for ours, theirs in zip(*found, strict=True):
         assert torch.equal(ours, theirs)
+
+
+@here
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_encoder_in_training_is_one_graph_from_the_first_call_on(dtype, monkeypatch):
+    monkeypatch.setattr(loading, "_loaded", [])
+    torch._dynamo.reset()
+    encoder = Encoder(EncoderConfig(d_model=48, num_heads=3, d_ff=77, num_layers=2, dropout=0.1))
+    encoder.to(dtype).train()
+    one = torch.compile(encoder, backend="aot_eager", fullgraph=True)
+    for lengths in ((7, 2, 5), (3, 11)):
+        packing = Packing(lengths)
+        encoder.zero_grad()
+        one(drawn(packing.total, 48).to(dtype), packing).square().sum().backward()
+        for weight in encoder.parameters():
+            assert weight.grad.isfinite().all()
+            assert weight.grad.any()
 
 
 @here

@@ -50,7 +50,7 @@ def allowed() -> tuple[Level, ...]:
     return LEVELS[names.index(limit) :]
 
 
-_loaded: list[Loaded | str] = []  # once known; torch.compile looks into a list, but would go through a cache
+_loaded: list[Loaded | str] = []  # once known
 
 
 def loaded() -> Loaded | str:
@@ -58,6 +58,11 @@ def loaded() -> Loaded | str:
     if not _loaded:
         _loaded.append(choose())
     return _loaded[0]
+
+
+# What ``torch.compiler.assume_constant_result`` sets: a graph takes the result and does not look at how it is
+# found. That function itself would import torch._dynamo into every process.
+loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def choose() -> Loaded | str:
