@@ -10,11 +10,17 @@ from sklearn.base import clone
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.similarity.labels import LabelStream
-from glassformer.tasks.similarity.measures import correlations, pearson, retrieval, spearman
+from glassformer.tasks.similarity.measures import (
+    correlations,
+    pearson,
+    ranks_of_partners,
+    retrieval,
+    spearman,
+)
 from glassformer.tasks.similarity.pairs import PairLoss, all_pairs
 from glassformer.train.callbacks import Callback
 
-from .tiny import LABELS, PAIRS, SCORES, TEXTS, checkpoint, tiny, weights
+from .tiny import LABELS, PAIRS, POSITIONS, SCORES, TEXTS, WIDTH, checkpoint, plain, tiny, weights
 
 FORMS = {
     "scores": (PAIRS, SCORES),
@@ -49,6 +55,9 @@ def test_labels_move_texts_of_a_class_together_and_give_classes(head, tmp_path):
     assert embedder.score(TEXTS, LABELS) == 1
     cosines, same = embedder.similarity(TEXTS, TEXTS), np.equal.outer(np.array(LABELS), np.array(LABELS))
     assert cosines[same].mean() > cosines[~same].mean() + 0.3
+    for wrong, what in (([1] * 7, "of another kind than those learned"), (LABELS[1:], "7 texts, 6 labels")):
+        with pytest.raises(DataError, match=what):
+            embedder.score(TEXTS, wrong)
     again = gf.load(embedder.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(TEXTS), shares)
     (tmp_path / "model" / "classes.safetensors").unlink()
@@ -212,11 +221,43 @@ def test_figures_are_those_of_scipy():
     assert found["spearman_interval"][0] < found["spearman"] < found["spearman_interval"][1]
     first = np.eye(3, dtype=np.float32)
     second = np.array([[0.6, 0.8, 0], [0, 1, 0], [0, 0, 1]], np.float32)  # the first is nearer to another
-    found = retrieval(first, second)
+    found = retrieval(first @ second.T, "abc")
     assert found == {"pairs": 3, "found": 1.0, "reciprocal_rank": 1.0}
-    found = retrieval(first[[1, 0, 2]], second)
+    found = retrieval(first[[1, 0, 2]] @ second.T, "abc")
     assert found["found"] == pytest.approx(1 / 3)
-    assert found["reciprocal_rank"] == pytest.approx((1 / 2 + 1 / 2 + 1) / 3)
+    assert found["reciprocal_rank"] == pytest.approx((1 / 2 + 1 / 2.5 + 1) / 3)  # one shares places 2 and 3
+
+
+def test_ties_are_for_nobody_and_copies_of_the_partner_are_the_partner():
+    same = np.ones((3, 3), np.float32)
+    assert ranks_of_partners(same, "abc").tolist() == [2.0, 2.0, 2.0]
+    assert ranks_of_partners(same, "aab").tolist() == [1.5, 1.5, 2.0]
+    assert retrieval(same, "abc") == {"pairs": 3, "found": 0.0, "reciprocal_rank": 0.5}
+    assert retrieval(same, "aaa") == {"pairs": 3, "found": 1.0, "reciprocal_rank": 1.0}
+
+
+def test_texts_that_are_held_out_leave_every_class_some(tmp_path):
+    texts = [f"{word} {other}" for word in ("dog", "car", "two") for other in "uvwxyz"][:-4]
+    labels = [{"dog": "animal", "car": "thing", "two": "zahl"}[text.split()[0]] for text in texts]
+    for seed in range(7):
+        embedder = tiny(epochs=1, seed=seed, validation_fraction=0.25).fit(texts, labels)
+        assert embedder.predict_proba(texts).shape == (len(texts), 3)
+        gf.load(embedder.save(tmp_path / str(seed)))
+    with pytest.raises(DataError, match=r"class 'zahl' has one example, which cannot stand in both parts"):
+        tiny(validation_fraction=0.25).fit(texts[:-1], labels[:-1])
+
+
+@pytest.mark.parametrize("length", [None, 11])
+def test_a_short_checkpoint_is_cut_alike_everywhere(length, tmp_path):
+    embedder = gf.Embedder(str(plain(tmp_path / "c")), max_length=length, epochs=1, batch_size=3, threads=1)
+    long = "a dog and the cat " * 9
+    assert embedder.longest() == (length or POSITIONS)
+    assert embedder.truncated([long, "a dog"]).tolist() == [True, False]
+    assert embedder.explain_similarity(long, "a dog").score == pytest.approx(
+        embedder.similarity(long, "a dog")
+    )
+    embedder.fit([(long, "a dog"), *PAIRS])
+    assert embedder.encode([long]).shape == (1, WIDTH)
 
 
 # --- what cannot be ---------------------------------------------------------------------------------

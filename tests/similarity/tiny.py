@@ -39,6 +39,19 @@ def tiny(**settings: Any) -> gf.Embedder:
 
 def checkpoint(folder: Path, *modes: str) -> Path:
     """A folder of sentence-transformers with random weights: an encoder of the Hub's layout, pooling, length 1."""
+    model = plain_model(folder)
+    write_sentences(Sentences(Pool(modes or ("mean",)), (Normalize(),), 13), folder, model.config)
+    return folder
+
+
+def plain(folder: Path) -> Path:
+    """A folder of an encoder alone, which does not say how many tokens it reads."""
+    plain_model(folder)
+    return folder
+
+
+def plain_model(folder: Path) -> TextEncoder:
+    """That folder, and the model in it."""
     folder.mkdir()
     torch.manual_seed(3)
     words = sorted(
@@ -50,8 +63,7 @@ def checkpoint(folder: Path, *modes: str) -> Path:
     model = TextEncoder(make(size, WIDTH, 2, 3, 17, POSITIONS, pooling=None, init_std=0.3))
     save_pretrained(model, folder)
     save_tokenizer(tokenizer, folder, POSITIONS)
-    write_sentences(Sentences(Pool(modes or ("mean",)), (Normalize(),), 13), folder, model.config)
-    return folder
+    return model
 
 
 def weights(embedder: gf.Embedder) -> bytes:

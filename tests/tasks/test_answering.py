@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ import torch
 
 import glassformer as gf
 from glassformer.data.batching import pack_texts
+from glassformer.data.question_windows import widened
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.evaluate.answers import answer_figures
 from glassformer.tasks.task import TINY
 from glassformer.train.span_loss import AnswerSpans
 
@@ -238,3 +241,41 @@ def test_bf16_answers_much_the_same(model):
         assert model.score(X, y) > 0.9
     finally:
         model.set_params(precision="fp32")
+
+
+# --- what tokenizers drop ---------------------------------------------------------------------------
+
+
+def test_places_take_in_what_no_token_stands_for():
+    text = "\u200fBogota\u0301 x\u00ad \u200f y\u0301"
+    found = widened(text, [(1, 4), (4, 7), (7, 7), (9, 10), (14, 15)])
+    assert [text[a:b] for a, b in found] == ["\u200fBog", "ota\u0301", "", "x\u00ad", "y\u0301"]
+    assert widened("a b", [(0, 1), (2, 3)]) == [(0, 1), (2, 3)]
+    assert widened("ab", [(0, 2), (0, 1)]) == [(0, 2), (0, 1)]
+    assert widened("\u0301", []) == []
+
+
+def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
+    cities = ("Bogota\u0301", "Para\u0301", "Macapa\u0301")
+    X = [
+        (f"where does {PEOPLE[i % 4]} live ?", f"{PEOPLE[i % 4]} lives in {cities[i % 3]}") for i in range(24)
+    ]
+    y = [cities[i % 3] for i in range(24)]
+    model = gf.TextAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
+    assert model.predict(X) == y
+    assert model.score(X, y) == 1.0
+
+
+def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
+    questions = check_questions([("who lives there ?", "His nan lives there."), ("who ?", "Nobody knows.")])
+    assert check_answers(["nan", "nan"], questions) == [Answers(("nan",), (4,)), Answers()]
+
+
+def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():
+    contexts = ["a" * 200_003, *(f"text {i % 7}" for i in range(499))]
+    tracemalloc.start()
+    found = answer_figures([Answers()] * 500, [""] * 500, contexts, bootstrap=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found["contexts"] == 8
+    assert peak < 5e6  # bytes; one of 4 a letter for each question would be 400 million

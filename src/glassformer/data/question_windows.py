@@ -9,6 +9,7 @@ make them. What the tokenizer puts around two texts is read off its own post-pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,7 @@ from glassformer.data.vocabulary import trimmed
 from glassformer.errors import DataError
 
 LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
+_WORD = re.compile(r"\S*")
 NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
 
 
@@ -158,12 +160,31 @@ def encode_questions(
 def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> tuple[list[int], list[tuple[int, int]]]:
     """Token ids and places; a text of which the tokenizer leaves nothing is one unknown token."""
     if encoding.ids:
-        return encoding.ids, trimmed(text, encoding.offsets)
+        return encoding.ids, widened(text, trimmed(text, encoding.offsets))
     unknown = unknown_id(tokenizer)
     if unknown is None:
         what = f"the tokenizer leaves nothing of {text[:40]!r}, and has no unknown token"
         raise DataError(what, where="questions", fix="Remove such questions")
     return [unknown], [(0, len(text))]
+
+
+def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Places that take in what no token stands for: accents of decomposed letters, soft hyphens, marks of
+    direction. Tokenizers drop them, but an answer may end with one, or begin.
+    """
+    out, last, end = list(places), None, 0
+    for i, (start, stop) in [*enumerate(places), (len(places), (len(text), len(text) + 1))]:
+        if stop <= start:
+            continue
+        gap = text[end:start]
+        behind = 0 if last is None else len(_WORD.match(gap)[0])  # type: ignore[index]  # it matches nothing too
+        if behind:
+            out[last] = out[last][0], end + behind  # type: ignore[index]
+        if i < len(places):
+            before = len(_WORD.match(gap[behind:][::-1])[0])  # type: ignore[index]
+            out[i] = start - before, stop
+        last, end = i, max(end, stop)
+    return out
 
 
 def _starts(length: int, room: int, stride: int) -> list[int]:

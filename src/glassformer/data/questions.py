@@ -106,9 +106,12 @@ def check_answers(
 def _answers(given: Any, context: str, where: str) -> Answers:
     if isinstance(given, Answers):
         given = given.to_dict()
-    if given is None or (isinstance(given, str | float) and is_missing(given)):
+    if given is None or (isinstance(given, float) and is_missing(given)):
         return Answers()
     if isinstance(given, str):
+        # "nan" is a word where the context has it, and else what tables have where nothing stands.
+        if not given.strip() or (is_missing(given) and given.strip() not in context):
+            return Answers()
         return Answers((given.strip(),), (found_in(given.strip(), context, where),))
     if isinstance(given, Mapping):
         texts, starts = _lists(given, where)

@@ -88,7 +88,8 @@ def answer_figures(
     """
     scores = np.array([scores_of(text, own) for text, own in zip(given, truth, strict=True)])  # [n, 2]
     there = np.array([bool(own.texts) for own in truth])
-    _, groups = np.unique(np.asarray(contexts, object).astype(str), return_inverse=True)
+    numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
+    groups = np.array([numbers[context] for context in contexts], np.int64)
     errors = Counter(error_of(text, own.texts) for text, own in zip(given, truth, strict=True))
     out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
     out |= dict(zip(FIGURES, scores.mean(0).tolist(), strict=True))

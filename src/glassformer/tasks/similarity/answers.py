@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from glassformer.data.batching import pack_texts
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import token_limit
@@ -217,9 +217,22 @@ class Answers:
         return self.classes_[best]
 
     def score(self, X: Any, y: Any) -> float:
-        """Spearman correlation of cosines and scores of pairs; of texts with labels the accuracy."""
+        """Spearman correlation of cosines and scores of pairs; of texts with labels the accuracy.
+
+        Raises:
+            DataError: rows that cannot be used, or labels that are not one a text or of another kind than
+                those learned.
+        """
         if getattr(self, "head_", None) is not None:
-            return float((self.predict(X) == np.asarray(y)).mean())
+            assert self.classes_ is not None
+            labels, found = check_labels(y), self.predict(X).tolist()
+            if len(labels) != len(found):
+                what = f"{len(found)} texts, {len(labels)} labels"
+                raise DataError(what, where="score", fix="Give one a text")
+            if labels and type(labels[0]) is not type(known := self.classes_.tolist()[0]):
+                what = f"the label {labels[0]!r} is of another kind than those learned, as {known!r}"
+                raise DataError(what, where="labels", fix="Give them as they were given to fit")
+            return float(np.mean([a == b for a, b in zip(found, labels, strict=True)]))
         pairs = check_text_pairs(X, y)
         assert pairs.scores is not None
         return spearman(self.cosines(pairs), pairs.scores)

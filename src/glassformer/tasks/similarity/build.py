@@ -30,21 +30,26 @@ def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: 
 
 
 def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentences:
-    """How rows become one vector: as the checkpoint says, or as the settings do.
+    """How rows become one vector: as the checkpoint says, or as the settings do, and of how many tokens.
 
     Raises:
         CheckpointError: a checkpoint whose own way cannot be read.
     """
-    known = None
+    known = embedding = None
     if not is_from_scratch(model.model):
-        found = getattr(load_pretrained(model.model, revision=model.revision), "sentences", None)
+        opened = load_pretrained(model.model, revision=model.revision)
+        embedding = getattr(getattr(opened, "config", None), "embedding", None)
+        found = getattr(opened, "sentences", None)
         known = found if isinstance(found, Sentences) else None
         if isinstance(found, InputError):
             raise found
     if known is None or model.pooling != "auto":
         pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
         known = Sentences(pool, (Normalize(),), known.max_length if known else LONGEST)
-    return replace(known, max_length=max_length or known.max_length)
+    length = known.max_length
+    if embedding is not None and embedding.positions == "learned":  # a short one is not read past its end
+        length = token_limit(embedding, length)
+    return replace(known, max_length=max_length or length or LONGEST)
 
 
 def build_encoder(

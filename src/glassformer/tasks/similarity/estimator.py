@@ -24,7 +24,7 @@ from glassformer.config import listed
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
 from glassformer.data.copies import alike
-from glassformer.data.splits import random_split
+from glassformer.data.splits import grouped_split, random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, DataError
@@ -210,11 +210,7 @@ class Embedder(Answers, Estimator):
             if validation is not None:
                 held = check_text_pairs(*check_two(validation, "pairs, scores"), "validation")
         if held is None and train.validation_fraction:
-            texts = examples.texts if isinstance(examples, Labelled) else examples.first
-            groups = list(map(alike, texts)) if fit.together else None
-            (rest,), (taken,) = random_split(
-                [list(range(len(texts)))], train.validation_fraction, train.seed, groups
-            )
+            rest, taken = self._parts(examples, fit)
             examples, held = examples.take(rest), examples.take(taken)
         if isinstance(examples, Labelled):
             check_classes(examples.targets)
@@ -224,6 +220,17 @@ class Embedder(Answers, Estimator):
             raise DataError("scores stand on one side only", where="validation", fix="Give both or none")
         self.loss_ = chosen_loss(train.loss, None if isinstance(examples, Labelled) else examples)
         return examples, held
+
+    def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
+        """What is learned from and what is held out, as places; of classes, each has texts in both."""
+        share, seed = fit.train.validation_fraction, fit.train.seed
+        if isinstance(examples, Labelled):
+            assert self.classes_ is not None
+            groups = list(map(alike, examples.texts)) if fit.together else [*map(str, range(len(examples)))]
+            return grouped_split(self.classes_[examples.targets].tolist(), groups, share, seed)
+        groups = list(map(alike, examples.first)) if fit.together else None
+        (rest,), (taken,) = random_split([list(range(len(examples)))], share, seed, groups)
+        return rest, taken
 
     def _labels(self, texts: list[str], y: Any) -> Labelled:
         """Texts with their classes' numbers; ``classes_`` is settled."""
@@ -280,7 +287,7 @@ class Embedder(Answers, Estimator):
 
         def judge() -> dict[str, float]:
             first, second = np.split(encode_table(network, table, fit.device), 2)
-            return judged(first, second, held)
+            return judged(first, second, held, fit.held.second)
 
         return stream, objective, judge
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,20 +24,44 @@ def pearson(a: np.ndarray, b: np.ndarray) -> float:
     return float((a * b).sum()) / norm if norm > 0 else 0.0
 
 
-def partners_found(first: np.ndarray, second: np.ndarray) -> float:
-    """Of vectors ``[n, E]`` of length 1 the share whose own partner is the nearest of all second ones."""
-    return float(((first @ second.T).argmax(1) == np.arange(len(first))).mean())
+def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
+    """The rank of each row's own partner among all second texts, ``[n]`` from 1 on; of ties the mean.
+
+    Args:
+        cosines: of all first with all second texts, ``[n, n]``.
+        second: ``[n]`` texts; a copy of the partner is the partner.
+    """
+    numbers: dict[str, int] = {}
+    copies = np.array([numbers.setdefault(text, len(numbers)) for text in second])
+    ranks = np.empty(len(copies))
+    for i, row in enumerate(cosines):
+        others = row[copies != copies[i]]
+        ranks[i] = 1 + (others > row[i]).sum() + (others == row[i]).sum() / 2
+    return ranks
 
 
-def judged(first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None) -> dict[str, float]:
+def retrieval(cosines: np.ndarray, second: Sequence[str]) -> dict[str, Any]:
+    """Of pairs that belong together: the share whose partner is the nearest, and the mean of 1 / its rank.
+
+    Args: as in ``ranks_of_partners``. A partner that shares the first place with others is not the nearest.
+    """
+    ranks = ranks_of_partners(cosines, second)
+    share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
+    return {"pairs": len(cosines), "found": share, "reciprocal_rank": mean}
+
+
+def judged(
+    first: np.ndarray, second: np.ndarray, wanted: np.ndarray | None, texts: Sequence[str]
+) -> dict[str, float]:
     """What a training is judged by, of vectors of length 1: Spearman, or the share of partners found.
 
     Args:
         wanted: scores from 0 to 1; None: the texts of a row belong together.
+        texts: the second ones.
     """
     cosines = (first * second).sum(1)
     if wanted is None:
-        return {"loss": float(1 - cosines.mean()), "score": partners_found(first, second)}
+        return {"loss": float(1 - cosines.mean()), "score": retrieval(first @ second.T, texts)["found"]}
     return {"loss": float(np.square(cosines - wanted).mean()), "score": spearman(cosines, wanted)}
 
 
@@ -53,18 +78,6 @@ def correlations(
             drawn = [measure(cosines[r], scores[r]) for r in rows]
             out[f"{name}_interval"] = [float(v) for v in np.quantile(drawn, (0.025, 0.975))]
     return out
-
-
-def retrieval(first: np.ndarray, second: np.ndarray) -> dict[str, Any]:
-    """Of pairs that belong together: the share whose partner is the nearest, and the mean of 1 / its rank.
-
-    Args:
-        first, second: vectors of length 1, ``[n, E]``.
-    """
-    cosines = first @ second.T
-    ranks = 1 + (cosines > np.diag(cosines)[:, None]).sum(1)
-    share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
-    return {"pairs": len(first), "found": share, "reciprocal_rank": mean}
 
 
 def tfidf_vectors(train: Pairs, pairs: Pairs) -> tuple[Any, Any]:

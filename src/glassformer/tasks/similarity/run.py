@@ -130,7 +130,7 @@ def measured(
     """The figures of vectors of length 1: correlations with the scores, or how well partners are found."""
     cosines = (first * second).sum(1)
     if split.scores is None:
-        return retrieval(first, second), cosines
+        return retrieval(first @ second.T, split.second), cosines
     return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
 
 
@@ -190,20 +190,12 @@ def baselines(work: Work) -> dict[str, Any]:
     started = time.perf_counter()
     first, second = tfidf_vectors(pairs_of(work.data.train), pairs_of(split))
     if split.scores is None:
-        ranks = np.asarray(first @ second.T.toarray())
-        out["TF-IDF cosine"] = retrieval_of(ranks)
+        out["TF-IDF cosine"] = retrieval(np.asarray(first @ second.T.toarray()), split.second)
     else:
         cosines = np.asarray(first.multiply(second).sum(1)).ravel()
         out["TF-IDF cosine"] = correlations(cosines, np.asarray(split.scores), resamples)
     out["TF-IDF cosine"]["seconds"] = time.perf_counter() - started
     return out
-
-
-def retrieval_of(cosines: np.ndarray) -> dict[str, Any]:
-    """As ``retrieval``, of the cosines ``[n, n]`` of all first and second texts; of ties the last counts."""
-    ranks = (cosines >= np.diag(cosines)[:, None]).sum(1)
-    share, mean = float((ranks == 1).mean()), float((1 / ranks).mean())
-    return {"pairs": len(cosines), "found": share, "reciprocal_rank": mean}
 
 
 def cut(embedder: Embedder, split: ScoredSplit) -> list[int]:
