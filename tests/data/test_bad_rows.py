@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -86,6 +87,21 @@ def test_pairs_with_an_empty_side_or_too_many_are_left_out(tmp_path):
         load_pairs(path, on_bad_row="skip")
     with pytest.raises(DataError, match=r"column 'de': the text is empty.*on_bad_row=skip"):
         load_pairs(path)
+
+
+def test_pairs_with_a_text_that_is_none_are_left_out_with_the_reason(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"en": f"text {i}", "de": f"Text {i}"} for i in range(5)]
+    rows[0]["en"], rows[1]["de"], rows[2]["en"], rows[3]["de"] = 0, "a\0b", "half \ud800", None
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = load_pairs(path, on_bad_row="skip")
+    assert found.splits["train"].source == ["text 4"]
+    reasons = [row.reason for row in found.rejected]
+    assert [row.row for row in found.rejected] == [1, 2, 3, 4]
+    assert reasons[0] == "the text is not a string but int"
+    assert "NUL" in reasons[1]
+    assert "surrogate" in reasons[2]
+    assert reasons[3] == "a side is empty"
 
 
 def test_plain_files_of_pairs_too(tmp_path):

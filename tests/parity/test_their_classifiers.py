@@ -181,6 +181,8 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
     assert again.fill(text, top=3) == learner.fill(text, top=3)
     assert main(["fill", str(folder), text, "--top", "1"]) in (0, None)
     assert next(iter(found)) in capsys.readouterr().out
+    assert main(["fill", str(folder), "[MASK]and[MASK]", "--top", "1"]) in (0, None)
+    assert len(capsys.readouterr().out.splitlines()) == 3
     for verb in (["predict", str(folder), "a film"], ["explain", str(folder), "a film"]):
         assert main(verb) == 2
         assert "glassformer fill" in capsys.readouterr().err

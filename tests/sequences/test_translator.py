@@ -100,7 +100,7 @@ def test_the_loss_is_a_mean_over_tokens_however_they_are_batched():
     assert losses[1::2] == pytest.approx([losses[1]] * 3, rel=1e-4)
 
 
-def test_alignment_has_a_row_for_each_target_token(translator, tmp_path):
+def test_alignment_has_a_row_for_each_target_token(translator, tmp_path, monkeypatch):
     found = translator.align(SOURCE[0])
     assert found.translation == TARGET[0]
     assert found.weights.shape == (len(found.target), len(found.source))
@@ -111,6 +111,10 @@ def test_alignment_has_a_row_for_each_target_token(translator, tmp_path):
     assert found._repr_html_().count("<rect") == found.weights.size
     assert found.save(tmp_path / "map.html").read_text().count("<rect x=") - 2 == found.weights.size
     assert json.loads(found.save(tmp_path / "map.json").read_text())["target"] == found.target
+    monkeypatch.setattr("glassformer.tasks.translation.estimator.ROOM", (0, 2))
+    cut = translator.align(SOURCE[0])
+    assert cut.target == found.target[:2]
+    assert cut.weights.shape == (2, len(cut.source))
     thought = fitted(model="rnn", attention="none", epochs=1)
     with pytest.raises(ConfigError, match="thought vector has no alignment"):
         thought.align(SOURCE[0])

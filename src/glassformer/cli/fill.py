@@ -23,8 +23,7 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
     """
     check_folder(folder)
     learner = load_kind(folder, "fill")
-    found = [learner.fill(text, top) for text in texts]
-    return [words if text.count(MASK) > 1 else [words] for text, words in zip(texts, found, strict=True)]
+    return [learner.fill_each(text, top) for text in texts]
 
 
 def fill_command(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file
+
+if TYPE_CHECKING:
+    from glassformer.explain.alignment import Alignment
 
 MOST = 20  # alignments of one page
 
@@ -50,8 +53,8 @@ def translate(
 
 def align(
     folder: str | Path, given: list[str], path: Path, *, beam: int = 5, text_column: str | None = None
-) -> list[str]:
-    """Translations of a few texts, and a page (or JSON) at ``path`` with what each word was read from.
+) -> list[Alignment]:
+    """A few texts with their translations; a page (or JSON) at ``path`` has what each word was read from.
 
     Raises:
         InputError: as ``translate``; more than 20 texts, a model without attention, a file that is there.
@@ -65,7 +68,7 @@ def align(
         raise ConfigError(f"{len(found.texts)} texts, at most {MOST} go into one page", fix="Give fewer")
     made = [translator.align(text, beam) for text in found.texts]
     save_alignments(made, path)
-    return [one.translation for one in made]
+    return made
 
 
 def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, Texts]:
@@ -160,7 +163,7 @@ def translate_command(
     if align_ is not None:
         aligned = align(run, given, align_, beam=beam, text_column=text_column)
         note(f"what each word was read from: {align_}")
-        _show([None] * len(aligned), aligned, json, align=align_)
+        _show([one.text for one in aligned], [one.translation for one in aligned], json, align=align_)
         return
     found, translations = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
@@ -180,7 +183,7 @@ def translate_command(
         say_json({"texts": len(translations), "out": out})
 
 
-def _show(texts: Sequence[str | None], translations: Sequence[str], json: bool, **more: Any) -> None:
+def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more: Any) -> None:
     """A line each, or JSON."""
     if json:
         pairs = zip(texts, translations, strict=True)

@@ -316,7 +316,7 @@ def _at(text: Any, start: Any) -> Any:
     if not isinstance(text, str) or not text.strip() or is_missing(start):
         return text
     number = str(start).strip().removesuffix(".0")
-    return {"text": [text], "answer_start": [int(number) if number.isdigit() else start]}
+    return {"text": [text], "answer_start": [int(number) if number.isdecimal() else start]}
 
 
 def _column(table: Table, given: str | None, usual: Sequence[str], what: str, key: str) -> str:

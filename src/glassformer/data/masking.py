@@ -97,6 +97,16 @@ def mask_tokens(
 # --- texts to chunks --------------------------------------------------------------------------
 
 
+def between(part: str, clean: Any) -> str:
+    """What stands between two masks, cleaned, with a blank at each end where there was one."""
+    cleaned = clean_text(part, clean)
+    before, behind = (part[at].isspace() if part else False for at in (0, -1))
+    if not cleaned.strip():
+        return cleaned or " " * before
+    before, behind = before and not cleaned[0].isspace(), behind and not cleaned[-1].isspace()
+    return " " * before + cleaned + " " * behind
+
+
 def chunk_texts(
     tokenizer: Tokenizer, texts: Sequence[str], length: int, clean: Any = "none", block: int = 2048
 ) -> TokenTable:
@@ -111,7 +121,7 @@ def chunk_texts(
         for encoding in tokenizer.encode_batch_fast(cleaned, add_special_tokens=False):
             ids = encoding.ids
             pieces = [ids[i : i + length] for i in range(0, len(ids), length)]
-            parts += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= SHORTEST]
+            parts += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= min(SHORTEST, length)]
     if not parts:
         raise DataError("no text has a token", where="texts", fix="Give texts with words")
     lengths = np.array([len(p) for p in parts], np.int64)

@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
+from glassformer.data.pair_sides import Gaps, Unusable, checked_side
 from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.shards import refuse_tables
 from glassformer.data.sources import data_folders, split_files
@@ -149,12 +150,13 @@ def load_pairs(
         path, description = _named_folder(known), known.description
     else:
         path = Path(source).expanduser()
-    lenient, rejected = keep_empty or on_bad_row == "skip", []
-    plain = plain_files(path, source_column, target_column, lenient)
+    gaps: Gaps = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
+    rejected: list[RejectedRow] = []
+    plain = plain_files(path, source_column, target_column, gaps)
     if plain is not None:
         splits, columns = plain
     else:
-        splits, columns = _from_tables(path, source_column, target_column, rejected if lenient else None)
+        splits, columns = _from_tables(path, source_column, target_column, gaps, rejected)
     if on_bad_row == "skip":
         splits = {name: _whole(split, rejected) for name, split in splits.items()}
     if limit is not None:
@@ -170,11 +172,16 @@ def _whole(split: PairSplit, rejected: list[RejectedRow]) -> PairSplit:
         DataError: none is left.
     """
     good = [i for i, sides in enumerate(zip(split.source, split.target, strict=True)) if all(sides)]
-    if not good:
-        raise DataError("no pair can be used", where=split.origin, fix="Give both sides of each")
+    bad = {}
     for i in sorted({*range(len(split))} - {*good}):
+        sides = split.source[i], split.target[i]
+        bad[i] = next((side.reason for side in sides if isinstance(side, Unusable)), "a side is empty")
+    if not good:
+        what = f"no pair can be used; the first: {next(iter(bad.values()), 'there is none')}"
+        raise DataError(what, where=split.origin, fix="Give both sides of each")
+    for i, reason in bad.items():
         row = i + 1 if split.rows is None else split.rows[i]
-        rejected.append(RejectedRow(split.origin, row, "a side is empty"))
+        rejected.append(RejectedRow(split.origin, row, reason))
     return split if len(good) == len(split) else split.select(good)
 
 
@@ -201,7 +208,11 @@ def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
 
 
 def _from_tables(
-    path: Path, source_column: str | None, target_column: str | None, rejected: list[RejectedRow] | None
+    path: Path,
+    source_column: str | None,
+    target_column: str | None,
+    gaps: Gaps,
+    rejected: list[RejectedRow],
 ) -> tuple[dict[str, PairSplit], tuple[str, str]]:
     if path.is_dir():
         files = split_files(path)
@@ -221,11 +232,11 @@ def _from_tables(
     for name, parts in choose_splits(files, None, str(path)).items():
         left: list[str] = []
         right: list[str] = []
-        tables = [lenient_table(part, rejected) for part in parts]
+        tables = [lenient_table(part, None if gaps == "refuse" else rejected) for part in parts]
         for table in tables:
             columns = find_columns(table, source_column, target_column)
-            left += _side(table, columns[0], rejected is not None)
-            right += _side(table, columns[1], rejected is not None)
+            left += _side(table, columns[0], gaps)
+            right += _side(table, columns[1], gaps)
         rows = tables[0].rows if len(tables) == 1 else None
         splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
     return splits, columns
@@ -246,23 +257,12 @@ def _both_sides(path: Path) -> str:
     )
 
 
-def _side(table: Table, column: str, keep_empty: bool) -> list[str]:
+def _side(table: Table, column: str, gaps: Gaps) -> list[str]:
     try:
-        return _checked(table.read(column), table.origin, table.rows, keep_empty)
+        return checked_side(table.read(column), table.origin, table.rows, gaps)
     except DataError as error:
         fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
         raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=fix) from None
-
-
-def _checked(texts: Sequence[Any], origin: str, rows: Sequence[int], keep_empty: bool) -> list[str]:
-    """The texts of one side; with ``keep_empty`` gaps become empty texts, and only the others are checked."""
-    if not keep_empty:
-        return check_texts(texts, origin, rows)
-    texts = ["" if text is None or text == "" or str(text).isspace() else text for text in texts]
-    there = [i for i, text in enumerate(texts) if text]
-    if there:
-        check_texts([texts[i] for i in there], origin, [rows[i] for i in there])
-    return texts
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
@@ -347,7 +347,7 @@ def fitting_columns(
 
 
 def plain_files(
-    path: Path, source_column: str | None = None, target_column: str | None = None, keep_empty: bool = False
+    path: Path, source_column: str | None = None, target_column: str | None = None, gaps: Gaps = "refuse"
 ) -> tuple[dict[str, PairSplit], tuple[str, str]] | None:
     """``NAME.en`` beside ``NAME.de``: one sentence a line. None: there are no such files."""
     left, right = source_column or "en", target_column or "de"
@@ -367,11 +367,11 @@ def plain_files(
             raise DataError(
                 f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
             )
-        splits[name] = _line_by_line(files[0], files[1], keep_empty)
+        splits[name] = _line_by_line(files[0], files[1], gaps)
     return (splits, (left, right)) if splits else None
 
 
-def _line_by_line(left: Path, right: Path, keep_empty: bool) -> PairSplit:
+def _line_by_line(left: Path, right: Path, gaps: Gaps) -> PairSplit:
     sides = []
     for file in (left, right):
         lines = read_utf8(file).split("\n")
@@ -384,6 +384,6 @@ def _line_by_line(left: Path, right: Path, keep_empty: bool) -> PairSplit:
         )
     rows = range(1, len(sides[0]) + 1)
     texts = [
-        _checked(side, str(file), rows, keep_empty) for side, file in zip(sides, (left, right), strict=True)
+        checked_side(side, str(file), rows, gaps) for side, file in zip(sides, (left, right), strict=True)
     ]
     return PairSplit(texts[0], texts[1], str(left), rows)

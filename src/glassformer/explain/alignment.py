@@ -31,7 +31,7 @@ class Alignment:
     """Which source tokens each target token was read from: ``weights`` ``[T, S]``, rows sum to 1."""
 
     source: list[str]  # S tokens
-    target: list[str]  # T tokens, the end among them
+    target: list[str]  # T tokens, the end among them unless the translation was cut
     weights: np.ndarray  # fp32, mean over the heads of the last cross-attention
     translation: str
     text: str = ""  # what was translated

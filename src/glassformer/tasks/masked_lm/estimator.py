@@ -15,7 +15,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.copies import alike
-from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, masked_stream
+from glassformer.data.masking import MaskedStream, MaskSettings, between, chunk_texts, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
@@ -229,6 +229,11 @@ class MaskedLM(Estimator):
         Raises:
             DataError: no [MASK] in the text or the tokenizer, or more tokens than ``max_length``.
         """
+        found = self.fill_each(text, top)
+        return found[0] if len(found) == 1 else found
+
+    def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
+        """As ``fill``, but always a list with an entry for each [MASK]."""
         check_is_fitted(self, "model_")
         text, masks = check_texts([text], "text")[0], MaskSettings.of(self.tokenizer_)
         known = Vocabulary.of(self.tokenizer_)
@@ -237,8 +242,9 @@ class MaskedLM(Estimator):
             raise DataError(f"no {MASK} in the text", where="fill", fix=f"Write {MASK} for the word to guess")
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
-        parts = [clean_text(part, self.clean) if part.strip() else part for part in text.split(MASK)]
-        table = encode(self.tokenizer_, [f" {known.tokens['mask']} ".join(parts)], max_length=self.max_length)
+        # The mask stands where it was written: to some tokenizers a blank more is a token more.
+        text = known.tokens["mask"].join(between(part, self.clean) for part in text.split(MASK))
+        table = encode(self.tokenizer_, [text], max_length=self.max_length)
         if table.truncated[0]:
             raise DataError(
                 f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"
@@ -253,11 +259,10 @@ class MaskedLM(Estimator):
             never[: len(special)] = torch.from_numpy(special).to(logits.device)
             logits[:, never] = float("-inf")
             best = logits.softmax(1).topk(min(top, int((~never).sum())), 1)
-        found = [
+        return [
             [(spelled(self.tokenizer_, i), p) for p, i in zip(values, words, strict=True)]
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
-        return found[0] if len(found) == 1 else found
 
     def score(self, texts: Sequence[str]) -> float:
         """Share of masked tokens guessed right in these texts, under masks drawn once."""

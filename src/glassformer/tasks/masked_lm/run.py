@@ -143,8 +143,7 @@ def judge(work: Work) -> dict[str, Any]:
 
 def fills(learner: MaskedLM, sentence: str, recipe: PretrainRecipe) -> list[list[dict[str, Any]]]:
     """The best words for each [MASK] of a sentence."""
-    found = learner.fill(sentence, recipe.evaluate.top)
-    masks = found if sentence.count(MASK) > 1 else [found]
+    masks = learner.fill_each(sentence, recipe.evaluate.top)
     return [[{"token": token, "probability": p} for token, p in words] for words in masks]
 
 

@@ -93,7 +93,7 @@ def number_of(tagger: Any, words: list[str], word: str | int | None, tags: list[
         return next((i for i, tag in enumerate(tags) if tag != "O"), 0)
     if isinstance(word, str) and word in words:
         return words.index(word)
-    if isinstance(word, str) and not word.lstrip("-").isdigit():
+    if isinstance(word, str) and not word.lstrip("-").isdecimal():
         raise InputError(f"no word {word!r}", where="explain", fix=f"The words are: {' '.join(words[:20])}")
     number = int(word)
     if not -len(words) <= number < len(words):
@@ -144,7 +144,8 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "notes": [said],
         "name": f"{words[number]} ({label})",
     }
-    likely = int(probabilities.argmax())
+    # The tag that is given: where tags had to be mended it is not the likeliest.
+    likely = classes.index(label) if label in classes else int(probabilities.argmax())
     subject = Subject(
         view,
         embedded,

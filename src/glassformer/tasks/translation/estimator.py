@@ -289,11 +289,11 @@ class Translator(Estimator):
                 trace=Trace(attentions=[-1]),
             )
         weights = out.cross_trace.attentions[-1][0].float().mean(0).cpu().numpy()  # [T, S]
-        said = [*best.tokens, limits.end]
+        said = [*best.tokens, limits.end][: len(best.tokens) + best.ended]  # one that was cut did not end
         return Alignment(
             pieces(self.source_tokenizer_, ids.tolist()),
             pieces(self.target_tokenizer_, said),
-            weights,
+            weights[: len(said)],
             detokenize(self.target_tokenizer_, best.tokens),
             text,
         )
