@@ -26,8 +26,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from glassformer.checkpoints.exchange import exchange
+from glassformer.checkpoints.kept import keep_others
 from glassformer.checkpoints.locks import alive, is_alive, moving
-from glassformer.checkpoints.readme import UNSEALED, keep_own
+from glassformer.checkpoints.readme import UNSEALED
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
 from glassformer.reading import open_regular, read_regular, unique_keys
 
@@ -54,7 +55,8 @@ def write_folder(
         writer: called with an empty temporary folder beside ``path``; may make sub-folders.
         extra: values for JSON that are kept in the manifest under ``"extra"``.
         overwrite: replace a folder that an earlier call has written; the old one stays until the
-            new one is complete, and a ``README.md`` that its owner has edited for good.
+            new one is complete. What is not ours in it (files that its manifest does not list, a
+            ``README.md`` that its owner has edited) is in the new one too.
 
     Returns:
         ``path`` as a :class:`Path`.
@@ -80,8 +82,7 @@ def write_folder(
                 _seal(fresh, dict(extra or {}))
                 with moving(path.parent):
                     if os.path.lexists(path):  # another process may have put one there meanwhile
-                        _check_replaceable(path, overwrite)
-                        keep_own(path, fresh)
+                        keep_others(path, fresh, {MANIFEST, *_check_replaceable(path, overwrite)})
                     _publish(fresh, path)
             finally:  # what could not be put in its place, or the old folder that it was exchanged for
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -245,7 +246,8 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
     return value
 
 
-def _check_replaceable(path: Path, overwrite: bool) -> None:
+def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
+    """The files that the manifest of a folder lists, which is ours and may be replaced."""
     if not overwrite:
         raise CheckpointError(
             "exists already", where=str(path), fix="Name another folder, remove it, or overwrite it"
@@ -255,6 +257,15 @@ def _check_replaceable(path: Path, overwrite: bool) -> None:
     if not (path / MANIFEST).is_file() and any(path.iterdir()):
         what = f"has no {MANIFEST}, so it is not a folder of ours and will not be replaced"
         raise CheckpointError(what, where=str(path), fix="Name another folder or remove it")
+    try:
+        manifest = read_json(path / MANIFEST)
+    except CheckpointError:  # an empty folder, or a damaged one: nothing says what is ours in it
+        return []
+    files = manifest.get("files")
+    if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
+        what = f"has a {MANIFEST} of something else, so it is not a folder of ours and will not be replaced"
+        raise CheckpointError(what, where=str(path), fix="Name another folder or remove it")
+    return list(files)
 
 
 def _seal(folder: Path, extra: dict[str, Any]) -> None:
