@@ -188,6 +188,8 @@ def test_a_dash_is_standard_input(gf, refused, run, stdin, tmp_path):
     assert result.code == 0, result.err
     texts = [line.split("\t")[2] if line.count("\t") > 1 else "" for line in result.out.splitlines()]
     assert texts == ["a splendid film", "", "a dreadful plot"]
+    stdin("a great\u2028place\nslow\x0cfood\n".encode())
+    assert gf("predict", run, "-").out.count("\n") == 2
     stdin(b"one\n\ntwo\n")
     assert gf("predict", run, "-", "--out", "out.csv").code == 0
     with open(tmp_path / "out.csv", newline="") as file:

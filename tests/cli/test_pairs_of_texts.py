@@ -72,6 +72,20 @@ def test_the_next_command_has_both_texts(run):
     assert said.startswith(f'next: glassformer predict {run} "A TEXT OF YOUR OWN" "ITS SECOND TEXT"')
 
 
+def test_a_file_of_pairs_without_texts_or_in_another_encoding_is_told_so(run, tmp_path, capsys):
+    for content, said in (
+        (b"\n \n", "the file has no texts"),
+        ("caf\u00e9\tx\n".encode("latin-1"), "not UTF-8"),
+    ):
+        (tmp_path / "a.txt").write_bytes(content)
+        for skip in ((), ("--on-bad-row", "skip")):
+            assert main(["predict", str(run), str(tmp_path / "a.txt"), *skip]) == 2
+            assert said in capsys.readouterr().err
+    (tmp_path / "a.csv").write_text("claim,evidence\na,b,c\nd,e,f\n")
+    assert main(["predict", str(run), str(tmp_path / "a.csv"), "--on-bad-row", "skip"]) == 2
+    assert "row 2: no row can be used; 3 fields where the header has 2" in capsys.readouterr().err
+
+
 def test_two_arguments_and_two_columns_are_answered(run, tmp_path, capsys):
     pair = ("the red one 3", "a red one here 2")
     assert main(["predict", str(run), *pair]) == 0

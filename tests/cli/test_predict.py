@@ -281,6 +281,16 @@ def test_a_file_stands_with_data_or_without(gf, refused, run: Path, tmp_path: Pa
     assert gf("calibrate", run, path, "--json").code == 0
 
 
+def test_what_parquet_to_parquet_does_not_do_is_refused(refused, run: Path, tmp_path: Path):
+    pq.write_table(pa.table({"text": ["good film", "bad film"]}), tmp_path / "a.parquet")
+    argv = ("predict", run, "a.parquet", "--out", "b.parquet")
+    refused("--coverage: intervals from Parquet to Parquet cover 90 %", *argv, "--coverage", "0.5")
+    refused("--on-bad-row: from Parquet to Parquet a row that", *argv, "--on-bad-row", "refuse")
+    several = ("predict", run, "a.parquet", "a.parquet", "--out", "b.parquet", "--engine", "ray")
+    refused("--engine: 2 files. Give one Parquet file at a time", *several)
+    assert not (tmp_path / "b.parquet").exists()
+
+
 def test_predict_a_large_table(gf, refused, run: Path, tmp_path: Path):
     texts = [text for text, _ in sentences(9)]
     texts.append("a film " * 50)

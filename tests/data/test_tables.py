@@ -194,6 +194,29 @@ def test_a_file_without_one_good_row_is_refused(tmp_path):
         load_text_dataset(write(tmp_path / "a.csv", "text,label\n,1\n,0\n"), on_bad_row="skip")
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '\n \ntext;label\n"a, b";x\nc d;y\n',
+        '"text, as it came, raw";label\n"a, b";x\nc d;y\n',
+    ],
+)
+def test_the_separator_is_that_of_the_header(tmp_path, content):
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8", newline="")
+    table = read_table(path)
+    assert table.names[1] == "label"
+    assert table.read(table.names[0]) == ["a, b", "c d"]
+    assert table.read("label") == ["x", "y"]
+
+
+def test_a_key_that_stands_twice_is_refused_in_an_array_too(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"text": "a", "text": "b"}]')
+    with pytest.raises(DataError, match="the key 'text' stands there twice"):
+        read_table(path)
+
+
 SEPARATED = [
     ('sep=;\ntext;label\n"a, b";x\nc d;y\n', ";"),
     ('sep=,\r\ntext,label\r\n"a, b",x\r\nc d,y\r\n', ","),

@@ -79,6 +79,13 @@ def test_what_cannot_be_answered_is_one_problem(served, path, body, status, said
     assert said in f"{told['what']} {told['fix']}"
 
 
+def test_a_text_that_cannot_be_used_is_named_in_its_pair(served):
+    _, server = served
+    answer = server.ask("/v1/similar", {"pairs": [["a", "b"], ["c", "   "]]})
+    assert answer.status == 422
+    assert answer.body["error"]["where"] == "pairs[1][1]"
+
+
 # --- a list to search in ----------------------------------------------------------------------------
 
 

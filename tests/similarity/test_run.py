@@ -107,6 +107,13 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     assert [one["found"][0]["row"] for one in again] == [2, 10]
     saved = str(gf.Embedder(model, batch_size=3).fit(PAIRS).save(here / "saved"))
     assert "cosine" in run(capsys, "explain", saved, "a dog", "the dog")
+    (told,) = json.loads(run(capsys, "explain", saved, "a dog", "the dog", "--json"))
+    assert told["score"] == pytest.approx(gf.load(saved).similarity("a dog", "the dog"), abs=1e-4)
+    argv = ("similar", "a dog", "the dog", "--model", saved, "--explain", "--out", "e.html", "--json")
+    assert json.loads(run(capsys, *argv)) == {"explained": 1, "out": "e.html"}
+    for option in (("--cross",), ("--word", "dog"), ("--method", "occlusion")):
+        assert main(["explain", saved, "a dog", "the dog", *option]) == 2
+        assert "holds an Embedder" in capsys.readouterr().err
     run(capsys, "embed", saved, "a dog", "rain", "--out", "two.npy")
     assert np.load("two.npy", allow_pickle=False).shape == (2, 12)
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.cli.answered import _file
 from glassformer.data.batching import pack_texts
 from glassformer.data.question_windows import widened
 from glassformer.data.questions import Answers, check_answers, check_questions
@@ -264,6 +265,12 @@ def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
     model = gf.TextAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
     assert model.predict(X) == y
     assert model.score(X, y) == 1.0
+
+
+def test_answers_in_a_table_cannot_be_formulas():
+    told = {"row": 2, "question": "=cmd|' /C calc'!A0", "answer": "@SUM(1)", "context": "-1+1", "start": 0}
+    told |= {"end": 7, "probability": 0.5, "error": None}
+    assert _file(".csv", [told]).splitlines()[1] == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
 
 
 def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():

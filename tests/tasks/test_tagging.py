@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 from pathlib import Path
@@ -336,9 +337,33 @@ def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
     assert main(["predict", "model", "texts.txt", "--out", "out.jsonl"]) == 0
     told = [json.loads(line) for line in Path("out.jsonl").read_text().splitlines()]
     assert [s["text"] for s in told[0]["spans"]] == ["Ann", "Rome"]
-    assert told[1] == {"text": "nobody came", "words": ["nobody", "came"], "tags": ["O", "O"], "spans": []}
+    nobody = {"text": "nobody came", "words": ["nobody", "came"], "tags": ["O", "O"], "spans": []}
+    assert told[1] == {"row": 2, "error": None} | nobody
     assert main(["predict", "model", "texts.txt", "--out", "out.csv"]) == 0
     assert Path("out.csv").read_text().splitlines()[2].startswith("1,Rome,place,9,13,2,3,")
+    Path("gaps.txt").write_text("nobody came\n\nAnn left Rome\n", encoding="utf-8")
+    Path("gaps.jsonl").write_text(
+        '{"words": ["Ann"]}\n{"words": []}\n{"words": ["Rome"]}\n', encoding="utf-8"
+    )
+    for name in ("gaps.txt", "gaps.jsonl"):
+        capsys.readouterr()
+        assert main(["predict", "model", name, "--on-bad-row", "skip", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert [(one["row"], one["error"] is None) for one in told] == [(1, True), (2, False), (3, True)]
+        assert told[2]["spans"][-1]["text"] == "Rome"
+        assert main(["predict", "model", name, "--on-bad-row", "skip"]) == 0
+        lines = capsys.readouterr().out.split("\n")
+        assert lines[1] == "\t"
+        assert "Rome (place " in lines[2]
+        assert main(["predict", "model", name, "--on-bad-row", "skip", "--out", f"{name}.csv"]) == 0
+        table = list(csv.DictReader(Path(f"{name}.csv").read_text().splitlines()))
+        assert [row["row"] for row in table if row["error"]] == ["2"]
+        assert table[-1]["row"] == "3"
+        assert table[-1]["text"] == "Rome"
+    capsys.readouterr()
+    assert main(["predict", "model", "=Ann left Rome", "--out", "f.csv", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["spans"] >= 1
+    assert next(csv.DictReader(Path("f.csv").read_text().splitlines()))["sentence"] == "'=Ann left Rome"
     assert main(["predict", "model", "a", "--out", "out.parquet"]) == 2
     assert "JSON Lines, CSV or CoNLL" in capsys.readouterr().err
     assert main(["explain", "model", "Ann left Rome", "--word", "Rome"]) == 0

@@ -144,7 +144,7 @@ def _beside(path: Path) -> str:
 
 def _first_line(head: bytes, data: bytes, path: Path) -> tuple[int, int]:
     parts = head.split()
-    if len(parts) != 2 or not all(p.isdecimal() and len(p) < 19 for p in parts):
+    if len(parts) != 2 or not all(p.isdigit() and len(p) < 19 for p in parts):
         fix = _FORMAT
         if len(parts) > 2 and _are_numbers(parts[1:]):
             words = data.rstrip().count(b"\n") + 1  # whether or not a line end is behind the last

@@ -18,6 +18,7 @@ from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_
 from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns, usable, without_answer
 from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.outputs import check_new_file, write_text_whole
 
@@ -136,7 +137,7 @@ def _file(ending: str, found: Sequence[dict[str, Any]]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEADER)
     for one in found:
-        writer.writerow([one.get(key, "") for key in HEADER])
+        writer.writerow([csv_safe(one.get(key, "")) for key in HEADER])
     return out.getvalue()
 
 

@@ -217,15 +217,16 @@ def explain_command(
     if out is not None:
         _check_out(out)
     check_folder(run)
+    source: Any = context.get_parameter_source("method")
+    named = getattr(source, "name", "") == "COMMANDLINE"
     if is_embedder(run):
-        if set_ or target or trust or row or len(given) != 2:
-            fix = "Give two texts, and no --set, --target, --trust or --row"
+        if set_ or target or trust or row or cross or word is not None or named or len(given) != 2:
+            fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
             raise ConfigError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
-        show_explained(explain_pairs(str(run), [(given[0], given[1])]), out)
+        show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])
-    source: Any = context.get_parameter_source("method")
-    said = getattr(source, "name", "") == "COMMANDLINE" or bool(options or target)
+    said = named or bool(options or target)
     _check_options(method, target, options)
     if word is not None:
         options["word"] = word

@@ -129,10 +129,10 @@ def read_stdin() -> tuple[list[str], list[int]]:
             f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
         )
     try:
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = content.decode("utf-8-sig").split("\n")  # not splitlines: a text may hold U+2028
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
-    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
+    kept = [(line.removesuffix("\r"), row) for row, line in enumerate(lines, start=1) if line.strip()]
     if not kept:
         fix = "Give one text a line; it was read because '-' stands among the texts"
         raise DataError("no text", where=where, fix=fix)

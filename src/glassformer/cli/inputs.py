@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
-from glassformer.cli.rows import Row, counted, marked_pictures, read_columns, read_rows
+from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows
 from glassformer.errors import DataError
 
 
@@ -142,6 +142,7 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
     Raises:
         DataError: no such column, or it holds pictures themselves.
     """
+    from glassformer.data.checks import is_missing
     from glassformer.data.columns import find_column
     from glassformer.data.image_sources import IMAGE_COLUMNS
     from glassformer.data.tables import Table
@@ -155,6 +156,12 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
 
     found = []
     for values, row in read_columns(path, choose, skip):
+        if values and is_missing(values[0]):
+            row.error = "no picture is named"
+            if not skip:
+                fix = f"Name one, {WAY_OUT}"
+                raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
+            values = ()
         if values and not isinstance(values[0], str):
             fix = "Give --out a name that ends in .parquet"
             raise DataError("holds pictures, not names of files", where=f"{path}, row {row.row}", fix=fix)

@@ -62,8 +62,9 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
     if out is None or len(given) != 1 or path.suffix.lower() not in ENDS or not path.is_file():
         what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {OPTION}"
         raise ConfigError(what, where=OPTION, fix=fix)
+    from glassformer.data.delimiter import delimiter_of
     from glassformer.data.files import ESCAPE, UTF8, encoding_of
-    from glassformer.data.tables import delimiter_of, whole_records
+    from glassformer.data.tables import whole_records
 
     delimiter = delimiter_of(path, ESCAPE)
     _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))

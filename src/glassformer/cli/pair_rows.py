@@ -116,11 +116,15 @@ def _of_lines(lines: Iterable[tuple[int, str]], file: str, skip: bool) -> list[R
 
 
 def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path, skip: bool) -> list[Row]:
-    from glassformer.data.files import text_lines
+    from glassformer.data.files import check_utf8, text_lines
     from glassformer.data.tables import PLAIN
 
     if path.suffix.lower() == PLAIN:
+        check_utf8(path)
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
+        if not lines:
+            fix = "Write both texts of a pair in one line, a tab between them"
+            raise DataError("the file has no texts", where=str(path), fix=fix)
         return _of_lines(lines, str(path), skip)
 
     def columns(table: Any) -> tuple[str, str]:

@@ -304,8 +304,11 @@ def predict_command(
         if kept is not None:
             what = "belongs to models of labels and of numbers"
             raise ConfigError(what, where=OPTION, fix="Leave it out")
-        if least is not None:
-            raise ConfigError("belongs to models of labels", where=LEAST_SURE, fix="Leave it out")
+        given_too = ((LEAST_SURE, least), ("--labels", labels), ("--template", template))
+        for option, value in (*given_too, ("--coverage", coverage), ("--engine", engine != "serial")):
+            if value:
+                whose = "numbers" if option == "--coverage" else "labels"
+                raise ConfigError(f"belongs to models of {whose}", where=option, fix="Leave it out")
         tell_command(run, given, out, text_column, on_bad_row, pair_column, json, precision)
         return
     table = len(given) == 1 and all(str(path).lower().endswith(".parquet") for path in (given[0], out))
@@ -321,6 +324,7 @@ def predict_command(
         if labels or template:
             what = "labels of one's own are not for tables from Parquet to Parquet"
             raise ConfigError(what, where="--labels", fix="Give --out a name that ends in .csv")
+        _as_written(given, coverage, on_bad_row)
         done = predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
         if json:
             say_json({"out": out, **done})
@@ -372,3 +376,16 @@ def _least_of(least: LeastSure | None, clf: Any) -> LeastSure | None:
         what = "belongs to models of labels: an interval of a regressor is as wide for every number"
         raise ConfigError(what, where=LEAST_SURE, fix="Leave it out")
     return LeastSure(least.count, clf.classes_.tolist())
+
+
+def _as_written(given: Sequence[str], coverage: float | None, on_bad_row: str | None) -> None:
+    """Raises ConfigError for what tables from Parquet to Parquet are not asked."""
+    csv = "Give --out a name that ends in .csv"
+    if len(given) > 1:
+        raise ConfigError(f"{len(given)} files", where="--engine", fix="Give one Parquet file at a time")
+    if coverage is not None:
+        what = "intervals from Parquet to Parquet cover 90 %"
+        raise ConfigError(what, where="--coverage", fix=f"Leave it out. {csv}")
+    if on_bad_row == "refuse":
+        what = "from Parquet to Parquet a row that cannot be used is written with the reason"
+        raise ConfigError(what, where="--on-bad-row", fix=f"Leave it out. {csv}")

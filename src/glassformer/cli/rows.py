@@ -34,6 +34,8 @@ def usable(rows: Sequence[Row]) -> list[str]:
         DataError: there is none.
     """
     texts = [row.text for row in rows if row.error is None]
+    if not rows:
+        raise DataError("nothing to answer", where="predict", fix="Give at least one text")
     if not texts:
         first = rows[0]
         where = f"{first.file}, row {first.row}" if first.row else first.file or None
@@ -124,10 +126,17 @@ def read_columns(
 
     Ragged rows are marked with ``skip``, and have no values; else the first ends the reading.
     """
-    from glassformer.data.tables import read_table
+    from glassformer.data.tables import NO_ROWS, read_table
 
     ragged: dict[int, DataError] = {}
-    table = read_table(path, refusal(skip, ragged))
+    try:
+        table = read_table(path, refusal(skip, ragged))
+    except DataError as error:
+        if not ragged or error.what != NO_ROWS:
+            raise
+        row, first = next(iter(ragged.items()))
+        what = f"no row can be used; {first.what}"
+        raise DataError(what, where=f"{path}, row {row}", fix=first.fix) from None
     columns = choose(table)
     others = [name for name in table.names if name not in columns][:MOST_COLUMNS]
     values = {name: table.read(name) for name in others}

@@ -85,13 +85,19 @@ def check_page(out: Path) -> Path:
     return check_new_file(out)
 
 
-def show_explained(found: Sequence[Any], out: Path | None) -> None:
-    """Explanations on the terminal, or in a file."""
+def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -> None:
+    """Explanations on the terminal, as JSON, or in a file."""
     from glassformer.tasks.similarity.explain import save_similarities
 
     if out is not None:
         save_similarities(found, out)
-        say(f"{len(found)} explained: {out}")
+        if json:
+            say_json({"explained": len(found), "out": out})
+        else:
+            say(f"{len(found)} explained: {out}")
+        return
+    if json:
+        say_json([one.as_dict() for one in found])
         return
     for one in found:
         say(f"cosine {one.score:.4f}")
@@ -194,7 +200,7 @@ def similar_command(
         if json and out is None:
             say_json(found[0].as_dict())
         else:
-            show_explained(found, out)
+            show_explained(found, out, json)
         return
     (cosine,) = similar(model, given[:1], given[1:])
     if json:

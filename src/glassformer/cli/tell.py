@@ -13,13 +13,14 @@ from typing import Any
 import typer
 
 from glassformer.cli.answered import answer_command
-from glassformer.cli.output import excerpt, note, one_line, say
-from glassformer.cli.rows import usable, without_answer
+from glassformer.cli.output import excerpt, note, one_line, say, say_json
+from glassformer.cli.rows import Row, usable, without_answer
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, write_text_whole
 
 ENDS = (".jsonl", ".csv", ".conll")
-HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence")
+HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
 
 
 def teller(folder: Path) -> Any:
@@ -52,6 +53,7 @@ def tell_command(
 ) -> None:
     """Spans of texts and files: a line each, or in a .jsonl, .csv (a row a span) or .conll file.
 
+    A row that cannot be used says why; a .conll file leaves it out.
     Of a model that answers questions: see ``answer_command``.
     """
     from glassformer.cli.inputs import gather_rows, refuse_unreadable
@@ -74,42 +76,64 @@ def tell_command(
         if out.suffix.lower() not in ENDS:
             what = "spans are written as JSON Lines, CSV or CoNLL"
             raise ConfigError(what, where=str(out), fix=f"End --out with {', '.join(ENDS)}")
-    rows = []
+    rows: list[Row] = []
     inputs: list[Any] = []
     for argument in given:
         sentences = list_words(argument, text_column, skip)
         if sentences is None:
             own = gather_rows([argument], text_column, (), skip)
-            rows += own
             inputs += usable(own)
         else:
-            inputs += sentences
-    found = tell(model, inputs)
-    if out is None:
-        for told in found:
-            text = told["text"]
-            spans = ", ".join(
-                f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in told["spans"]
-            )
-            typer.echo(f"{spans}\t{excerpt(text) if sys.stdout.isatty() else one_line(text)}")
-    else:
+            own = _rows_of(argument, sentences)
+            inputs += sentences.splits["train"].words
+        rows += own
+    told = iter(tell(model, inputs))
+    found = [{"row": row.row, "error": row.error} | (next(told) if row.error is None else {}) for row in rows]
+    good = [one for one in found if one["error"] is None]
+    spans = sum(len(one["spans"]) for one in good)
+    if out is not None:
         write_text_whole(out, _file(out.suffix.lower(), found, conll))
-        say(f"{len(found):,} {model.NOUN}, {sum(len(told['spans']) for told in found):,} spans: {out}")
-    if rows and (missing := without_answer(rows)):
+        say(f"{len(good):,} {model.NOUN}, {spans:,} spans: {out}")
+    elif not as_json:
+        for one in found:
+            typer.echo(_line(one))
+    if as_json:
+        say_json(found if out is None else {model.NOUN: len(good), "spans": spans, "out": out})
+    if missing := without_answer(rows):
         note(missing)
+
+
+def _rows_of(path: str, data: Any) -> list[Row]:
+    """The sentences of a file in their order, and those that are left out."""
+    split = data.splits["train"]
+    places = split.rows or range(1, len(split) + 1)
+    good = [Row(" ".join(words), row, path) for words, row in zip(split.words, places, strict=True)]
+    bad = [Row("", row.row, path, error=row.reason) for row in data.rejected]
+    return sorted([*good, *bad], key=lambda row: row.row or 0)
+
+
+def _line(told: dict[str, Any]) -> str:
+    if told["error"] is not None:
+        return "\t"
+    spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in told["spans"])
+    return f"{', '.join(spans)}\t{(excerpt if sys.stdout.isatty() else one_line)(told['text'])}"
 
 
 def _file(ending: str, found: Sequence[dict[str, Any]], conll: Any) -> str:
     if ending == ".conll":
-        return conll([told["words"] for told in found], [told["tags"] for told in found])
+        good = [told for told in found if told["error"] is None]
+        return conll([told["words"] for told in good], [told["tags"] for told in good])
     if ending == ".jsonl":
         return "".join(json.dumps(told, ensure_ascii=False) + "\n" for told in found)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(HEADER)
-    for row, told in enumerate(found, 1):
-        for span in told["spans"]:
-            writer.writerow([row, *(span[key] for key in HEADER[1:-1]), told["text"]])
+    for number, told in enumerate(found, 1):
+        row, cells = told["row"] or number, HEADER[1:-2]
+        if told["error"] is not None:
+            writer.writerow([row, *("" for _ in cells), "", told["error"]])
+        for span in told.get("spans", ()):
+            writer.writerow(map(csv_safe, [row, *(span[key] for key in cells), told["text"], ""]))
     return out.getvalue()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.column_contents import LOOKED_AT
+from glassformer.data.delimiter import delimiter_of
 from glassformer.data.files import ESCAPE
 from glassformer.data.parquet import open_parquet
 from glassformer.data.row_errors import NOT_UTF8
@@ -23,7 +24,6 @@ from glassformer.data.tables import (
     Refuse,
     Table,
     check_names,
-    delimiter_of,
     encoding_errors,
     objects_in,
     pass_over,

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.delimiter import MAX_COLUMNS, delimiter_of, too_many
 from glassformer.data.encodings import other_encoding
 from glassformer.data.files import (
     MAX_TEXT,
@@ -42,7 +43,6 @@ __all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table
 PLAIN = ".txt"  # one text a line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
-MAX_COLUMNS = 1 << 16
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
 _CHUNK = 1 << 20
 MAX_VALUES = 1 << 22  # in one JSON object, and separators in one line of CSV
@@ -86,17 +86,6 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
-def delimiter_of(path: Path, errors: str) -> str:
-    """What stands between the cells of a file, by its first line: the header, or Excel's ``sep=;``."""
-    header = next(text_lines(path, errors=errors), "")
-    if said := SEPARATOR(header):
-        return said[1]
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
-    if (columns := header.count(delimiter)) >= MAX_COLUMNS:
-        raise too_many(columns + 1, f"{path}, row 1")
-    return delimiter
-
-
 def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
     """The header, its names checked, and then the records that have a cell under each of them.
 
@@ -107,6 +96,8 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
     fix = ""
     for row, record in _records(path, delimiter, refuse, errors):
         if not record or (row == 1 and SEPARATOR(delimiter.join(record))):  # no record, yet it is a row
+            continue
+        if not names and len(record) == 1 and not record[0].strip():  # a line of blanks before the header
             continue
         if not names:
             if errors != STRICT and any(map(NOT_UTF8, record)):
@@ -221,11 +212,6 @@ def check_names(names: Sequence[str], where: str) -> None:
     if long is not None:
         what = f"the name of column {long} has {len(names[long - 1]):,} characters"
         raise DataError(what, where=where, fix="The first row must be the header, with a short name each")
-
-
-def too_many(count: int, where: str) -> DataError:
-    what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
-    return DataError(what, where=where, fix="Keep the columns of texts and labels")
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------
@@ -353,7 +339,7 @@ def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
         size <<= 4
 
 
-_DECODER = json.JSONDecoder()
+_DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def _counted(text: str, where: str) -> str:

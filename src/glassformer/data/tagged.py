@@ -353,7 +353,7 @@ def _column(
     raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
 
 
-def list_words(path: str, words_column: str | None = None, skip: bool = False) -> list[list[str]] | None:
+def list_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:
     """The sentences of a CoNLL file or of a table with lists of words; None: another file, or a text.
 
     Raises:
@@ -370,8 +370,7 @@ def list_words(path: str, words_column: str | None = None, skip: bool = False) -
         if not isinstance(next(iter(first), None), list):
             return None
     bad = "skip" if skip else "refuse"
-    splits = load_tagged(file, words_column=words_column, on_bad_row=bad, need_tags=False).splits
-    return splits["train"].words
+    return load_tagged(file, words_column=words_column, on_bad_row=bad, need_tags=False)
 
 
 # --- writing --------------------------------------------------------------------------------------

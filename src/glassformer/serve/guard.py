@@ -138,7 +138,7 @@ class Guard:
             if not hmac.compare_digest(given, self.key.encode()):
                 raise Problem(401, "no key, or a wrong one", where="Authorization", fix="Send Bearer KEY")
         length = headers.get(b"content-length", b"0")
-        if length.isdecimal() and int(length[:18]) > self.limits.body_bytes:
+        if length.isdigit() and int(length[:18]) > self.limits.body_bytes:
             raise self._too_large()
 
     async def _body(self, receive: Any, share: Share) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 from fastapi import FastAPI
@@ -23,6 +24,12 @@ EMBED, SIMILAR, SEARCH = "/v1/embed", "/v1/similar", "/v1/search"
 ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest, SEARCH: SearchRequest}
 
 
+def _in_its_pair(where: str | None) -> str | None:
+    """A place among the texts of all pairs as the request has it: ``pairs[3]`` is ``pairs[1][1]``."""
+    found = re.fullmatch(r"pairs\[(\d+)\]", where or "")
+    return where if found is None else "pairs[{}][{}]".format(*divmod(int(found[1]), 2))
+
+
 def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
     """Add these routes; ``wrong``: what answers that are none look like."""
 
@@ -40,7 +47,11 @@ def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, A
         if request.explain and len(request.pairs) > 1:
             raise Problem(422, "one pair is explained at a time", where="explain", fix="Send one pair")
         texts = [text for pair in request.pairs for text in pair]
-        items, vectors = await server.batchers[served.name].submit(texts, "pairs")
+        try:
+            items, vectors = await server.batchers[served.name].submit(texts, "pairs")
+        except Problem as problem:
+            problem.where = _in_its_pair(problem.where)
+            raise
         served.check_finite(vectors)
         cosines = (vectors[::2] * vectors[1::2]).sum(1).tolist()
         cut = [a.truncated or b.truncated for a, b in zip(items[::2], items[1::2], strict=True)]
