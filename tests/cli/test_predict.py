@@ -151,7 +151,7 @@ def test_bad_rows_are_marked_where_that_is_asked_for(gf, refused, run: Path, tmp
     result = gf("predict", run, table, "--on-bad-row", "skip", "--out", "p.csv")
     assert result.code == 0, result
     assert (
-        "2 rows have no answer: the text is empty (row 3), n fields where the header has n (row 4)"
+        "2 rows have no answer: the text is empty (row 3), 3 fields where the header has 2 (row 4)"
         in result.err
     )
     rows = cells_of("p.csv")
@@ -173,7 +173,11 @@ def test_the_column_of_texts_is_found_by_what_it_holds(gf, run: Path, tmp_path: 
     expected = gf("predict", run, *(text for text, _ in sentences(5))).out
     assert gf("predict", run, "a.csv").out == expected
     pq.write_table(pa.table({"user": ["u"] * 5, "utterance": [t for t, _ in sentences(5)]}), "a.parquet")
+    categories = pa.array([t for t, _ in sentences(5)]).dictionary_encode()  # as pandas writes them
+    pq.write_table(pa.table({"user": ["u"] * 5, "utterance": categories}), "c.parquet")
     assert gf("predict", run, "--data", "a.parquet", "--out", "s.parquet").code == 0
+    assert gf("predict", run, "--data", "c.parquet", "--out", "t.parquet").code == 0
+    assert pq.read_table("t.parquet")["label"] == pq.read_table("s.parquet")["label"]
     assert pq.read_table("s.parquet")["label"].to_pylist() == [
         line.split("\t")[0] for line in expected.splitlines()
     ]

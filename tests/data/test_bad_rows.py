@@ -79,7 +79,7 @@ def test_pairs_with_an_empty_side_or_too_many_are_left_out(tmp_path):
         (12, "a side is empty"),
     ]
     report = {f.code: f for f in examine_pairs(load_pairs(path, keep_empty=True)).findings}
-    assert "n fields where the header has n (row 13)" in report["bad-rows"].message
+    assert "3 fields where the header has 2 (row 13)" in report["bad-rows"].message
     assert report["empty"].count == 2
     assert "--on-bad-row skip" in report["empty"].sentence
     path.write_text("en,de\na text,\n")

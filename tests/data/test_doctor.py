@@ -250,7 +250,7 @@ def test_rows_that_cannot_be_used_are_counted_by_kind(tmp_path):
     assert (found.severity, found.count) == ("warning", 5)
     assert "the text is empty (2: rows 3, 6)" in found.message
     assert "the label is missing (2: rows 4, 7)" in found.message
-    assert "n fields where the header has n (row 5)" in found.message
+    assert "3 fields where the header has 2 (row 5)" in found.message
     assert f"{path}, row 5: 3 fields where the header has 2" in found.examples
     assert "--on-bad-row skip" in found.fix
 

@@ -15,7 +15,7 @@ REVIEWED = "review:"  # begins the names of a review's columns beside a table's 
 # leading apostrophes are part of the pattern so that the guard can be taken off unambiguously.
 _SIGNS = r"[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _FORMULA = re.compile(rf"'*(?:{_SIGNS}|[\t\r\n])")
-_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
 # One that splits at semicolons or tabs, as many do, finds cells inside ours: after a run of separators,
 # blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
 _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")

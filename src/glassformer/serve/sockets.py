@@ -27,6 +27,25 @@ LINGER = 2.0  # seconds for a client that is still sending to read why it was re
 BETWEEN, HEAD, BODY = range(3)  # requests; what the next byte belongs to
 
 
+class Lingering:
+    """A transport that ends only when its client has sent all, or for too long.
+
+    Closed at once, with bytes of a body unread, a connection is reset, and a client that sends first and
+    reads then, as Python's urllib does, never sees its answer.
+    """
+
+    def __init__(self, transport: Any, protocol: Any):
+        self._transport, self._protocol = transport, protocol
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close it, once nobody sends any more."""
+        if not self._protocol.lingers():
+            self._transport.close()
+
+
 def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpToolsProtocol]:
     """uvicorn's protocol within these limits; one server's connections know each other.
 
@@ -52,6 +71,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
+            self.transport = Lingering(transport, self)
             self.share = Share(all_held)
             self.heads: deque[int] = deque()  # bytes, of requests that are not answered
             self.open: deque[Any] = deque()  # these requests; uvicorn knows the last of them
@@ -193,7 +213,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             self.heads.popleft()
             self.open.popleft()
             self._charge()
-            if self.transport.is_closing():
+            if self.transport.is_closing() or self.deaf:
                 return  # the time for the client to read its answer goes on
             if not self.cycle.response_complete:  # the next one, which has waited behind this one
                 return self._within(2 * (limits.body_seconds + limits.seconds))
@@ -226,10 +246,22 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
             status = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}\r\n".encode()
             lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
             self.transport.write(status + lines + b"\r\n" + bytes(answer.body))
-            # Closed at once, with bytes unread, a connection is reset, and the client never sees the answer.
+            self._linger(LINGER)
+
+        def lingers(self) -> bool:
+            """Whether an answer has been given before its request was read, so that the end has to wait."""
+            if self.deaf or self.phase != BODY or self.cycle is None or not self.cycle.response_complete:
+                return False
+            self._linger(limits.body_seconds)
+            idle[self] = None
+            return True
+
+        def _linger(self, seconds: float) -> None:
             self.deaf = True
-            self.transport.write_eof()
-            self._within(LINGER)
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.flow.resume_reading()
+            self._within(seconds)
 
         def _last(self) -> None:
             """After the answer to the request that came last the connection ends."""
