@@ -41,6 +41,19 @@ def test_columns_keep_names_order_and_separator(gf, run: Path, tmp_path: Path):
     assert [row[4:] for row in rows] == wanted
 
 
+def test_a_table_that_was_answered_can_be_answered_again_and_again(gf, run: Path, tmp_path: Path):
+    (tmp_path / "0.csv").write_text('text,change\na splendid film,"-5,0"\n')
+    for i in range(3):
+        told = gf(
+            "predict", run, f"{i}.csv", "--text-column", "text", "--out", f"{i + 1}.csv", "--keep-table"
+        )
+        assert told.code == 0, told.err
+    head, row = records(tmp_path / "3.csv")
+    assert len(set(head)) == len(head) == 8
+    assert row[:2] == ["a splendid film", "-5,0"]
+    assert row[2] == row[4] == row[6]
+
+
 def test_another_encoding_gets_a_mark_and_utf8_without_one_gets_none(gf, run: Path, tmp_path: Path):
     for name, encoding, marked in (("old.csv", "cp1252", True), ("new.csv", "utf-8", False)):
         (tmp_path / name).write_bytes("text,who\na splendid café,Zoë\n".encode(encoding))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.cli.inputs import gather, names_a_file, read_texts
+from glassformer.cli.inputs import gather, names_a_file, read_texts, table_of_pictures
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 
@@ -259,6 +259,21 @@ def test_predictions_as_a_table(gf, refused, run: Path, tmp_path: Path):
     assert Path("p.csv").read_bytes() == before
     assert "no such folder" in refused("predict", run, source, "--out", "nowhere/p.csv")
     assert "CSV" in refused("predict", run, source, "--out", "p.xlsx")
+
+
+def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"image": "x.png", "id": 1}\n{"id": 2}\n{"image": "", "id": 3}\n')
+    found = table_of_pictures(path, skip=True)
+    assert [(row.row, row.error) for row in found] == [
+        (1, None),
+        (2, "no picture is named"),
+        (3, "no picture is named"),
+    ]
+    with pytest.raises(
+        DataError, match=r"a\.jsonl, row 2: no picture is named\. Name one, or mark such rows"
+    ):
+        table_of_pictures(path)
 
 
 def test_texts_keep_their_order_among_files(tmp_path: Path):

@@ -35,7 +35,9 @@ class KeptTable:
         from glassformer.data.spreadsheet import csv_safe
         from glassformer.evaluate.table_file import table_file
 
-        heads = [f"model:{name}" if name in self.names else name for name in ours]
+        heads = list(ours)
+        while any(taken := [head in self.names for head in heads]):
+            heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
         with table_file(out, delimiter=self.delimiter, mark=self.mark) as writer:
             writer.writerow(map(csv_safe, [*self.names, *heads]))
 

@@ -336,9 +336,9 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
 
     sizes = {}
     for field in schema:
-        kind = (
-            field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        )  # pandas' categories
+        kind = field.type
+        if pa.types.is_dictionary(kind):  # categories of pandas
+            kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             first = next(iter(batches(source, field.name, [0])), None)
             values = to_list(first.slice(0, LOOKED_AT), source, 0) if first is not None else []
