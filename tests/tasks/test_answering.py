@@ -15,7 +15,7 @@ from glassformer.cli.answered import _file
 from glassformer.data.batching import pack_texts
 from glassformer.data.question_windows import widened
 from glassformer.data.questions import Answers, check_answers, check_questions
-from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
+from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.evaluate.answers import answer_figures
 from glassformer.tasks.task import TINY
 from glassformer.train.span_loss import AnswerSpans
@@ -265,6 +265,15 @@ def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
     model = gf.TextAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
     assert model.predict(X) == y
     assert model.score(X, y) == 1.0
+
+
+def test_weights_that_have_diverged_give_no_answer(model):
+    broken = copy.deepcopy(model)
+    with torch.no_grad():
+        next(broken.model_.parameters()).fill_(float("nan"))
+    broken.set_params(precision="fp32")
+    with pytest.raises(GlassformerError, match="its weights have diverged"):
+        broken.answers(facts()[0][:1])
 
 
 def test_answers_in_a_table_cannot_be_formulas():

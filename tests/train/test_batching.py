@@ -159,5 +159,5 @@ def test_a_gpu_takes_more_tokens_at_a_time_and_fewer_the_wider_a_beam_is():
     assert sizes == [327, 327, 500]
     assert len(evaluation_batches(lengths, 512)[0]) == 5
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    assert [search_tokens(beam, gpu) for beam in (1, 5, 16, 256, 0)] == [32768, 6553, 2048, 2048, 2048]
-    assert {search_tokens(beam, cpu) for beam in (1, 5, 256)} == {2048}
+    assert [search_tokens(beam, gpu) for beam in (1, 5, 16, 256, 0)] == [32768, 6553, 2048, 128, 2048]
+    assert [search_tokens(beam, cpu) for beam in (1, 5, 16, 32, 256)] == [2048, 2048, 2048, 1024, 128]

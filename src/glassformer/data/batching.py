@@ -93,6 +93,7 @@ def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, ep
 
 
 SEARCH_TOKENS = 2048  # of the sources that are searched together
+WIDE = 16  # hypotheses of a beam that takes fewer of them
 GPU_TOKENS = 32_768  # in prediction, if they have room: a GPU takes as long for some thousands
 
 
@@ -115,9 +116,13 @@ def evaluation_batches(
 
 
 def search_tokens(beam: int, device: torch.device) -> int:
-    """Tokens of the sources that are searched together; a GPU takes more, and fewer the wider the beam is."""
-    more = device.type == "cuda" and isinstance(beam, int) and beam > 0  # the search refuses other beams
-    return max(SEARCH_TOKENS, GPU_TOKENS // beam) if more else SEARCH_TOKENS
+    """Tokens of the sources that are searched together: fewer the wider a beam of more than 16 is, since all
+    of its hypotheses are in memory. A GPU takes more of narrow ones.
+    """
+    if not isinstance(beam, int) or beam < 1:
+        return SEARCH_TOKENS  # the search refuses such beams
+    least = SEARCH_TOKENS * WIDE // max(beam, WIDE)
+    return max(least, GPU_TOKENS // beam) if device.type == "cuda" else least
 
 
 def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:

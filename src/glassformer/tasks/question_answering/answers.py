@@ -12,7 +12,7 @@ import torch
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Question, check_answers, check_questions
-from glassformer.errors import InputError
+from glassformer.errors import GlassformerError, InputError
 from glassformer.evaluate.answers import MEASURE, answer_figures
 from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
 from glassformer.sklearn_base import check_is_fitted
@@ -106,7 +106,10 @@ class SpanAnswers:
         out: list[Candidates] = []
         for at in range(0, len(questions), CHUNK):
             rows = self.encode(questions[at : at + CHUNK])
-            out += self.best(self.token_logits(model, rows, device, progress), rows)
+            logits = self.token_logits(model, rows, device, progress)
+            if not np.isfinite(logits).all():
+                raise GlassformerError("the model's scores are not finite: its weights have diverged")
+            out += self.best(logits, rows)
         return out
 
     def predict(self, X: Sequence[Any]) -> list[str]:
