@@ -61,6 +61,10 @@ class ShortModelWarning(UserWarning):
     """The model has positions for fewer tokens than texts were going to have; they are cut to these."""
 
 
+class NotKeptWarning(UserWarning):
+    """A file that its owner has put into a saved folder and that could not be kept when it was saved anew."""
+
+
 class MalformedTagsWarning(UserWarning):
     """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from glassformer.checkpoints.files import MANIFEST, verify_folder, write_folder
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, NotKeptWarning
 
 
 def writer(**content: str):
@@ -49,14 +50,33 @@ def test_notes_exports_and_links_stay(tmp_path, second_names):
 def test_a_new_file_comes_before_one_of_its_name(tmp_path):
     path = write_folder(tmp_path / "model", writer(weights="old"))
     (path / "extra").write_text("mine")
-    (path / "a").mkdir()
-    (path / "a" / "b").write_text("mine")
     write_folder(path, writer(weights="new", extra="new", a="a file now"), overwrite=True)
     assert {p.name: p.read_text() for p in path.iterdir() if p.name != MANIFEST} == {
         "weights": "new",
         "extra": "new",
         "a": "a file now",
     }
+
+
+def test_what_cannot_be_kept_stops_no_save_and_is_told(tmp_path, monkeypatch):
+    path = write_folder(tmp_path / "model", writer(weights="old"))
+    for name in ("mine", "n2/inside", ".weights.4711-0123abcd.tmp"):
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_text("mine")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("link", "symlink"):
+        monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(shutil, "copy2", refuse)
+    write_folder(path, writer(weights="new", n3="new"), overwrite=True)  # may not be read, but moved
+    assert (path / "mine").read_text() == "mine"
+    assert not (path / ".weights.4711-0123abcd.tmp").exists()
+    with pytest.warns(NotKeptWarning, match=r"model/n2/inside could not be kept"):
+        write_folder(path, writer(weights="newer", n2="a file now"), overwrite=True)
+    assert (path / "weights").read_text() == "newer"
+    verify_folder(path)
 
 
 @pytest.mark.parametrize("manifest", ['{"name": "My PWA"}', '{"files": ["a.js"], "format": 1, "extra": {}}'])

@@ -199,6 +199,7 @@ def test_a_file_without_one_good_row_is_refused(tmp_path):
     [
         '\n \ntext;label\n"a, b";x\nc d;y\n',
         '"text, as it came, raw";label\n"a, b";x\nc d;y\n',
+        'text 5"\tlabel\na, b\tx\nc d\ty\n',
     ],
 )
 def test_the_separator_is_that_of_the_header(tmp_path, content):
@@ -208,6 +209,12 @@ def test_the_separator_is_that_of_the_header(tmp_path, content):
     assert table.names[1] == "label"
     assert table.read(table.names[0]) == ["a, b", "c d"]
     assert table.read("label") == ["x", "y"]
+
+
+def test_an_empty_name_in_quotes_is_no_blank_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('""\nfirst\nsecond\n')
+    assert read_table(path).read("") == ["first", "second"]
 
 
 def test_a_key_that_stands_twice_is_refused_in_an_array_too(tmp_path):

@@ -243,8 +243,16 @@ def test_texts_that_are_held_out_leave_every_class_some(tmp_path):
         embedder = tiny(epochs=1, seed=seed, validation_fraction=0.25).fit(texts, labels)
         assert embedder.predict_proba(texts).shape == (len(texts), 3)
         gf.load(embedder.save(tmp_path / str(seed)))
-    with pytest.raises(DataError, match=r"class 'zahl' has one example, which cannot stand in both parts"):
-        tiny(validation_fraction=0.25).fit(texts[:-1], labels[:-1])
+    alone = tiny(epochs=1, validation_fraction=0.25).fit([*texts, "rain"], [*labels, "weather"])
+    assert alone.predict_proba(texts).shape == (len(texts), 4)
+    many = [f"{word} {i}" for i in range(23) for word in ("dog", "cat", "car")]
+    held = tiny(epochs=1, validation_fraction=0.1).fit(many, [text.split()[1] for text in many])
+    assert held.predict_proba(many).shape == (69, 23)  # more classes than are held out
+    for seed in range(5):
+        two = tiny(epochs=1, seed=seed, validation_fraction=0.15).fit(many[:12], ["x", "y"] * 6)
+        assert [r["kind"] for r in two.history_].count("evaluation") == 1
+    with pytest.raises(DataError, match="too few texts: two classes must be held out"):
+        tiny(validation_fraction=0.5).fit(["a", "b", "c", "c"], ["x", "y", "z", "z"])
 
 
 @pytest.mark.parametrize("length", [None, 11])

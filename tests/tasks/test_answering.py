@@ -13,8 +13,9 @@ import torch
 import glassformer as gf
 from glassformer.cli.answered import _file
 from glassformer.data.batching import pack_texts
-from glassformer.data.question_windows import widened
+from glassformer.data.question_windows import QuestionRows, widened
 from glassformer.data.questions import Answers, check_answers, check_questions
+from glassformer.data.text import TokenTable, starts_of
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.evaluate.answers import answer_figures
 from glassformer.tasks.task import TINY
@@ -247,13 +248,25 @@ def test_bf16_answers_much_the_same(model):
 # --- what tokenizers drop ---------------------------------------------------------------------------
 
 
-def test_places_take_in_what_no_token_stands_for():
-    text = "\u200fBogota\u0301 x\u00ad \u200f y\u0301"
-    found = widened(text, [(1, 4), (4, 7), (7, 7), (9, 10), (14, 15)])
-    assert [text[a:b] for a, b in found] == ["\u200fBog", "ota\u0301", "", "x\u00ad", "y\u0301"]
+def test_places_take_in_the_marks_behind_their_letters():
+    text = "\u200fBogota\u0301\u0323 Paris\u200b y\u0301"
+    found = widened(text, [(1, 4), (4, 7), (7, 7), (10, 15), (17, 18)])
+    assert [text[a:b] for a, b in found] == ["Bog", "ota\u0301\u0323", "", "Paris", "y\u0301"]
     assert widened("a b", [(0, 1), (2, 3)]) == [(0, 1), (2, 3)]
     assert widened("ab", [(0, 2), (0, 1)]) == [(0, 2), (0, 1)]
+    assert widened("a\u0301", [(0, 1), (1, 2)]) == [(0, 1), (1, 2)]
     assert widened("\u0301", []) == []
+
+
+def test_an_answer_between_what_is_dropped_has_its_place_in_the_first_and_the_last_window():
+    table = TokenTable(np.arange(6, dtype=np.int32), starts_of(np.array([3, 3])), None, np.zeros(2, bool))
+    sides = np.array([-1, 1, 1, -1, 1, 1], np.int8)
+    offsets = np.array([(0, 0), (1, 4), (5, 8), (0, 0), (5, 8), (9, 12)], np.int32)
+    rows = QuestionRows(table, np.array([0, 0]), sides, offsets)
+    text = "-one two six-"
+    for answer, wanted in (("-one", [[1, 1], [0, 0]]), ("six-", [[0, 0], [2, 2]]), ("two", [[2, 2], [1, 1]])):
+        found = rows.targets([Answers((answer,), (text.index(answer),))])
+        assert found.tolist() == wanted
 
 
 def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
@@ -285,6 +298,8 @@ def test_answers_in_a_table_cannot_be_formulas():
 def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
     questions = check_questions([("who lives there ?", "His nan lives there."), ("who ?", "Nobody knows.")])
     assert check_answers(["nan", "nan"], questions) == [Answers(("nan",), (4,)), Answers()]
+    for context in ("She works in finance.", "Bananas and finance.", "nan or nan"):
+        assert check_answers(["nan"], check_questions([("who ?", context)])) == [Answers()]
 
 
 def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():

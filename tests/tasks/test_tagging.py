@@ -360,6 +360,15 @@ def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
         assert [row["row"] for row in table if row["error"]] == ["2"]
         assert table[-1]["row"] == "3"
         assert table[-1]["text"] == "Rome"
+    assert (
+        main(["predict", "model", "texts.txt", "gaps.txt", "--on-bad-row", "skip", "--out", "two.csv"]) == 0
+    )
+    table = list(csv.DictReader(Path("two.csv").read_text().splitlines()))
+    assert {(row["file"], row["row"]) for row in table} == {
+        ("texts.txt", "1"),
+        ("gaps.txt", "2"),
+        ("gaps.txt", "3"),
+    }
     capsys.readouterr()
     assert main(["predict", "model", "=Ann left Rome", "--out", "f.csv", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["spans"] >= 1

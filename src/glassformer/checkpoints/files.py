@@ -82,7 +82,8 @@ def write_folder(
                 _seal(fresh, dict(extra or {}))
                 with moving(path.parent):
                     if os.path.lexists(path):  # another process may have put one there meanwhile
-                        keep_others(path, fresh, {MANIFEST, *_check_replaceable(path, overwrite)})
+                        listed = {MANIFEST, *_check_replaceable(path, overwrite)}
+                        keep_others(path, fresh, lambda name: name in listed or is_temporary(Path(name).name))
                     _publish(fresh, path)
             finally:  # what could not be put in its place, or the old folder that it was exchanged for
                 shutil.rmtree(fresh, ignore_errors=True)

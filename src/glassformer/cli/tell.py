@@ -88,7 +88,12 @@ def tell_command(
             inputs += sentences.splits["train"].words
         rows += own
     told = iter(tell(model, inputs))
-    found = [{"row": row.row, "error": row.error} | (next(told) if row.error is None else {}) for row in rows]
+    several = len({row.file for row in rows}) > 1
+    found = [
+        {"row": row.row, "error": row.error, **({"file": row.file} if several else {})}
+        | (next(told) if row.error is None else {})
+        for row in rows
+    ]
     good = [one for one in found if one["error"] is None]
     spans = sum(len(one["spans"]) for one in good)
     if out is not None:
@@ -127,13 +132,14 @@ def _file(ending: str, found: Sequence[dict[str, Any]], conll: Any) -> str:
         return "".join(json.dumps(told, ensure_ascii=False) + "\n" for told in found)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
+    writer.writerow([*HEADER, *(["file"] if found and "file" in found[0] else [])])
     for number, told in enumerate(found, 1):
         row, cells = told["row"] or number, HEADER[1:-2]
+        file = [told["file"]] if "file" in told else []
         if told["error"] is not None:
-            writer.writerow([row, *("" for _ in cells), "", told["error"]])
+            writer.writerow(map(csv_safe, [row, *("" for _ in cells), "", told["error"], *file]))
         for span in told.get("spans", ()):
-            writer.writerow(map(csv_safe, [row, *(span[key] for key in cells), told["text"], ""]))
+            writer.writerow(map(csv_safe, [row, *(span[key] for key in cells), told["text"], "", *file]))
     return out.getvalue()
 
 

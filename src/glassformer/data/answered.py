@@ -313,7 +313,7 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
 
 def _at(text: Any, start: Any) -> Any:
     """An answer and where it starts (a number, or a number as text); without a number it is looked for."""
-    if not isinstance(text, str) or not text.strip() or is_missing(start):
+    if not isinstance(text, str) or is_missing(text) or is_missing(start):
         return text
     number = str(start).strip().removesuffix(".0")
     return {"text": [text], "answer_start": [int(number) if number.isdecimal() else start]}

@@ -22,7 +22,9 @@ def delimiter_of(path: Path, errors: str) -> str:
     header = next(lines, "")
     if said := SEPARATOR(header):
         return said[1]
-    header = _QUOTED.sub("", header if header.strip() else next(filter(str.strip, lines), ""))
+    header = header if header.strip() else next(filter(str.strip, lines), "")
+    bare = _QUOTED.sub("", header)
+    header = bare if any(map(bare.count, ",;\t")) else header
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise too_many(columns + 1, f"{path}, row 1")

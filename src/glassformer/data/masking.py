@@ -29,6 +29,7 @@ MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stays
 SHORTEST = 8  # tokens: a shorter remainder of a cut text is left out
 SENTENCE_ENDS = (".", "!", "?")
 BETWEEN = re.compile(r"[.!?][\"')\]]*\s+\S")  # two sentences
+STANDING_IN = [chr(0x10380 + i) for i in range(26)]  # letters of Ugaritic: cleaning leaves them
 PAIRED = 0.5  # of the texts with several sentences, from which pairs of segments are worth learning
 
 
@@ -97,14 +98,10 @@ def mask_tokens(
 # --- texts to chunks --------------------------------------------------------------------------
 
 
-def between(part: str, clean: Any) -> str:
-    """What stands between two masks, cleaned, with a blank at each end where there was one."""
-    cleaned = clean_text(part, clean)
-    before, behind = (part[at].isspace() if part else False for at in (0, -1))
-    if not cleaned.strip():
-        return cleaned or " " * before
-    before, behind = before and not cleaned[0].isspace(), behind and not cleaned[-1].isspace()
-    return " " * before + cleaned + " " * behind
+def clean_around(text: str, mask: str, clean: Any) -> str:
+    """A text with ``[MASK]`` cleaned as if a word stood there, and ``mask`` for it where it was written."""
+    letter = next((x for x in STANDING_IN if x not in text), STANDING_IN[0])
+    return clean_text(text.replace(MASK, letter), clean).replace(letter, mask)
 
 
 def chunk_texts(

@@ -9,7 +9,7 @@ make them. What the tokenizer puts around two texts is read off its own post-pro
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +23,6 @@ from glassformer.data.vocabulary import trimmed
 from glassformer.errors import DataError
 
 LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
-_WORD = re.compile(r"\S*")
 NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
 
 
@@ -54,7 +53,12 @@ class QuestionRows:
             start, stop = self.table.starts[window : window + 2]
             at = np.flatnonzero(self.sides[start:stop] == 1)
             firsts, lasts = self.offsets[start:stop][at].T
-            if len(at) == 0 or firsts[0] > begin or lasts.max() < end:
+            if len(at) == 0:
+                continue
+            # What a tokenizer drops at either end of a context belongs to its first and its last window.
+            before = window > 0 and self.owners[window - 1] == owner and firsts[0] > begin
+            behind = window + 1 < len(self.owners) and self.owners[window + 1] == owner and lasts.max() < end
+            if before or behind:
                 continue
             inside = at[(lasts > begin) & (firsts < end) & (lasts > firsts)]
             if len(inside):
@@ -169,21 +173,18 @@ def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> tuple[list[int], 
 
 
 def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places that take in what no token stands for: accents of decomposed letters, soft hyphens, marks of
-    direction. Tokenizers drop them, but an answer may end with one, or begin.
+    """Places that take in the marks behind their last letter, as accents of decomposed letters are, for which
+    no token stands: tokenizers drop them, and an answer would end inside a letter.
     """
-    out, last, end = list(places), None, 0
-    for i, (start, stop) in [*enumerate(places), (len(places), (len(text), len(text) + 1))]:
+    out = list(places)
+    end = len(text)  # where the next token begins
+    for i in reversed(range(len(places))):
+        start, stop = places[i]
         if stop <= start:
             continue
-        gap = text[end:start]
-        behind = 0 if last is None else len(_WORD.match(gap)[0])  # type: ignore[index]  # it matches nothing too
-        if behind:
-            out[last] = out[last][0], end + behind  # type: ignore[index]
-        if i < len(places):
-            before = len(_WORD.match(gap[behind:][::-1])[0])  # type: ignore[index]
-            out[i] = start - before, stop
-        last, end = i, max(end, stop)
+        while stop < end and unicodedata.category(text[stop])[0] == "M":
+            stop += 1
+        out[i], end = (start, stop), min(start, end)
     return out
 
 

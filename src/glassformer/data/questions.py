@@ -109,8 +109,7 @@ def _answers(given: Any, context: str, where: str) -> Answers:
     if given is None or (isinstance(given, float) and is_missing(given)):
         return Answers()
     if isinstance(given, str):
-        # "nan" is a word where the context has it, and else what tables have where nothing stands.
-        if not given.strip() or (is_missing(given) and given.strip() not in context):
+        if not given.strip() or (is_missing(given) and not _is_word(given.strip(), context)):
             return Answers()
         return Answers((given.strip(),), (found_in(given.strip(), context, where),))
     if isinstance(given, Mapping):
@@ -175,6 +174,11 @@ def found_in(text: str, context: str, where: str) -> int:
         raise DataError(what, where=where, fix="Give it as it is written there, or leave it empty")
     what = f"the answer {shown!r} stands {len(whole or places)} times in the context"
     raise DataError(what, where=where, fix="Say which one is meant with answer_start")
+
+
+def _is_word(text: str, context: str) -> bool:
+    """Whether "nan" is a word of the context, in one place, and not what tables have where nothing stands."""
+    return sum(_is_whole(context, at, at + len(text)) for at in _places(text, context)) == 1
 
 
 def _places(text: str, context: str) -> list[int]:

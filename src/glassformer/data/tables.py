@@ -97,7 +97,7 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
     for row, record in _records(path, delimiter, refuse, errors):
         if not record or (row == 1 and SEPARATOR(delimiter.join(record))):  # no record, yet it is a row
             continue
-        if not names and len(record) == 1 and not record[0].strip():  # a line of blanks before the header
+        if not names and len(record) == 1 and record[0].isspace():  # a line of blanks before the header
             continue
         if not names:
             if errors != STRICT and any(map(NOT_UTF8, record)):

@@ -250,7 +250,10 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
 
         def lingers(self) -> bool:
             """Whether an answer has been given before its request was read, so that the end has to wait."""
-            if self.deaf or self.phase != BODY or self.cycle is None or not self.cycle.response_complete:
+            cycle = self.cycle
+            if self.deaf or self.phase != BODY or cycle is None or cycle.keep_alive:
+                return False
+            if not cycle.response_complete:
                 return False
             self._linger(limits.body_seconds)
             idle[self] = None

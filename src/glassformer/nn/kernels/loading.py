@@ -62,7 +62,7 @@ def loaded() -> Loaded | str:
 
 # What ``torch.compiler.assume_constant_result`` sets: a graph takes the result and does not look at how it is
 # found. That function itself would import torch._dynamo into every process.
-loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
+loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]  # functions take any
 
 
 def choose() -> Loaded | str:

@@ -15,7 +15,7 @@ from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, pack_texts
 from glassformer.data.checks import check_texts
 from glassformer.data.copies import alike
-from glassformer.data.masking import MaskedStream, MaskSettings, between, chunk_texts, masked_stream
+from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around, masked_stream
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
@@ -243,8 +243,8 @@ class MaskedLM(Estimator):
         if top < 1:
             raise ConfigError(f"top {top} asks for nothing", where="fill", fix="Use 1 or more")
         # The mask stands where it was written: to some tokenizers a blank more is a token more.
-        text = known.tokens["mask"].join(between(part, self.clean) for part in text.split(MASK))
-        table = encode(self.tokenizer_, [text], max_length=self.max_length)
+        cleaned = clean_around(text, known.tokens["mask"], self.clean)
+        table = encode(self.tokenizer_, [cleaned], max_length=self.max_length)
         if table.truncated[0]:
             raise DataError(
                 f"the text has more than {self.max_length} tokens", where="fill", fix="Shorten it"

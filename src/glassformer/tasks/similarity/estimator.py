@@ -24,7 +24,7 @@ from glassformer.config import listed
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
 from glassformer.data.copies import alike
-from glassformer.data.splits import grouped_split, random_split
+from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, DataError
@@ -41,6 +41,7 @@ from glassformer.tasks.similarity.labels import (
     LabelStream,
     check_classes,
     pairs_of_labels,
+    split_of_labels,
 )
 from glassformer.tasks.similarity.measures import judged
 from glassformer.tasks.similarity.pairs import (
@@ -222,14 +223,13 @@ class Embedder(Answers, Estimator):
         return examples, held
 
     def _parts(self, examples: Labelled | Pairs, fit: Fit) -> tuple[Any, Any]:
-        """What is learned from and what is held out, as places; of classes, each has texts in both."""
+        """What is learned from and what is held out, as places; of each class some texts are learned from."""
+        texts = examples.texts if isinstance(examples, Labelled) else examples.first
+        groups = list(map(alike, texts)) if fit.together else [*map(str, range(len(texts)))]
         share, seed = fit.train.validation_fraction, fit.train.seed
         if isinstance(examples, Labelled):
-            assert self.classes_ is not None
-            groups = list(map(alike, examples.texts)) if fit.together else [*map(str, range(len(examples)))]
-            return grouped_split(self.classes_[examples.targets].tolist(), groups, share, seed)
-        groups = list(map(alike, examples.first)) if fit.together else None
-        (rest,), (taken,) = random_split([list(range(len(examples)))], share, seed, groups)
+            return split_of_labels(examples.targets, groups, share, seed)
+        (rest,), (taken,) = random_split([list(range(len(texts)))], share, seed, groups)
         return rest, taken
 
     def _labels(self, texts: list[str], y: Any) -> Labelled:

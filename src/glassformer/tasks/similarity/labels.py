@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from glassformer.data.batching import TextBatch, grouped, pack_texts
+from glassformer.data.splits import grouped_split, random_split
 from glassformer.data.text import TokenTable
 from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.similarity.pairs import Pairs
 
+DRAWS = 20  # of what is held out, until it can be judged
 JUDGED = 5  # partners of either kind for each text that is held out
 
 
@@ -46,6 +49,31 @@ def check_classes(targets: np.ndarray) -> None:
     if counts.max() < 2:
         what = "each text has a label of its own"
         raise DataError(what, where="labels", fix="Give two texts or more of a class")
+
+
+def split_of_labels(
+    targets: np.ndarray, groups: Sequence[str], share: float, seed: int
+) -> tuple[Sequence[int], Sequence[int]]:
+    """What is learned from and what is held out, as places: each class is learned from, two or more are held
+    out. Stratified where the classes are large enough for that, else at random.
+
+    Args:
+        groups: one key a text; texts of one key stay together.
+
+    Raises:
+        DataError: the share does not fit, or there are too few texts of a class.
+    """
+    with suppress(DataError):
+        return grouped_split(targets.tolist(), groups, share, seed)
+    for draw in range(DRAWS):
+        (rest,), (taken,) = random_split([list(range(len(targets)))], share, seed + draw, groups)
+        for missing in sorted({*targets[taken].tolist()} - {*targets[rest].tolist()}):
+            group = groups[next(i for i in taken if targets[i] == missing)]
+            taken = [i for i in taken if groups[i] != group]
+        if len(np.unique(targets[taken])) > 1:
+            return sorted({*range(len(targets))} - {*taken}), taken
+    what = "too few texts: two classes must be held out, and each needs a text to be learned from"
+    raise DataError(what, where="validation_fraction", fix="Give more texts of each class, or a larger share")
 
 
 def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:

@@ -36,7 +36,8 @@ def ranks_of_partners(cosines: np.ndarray, second: Sequence[str]) -> np.ndarray:
     ranks = np.empty(len(copies))
     for i, row in enumerate(cosines):
         others = row[copies != copies[i]]
-        ranks[i] = 1 + (others > row[i]).sum() + (others == row[i]).sum() / 2
+        higher = len(others) if np.isnan(row[i]) else (others > row[i]).sum()
+        ranks[i] = 1 + higher + (others == row[i]).sum() / 2
     return ranks
 
 
