@@ -21,6 +21,18 @@ def test_a_client_that_sends_all_first_reads_that_it_was_too_much(serve):
         server.stop()
 
 
+def test_a_body_that_nobody_waits_for_holds_up_no_end(serve):
+    server = serve()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+        client.sendall(
+            HEAD.replace(b"predict", b"nothing") + b"Content-Length: 1000000\r\n\r\n" + b" " * 1000
+        )
+        assert b" 404 " in client.recv(4096).splitlines()[0]
+        started = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started < 5  # of the 10 that a body may take
+
+
 def seconds_of_sending(client: socket.socket, most: float) -> float:
     """How long the other side takes what is sent."""
     started = time.monotonic()
