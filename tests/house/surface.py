@@ -305,13 +305,22 @@ def lost(old: Any, new: Any, where: str = "") -> Iterator[str]:
             else:
                 yield from lost(value, new[key], f"{where}.{key}")
     elif isinstance(old, list) and isinstance(new, list):
-        yield from (f"{where}: {item!r} gone".lstrip(".") for item in old if item not in new)
+        yield from (f"{where}: {item!r} gone".lstrip(".") for item in old if not kept(item, new))
     elif old != new and not (
         (old in (False, "attribute") and where.endswith((".helped", ".told")))
         or (where.endswith(".required") and new is False)  # what was said goes on being understood
         or (where.endswith(".nargs") and new == -1)
     ):
         yield f"{where}: was {old!r}, is {new!r}".lstrip(".")
+
+
+def kept(item: Any, among: list[Any]) -> bool:
+    """Whether an item is among others, or one that takes longer texts and is otherwise the same."""
+    if item in among or not isinstance(item, dict) or "maxLength" not in item:
+        return item in among
+    longest = item["maxLength"]
+    same = [other for other in among if isinstance(other, dict) and {**other, "maxLength": longest} == item]
+    return any(other.get("maxLength", 0) > longest for other in same)
 
 
 def stands(old: list[str], new: list[str]) -> bool:

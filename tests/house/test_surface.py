@@ -83,6 +83,15 @@ def test_what_is_lost_is_seen_and_what_is_added_is_not():
         "keys: 'y' gone",
         "code: was 2, is 1",
     ]
+    bounds = [{"type": "string", "maxLength": 100}]
+    assert list(surface.lost(bounds, [{"type": "string", "maxLength": 255}])) == []
+    for less in (
+        {"type": "string", "maxLength": 99},
+        {"type": "number", "maxLength": 255},
+        {"type": "string"},
+    ):
+        assert len(list(surface.lost(bounds, [less]))) == 1
+    assert len(list(surface.lost(["a"], [{"maxLength": 1}]))) == 1
     del new["f"]["parameters"]["b"]
     assert "f.parameters.b: gone" in list(surface.lost(old, new))
     new["f"]["parameters"]["**"] = "(none)"  # whatever the other package's class takes

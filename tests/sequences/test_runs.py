@@ -344,6 +344,11 @@ def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path)
     told = json.loads((tmp_path / "map.json").read_text())
     assert (told["text"], told["translation"]) == (texts[0], said.splitlines()[0])
     assert len(told["weights"]) == len(told["target"])
+    again = str(tmp_path / "again.json")
+    capsys.readouterr()
+    assert main(["translate", str(translated), *texts, "--align", again, "--json"]) == 0
+    rows = [{"text": text, "translation": line} for text, line in zip(texts, said.splitlines(), strict=True)]
+    assert json.loads(capsys.readouterr().out) == {"translations": rows, "align": again}
     assert "the output file exists" in refused(capsys, "translate", translated, "a", "--align", page)
     assert "not .json or .html" in refused(
         capsys, "translate", translated, "a", "--align", tmp_path / "a.png"

@@ -258,6 +258,17 @@ def test_probes_models_metrics_and_description(server: Running):
     assert paths["/v1/predict"]["post"]["responses"].keys() >= {"200", "413", "422", "429", "503"}
 
 
+def test_a_model_bears_a_name_as_long_as_its_folder_can_have(serve, classifiers):
+    name = "n" * 255
+    running = serve(others={name: classifiers[0]})
+    try:
+        found = running.ask("/v1/predict", {"texts": TEXTS[:3], "model": name})
+        assert (found.status, found.body["model"]) == (200, name)
+        assert running.ask("/v1/predict", {"texts": TEXTS[:3], "model": name + "n"}).status == 422
+    finally:
+        running.stop()
+
+
 def test_the_page_and_its_headers(server: Running):
     page = server.ask("/")
     assert b"<title>glassformer</title>" in page.body

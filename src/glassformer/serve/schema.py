@@ -11,7 +11,8 @@ from glassformer.data.vocabulary import CLS, SEP
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
-Name = Annotated[str, Field(max_length=100, description="One of /v1/models; without it the first that fits")]
+# As long as a folder can be called: models bear the names of theirs.
+Name = Annotated[str, Field(max_length=255, description="One of /v1/models; without it the first that fits")]
 Method = Literal[
     "rollout", "attention", "occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"
 ]
