@@ -200,7 +200,7 @@ def several_labels(options: argparse.Namespace) -> dict[str, Any]:
     for _ in range(options.trials):
         y = rng.random((n, 4)) < share
         made = np.where(y, rng.random(y.shape) < right, rng.random(y.shape) < stray)
-        statistic = macro_f1_of_sets(y, made[None])
+        statistic = macro_f1_of_sets(y, made[None], every=False)
         seen = np.maximum((y.sum(0) + made.sum(0)), 1)
         figures.append(float((2 * (y & made).sum(0) / seen).mean()))
         drawn = statistic(rng.multinomial(n, np.full(n, 1 / n), options.resamples).astype(np.float32))[0]

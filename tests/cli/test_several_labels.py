@@ -76,9 +76,15 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     figures = json.loads(gf("evaluate", "run", "--json").out)
     assert figures["micro_f1"] == metrics["test"]["micro_f1"]
     assert "micro-F1" in gf("evaluate", "run").out
+    (simple,) = metrics["baselines"].values()
+    apart = abs(simple["difference"]["value"]) * 100
+    assert simple["difference"]["measure"] == "macro_f1"
+    assert f"{apart:.1f} points" in figures["verdict"]  # of macro-F1, as the training said it
+    assert "95 % interval of the difference" in figures["verdict"]
     found = json.loads(gf("calibrate", "run", "--threshold", "f1", "--json").out)
     assert len(found["temperature"]) == len(found["threshold"]) == 3
-    assert gf("calibrate", "run").code == 0
+    again = json.loads(gf("calibrate", "run", "--json").out)
+    assert again["splits"] == found["splits"]  # what was before stays what the training left
     assert gf("evaluate", "run").code == 0
     assert "temperature of its own" in (tmp_path / "run" / "report.html").read_text()
     clf = glassformer.load(tmp_path / "run")
@@ -95,6 +101,25 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     answers = served.predictions(items := served.prepare(texts), served.compute(items))
     assert [tuple(answer["labels"]) for answer in answers] == clf.predict(texts)
     assert served.about(True)["threshold"] == pytest.approx(clf.threshold_.tolist())
+
+
+def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, table, tmp_path):
+    renamed = table.read_text().replace("dog", "R&D | lab").replace("cat", "(other)")
+    table.write_text(renamed)
+    for seed, name in enumerate("ab"):
+        assert gf("train", *asked(table, f"seed={seed}", "epochs=1"), "--out", name).code == 0
+    metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
+    assert metrics["label_names"] == ["(other)", "R&D | lab", "run"]
+    assert gf("compare", "a", "b", "--out", "both").code != 0  # two seeds of one recipe
+    assert gf("train", *asked(table, "epochs=1", "lr=0.001"), "--out", "c").code == 0
+    assert gf("compare", "a", "c", "--out", "both").code == 0
+    arm = json.loads((tmp_path / "both" / "results.json").read_text())["arms"][0]
+    assert arm["accuracy"]["mean"] == pytest.approx(metrics["test"]["accuracy"])
+    assert arm["macro_f1"]["mean"] == pytest.approx(metrics["test"]["macro_f1"])
+    table.write_text(renamed + "one more,run;(none)\n")
+    result = gf("train", *asked(table), "--out", "none")
+    assert result.code == 2
+    assert "a label is called '(none)'" in result.err
 
 
 def test_folds_and_comparisons(gf, table, tmp_path):

@@ -58,6 +58,17 @@ def test_train_states_the_baselines(gf, reviews: Path):
     assert "mean bag of embeddings" in out
 
 
+def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(gf, tmp_path: Path):
+    rows = [(["\U0001f600", "\U0001f620"][i % 2] * (1 + i % 3), ["good", "bad"][i % 2]) for i in range(40)]
+    table = write_csv(tmp_path / "faces.csv", rows)
+    result = gf("train", "--text", table, "--out", "faces", *settings("baselines=true"))
+    assert result.code == 0, result.err
+    assert "left out: TF-IDF baseline: no words to count" in result.out + result.err
+    metrics = json.loads((tmp_path / "faces" / "metrics.json").read_text())
+    assert [*metrics["baselines"]] == ["mean bag of embeddings"]
+    assert (tmp_path / "faces" / "report.html").is_file()
+
+
 def test_train_counts_the_texts_that_were_cut(gf, tmp_path: Path):
     rows = sentences(40)
     long = [(f"{text} and so on" + " and on" * 20, label) for text, label in rows[:7]]

@@ -191,17 +191,44 @@ def test_the_interval_is_reflected_about_the_estimate_and_repeats_itself():
     logits, y = honest(101, 3)
     p = probabilities_of(2 * logits)
     rng = np.random.default_rng(7)
-    drawn = [calibration_error(p[i], y[i], 5) for i in rng.integers(0, 101, (50, 101))]
+    drawn = [calibration_error(p[i], y[i], 5) for i in (rng.integers(0, 101, 101) for _ in range(50))]
     low, high = np.quantile(drawn, [0.025, 0.975])
     estimate = calibration_error(p, y, 5)
     found = calibration_interval(p, y, bins=5, resamples=50, seed=7)
-    assert found == pytest.approx([max(2 * estimate - high, 0), 2 * estimate - low])
+    lower = 2 * estimate - high - (np.mean(drawn) - estimate)
+    assert found == pytest.approx([lower, 2 * estimate - low])
+    assert found[0] > 0
     assert calibration_interval(p, y, resamples=50) == calibration_interval(p, y, resamples=50, seed=0)
     sure = np.array([[1.0, 0.0]] * 7)
     assert calibration_interval(sure, np.zeros(7, int), resamples=5) == [0.0, 0.0]
+    assert calibration_interval(p, y, resamples=0) == pytest.approx([calibration_error(p, y)] * 2)
     assert describe(p, y, resamples=5)["ece_interval"] == calibration_interval(p, y, resamples=5)
     assert describe(p, y)["ece_interval"] == calibration_interval(p, y, resamples=1000)
     assert describe(p, y)["ece_interval"] == calibration_interval(p, y)
+
+
+@pytest.mark.parametrize("off", [0.0, 0.1])
+def test_the_interval_holds_the_true_error_about_as_often_as_it_says(off):
+    """Of answers whose chance of being right is known, once as stated and once by so much less."""
+    rng, stated = np.random.default_rng(0), np.linspace(0.6, 0.95, 197)
+    held = []
+    for seed in range(60):
+        right = rng.random(197) < stated - off
+        p = np.stack([stated, 1 - stated], 1)
+        low, high = calibration_interval(p, 1 - right, resamples=150, seed=seed)
+        assert low - 1e-9 <= calibration_error(p, 1 - right) <= high + 1e-9
+        held.append(low <= off <= high)
+    assert np.mean(held) >= 0.85
+
+
+def test_answers_that_stand_and_fall_together_say_less():
+    rng, p = np.random.default_rng(0), np.tile([0.7, 0.3], (400, 1))
+    groups = np.repeat(np.arange(20), 20)
+    right = np.repeat(rng.random(20) < 0.45, 20)
+    alone, together = (calibration_interval(p, 1 - right, resamples=200, groups=g) for g in (None, groups))
+    assert alone[0] > 0.1
+    assert together[0] < alone[0]
+    assert together[1] > alone[1]
 
 
 def test_certain_and_wrong_has_a_finite_loss():

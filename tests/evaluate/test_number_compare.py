@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import pearsonr, rankdata, spearmanr, zscore
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from glassformer.errors import ShapeError
@@ -18,6 +18,7 @@ KNOWN = {
     "pearson": lambda a, b: pearsonr(a, b)[0],
     "spearman": lambda a, b: spearmanr(a, b)[0],
 }
+SEEN = {"pearson": zscore, "spearman": rankdata}
 
 
 def numbers(n: int = 53) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +49,10 @@ def test_what_is_not_defined_counts_as_nothing(measure):
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_permutation_test_counts_exchanges(measure):
     true, found = numbers(11)
-    every = []
+    own, every = SEEN.get(measure, lambda x: x), []
+    first, second = (own(x) for x in found)  # what the measure sees of each model's numbers
     for swapped in itertools.product([False, True], repeat=11):
-        a, b = np.where(swapped, found[1], found[0]), np.where(swapped, found[0], found[1])
+        a, b = np.where(swapped, second, first), np.where(swapped, first, second)
         every.append(KNOWN[measure](true, a) - KNOWN[measure](true, b))
     wanted = np.mean(np.abs(every) >= abs(every[0]) - 1e-12)
     test = permutation(measure, true, *found, resamples=4000)
@@ -66,6 +68,25 @@ def test_a_worse_model_is_told_and_noise_is_not():
     assert permutation("spearman", true, near, far, resamples=200).p < 0.01
     again = true + rng.normal(0, 0.3, 211)
     assert permutation("mae", true, near, again, resamples=200).p > 0.05
+
+
+@pytest.mark.parametrize("measure", ["pearson", "spearman"])
+def test_correlations_are_told_apart_whatever_the_scale_of_each_model(measure):
+    rng = np.random.default_rng(3)
+    true = rng.normal(0, 1, 199)
+    near, far = true + rng.normal(0, 0.5, 199), true + rng.normal(0, 1.5, 199)
+    once = permutation(measure, true, near, far, resamples=400)
+    assert once.p < 0.01
+    moved = permutation(measure, true, 0.9 + near / 100, far / 10 - 0.3, resamples=400)
+    assert (moved.p, moved.difference) == (once.p, pytest.approx(once.difference))
+    assert permutation(measure, true, near, np.zeros(199), resamples=50).p < 0.05
+
+
+def test_r2_of_large_numbers_is_not_lost_beside_them():
+    true, found = numbers()
+    counts = np.random.default_rng(1).multinomial(53, np.full(53, 1 / 53), 7).astype(np.float32)
+    large = number_statistic("r2", true + 1.7e9, found + 1.7e9)(counts)
+    np.testing.assert_allclose(large, number_statistic("r2", true, found)(counts), atol=1e-6)
 
 
 def test_answers_to_other_examples_are_refused():

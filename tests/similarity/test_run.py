@@ -78,6 +78,10 @@ def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
     assert "What a cosine is made of" in page
     assert "Cosine against score" in page
     assert 'style="' not in page
+    card = Path("run/model/README.md").read_text(encoding="utf-8")
+    assert "None was measured" not in card
+    assert "Spearman" in card
+    assert "metrics:\n- spearmanr\n- pearsonr\n" in card
     found = json.loads(run(capsys, "evaluate", "run", "--json"))
     assert found["spearman"] == pytest.approx(judged["spearman"])
     other = write(here / "other.csv", ROWS[:4], ("premise", "hypothesis", "relatedness"))

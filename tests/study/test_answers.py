@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,10 @@ def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     results = json.loads((work / "study" / "results.json").read_text())
     assert (results["measure"], results["n"], len(results["arms"])) == ("f1", 13, 2)
     assert results["arms"][0]["seeds"] == [0, 1]
+    assert "was judged on test, not on validation" in refused(
+        "compare", work / "a", work / "c", "--split", "validation"
+    )
+    assert results["drawn"] == "texts with their questions"
     out = call("cross-validate", work / "a" / "config.toml", "--folds", 2, "--out", work / "folds")
     assert "all 31 answers: exact match" in out
     metrics = json.loads((work / "folds" / "metrics.json").read_text())
@@ -95,6 +100,15 @@ def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     assert "question-answering does not predict labels" in refused(
         "review-labels", work / "a" / "config.toml"
     )
+
+
+def test_a_text_with_a_line_break_of_its_own_is_compared(work, tmp_path):
+    for name in "ac":
+        shutil.copytree(work / name, tmp_path / name)
+        text = (work / name / "predictions.jsonl").read_text().replace("lives in", "lives\u2028in")
+        (tmp_path / name / "predictions.jsonl").write_text(text)
+    assert "\u2028" in text
+    assert "F1" in call("compare", tmp_path / "a", tmp_path / "c")
 
 
 def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):

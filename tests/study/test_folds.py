@@ -80,6 +80,23 @@ def test_every_example_is_judged_once_by_a_model_new_to_it(done):
     assert right / 61 > 0.85  # three labels are wrong
 
 
+def test_a_label_that_only_copies_have_is_judged_too(base, tmp_path):
+    """The first of two copies has another label, so one fold holds both and the others never learn it."""
+    rows = [
+        ("text", "label"),
+        *((f"a {'warm' if i % 2 else 'dull'} film {i}", "ab"[i % 2]) for i in range(20)),
+    ]
+    rows += [(rows[3][0], "rare")]
+    with open(tmp_path / "train.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+    path = tmp_path / "rare.toml"
+    path.write_text(base.read_text().replace(str(base.parent), str(tmp_path)), encoding="utf-8")
+    metrics = cross_validate(load_recipe(path, ["epochs=1"]), tmp_path / "folds", 3)
+    assert metrics["test"]["labels"] == ["a", "b", "rare"]
+    assert metrics["test"]["n"] == 21
+    assert metrics["test"]["per_class"][2]["recall"] == 0
+
+
 def test_mean_and_spread(done):
     _, metrics, _, _ = done
     shares = [f["accuracy"] for f in metrics["folds"]]

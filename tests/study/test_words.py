@@ -149,6 +149,12 @@ def test_runs_are_compared_by_their_spans_on_the_same_sentences(work):
     assert json.loads(lone[lone.index("{") :])["arms"][1]["p"] <= 1
 
 
+def test_runs_of_another_split_are_refused(work):
+    assert "was judged on test, not on validation" in refused(
+        "compare", work / "a", work / "c", "--split", "validation"
+    )
+
+
 def test_the_bootstrap_of_one_run_is_that_of_its_own_figures(work):
     """Percentiles of resampled sentences: as ``tag_figures`` draws them, up to the draws."""
     results = call("compare", work / "a", work / "c", "--json")

@@ -255,6 +255,21 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     assert "numbers from" in (run / "doctor.json").read_text()
 
 
+def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, capsys):
+    (tmp_path / "data").mkdir()
+    for split in ("train", "validation"):
+        (tmp_path / "data" / f"{split}.csv").write_bytes(table.read_bytes())
+    command = ["train", "--text", str(tmp_path / "data"), *TINY, "--set", "split=validation", "--out", str(tmp_path / "own")]
+    assert main(command) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(tmp_path / "own"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["intervals"] == []
+    assert main(["evaluate", str(tmp_path / "own"), str(table), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["intervals"]
+    assert main(["evaluate", str(tmp_path / "own"), "--every-epoch"]) == 2
+    assert "Leave --every-epoch out" in capsys.readouterr().err
+
+
 def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
     assert main(["evaluate", str(run), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)

@@ -159,7 +159,7 @@ def evaluate_command(
     elif figures.get("kind") == "numbers":
         show_number_figures(str(run), figures)
     elif "per_class" in figures:
-        show_figures(str(run), figures, _measure(run))
+        show_figures(str(run), figures, _measure(run, figures))
         say(said)
         if found := figures.get("abstention"):
             say(abstention_line(found))
@@ -172,7 +172,7 @@ def evaluate_command(
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
     if by:
-        show_slices(figures["by"], _measure(run))
+        show_slices(figures["by"], _measure(run, figures))
 
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
@@ -185,7 +185,7 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
     if not {"per_class", "accuracy", "n"} <= figures.keys() or "labels" not in figures:
         return ""
     noun = TASKS[read_run_recipe(run).task].estimator.NOUN
-    known = {"test": figures, "judged": "other", "measure": _measure(run)}
+    known = {"test": figures, "judged": "other", "measure": _measure(run, figures)}
     if data is None and (run / "metrics.json").is_file():
         metrics = read_json(run / "metrics.json")
         own = metrics.get("test") or metrics.get("validation") or {}
@@ -199,12 +199,13 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
     return verdict_of(known, noun)
 
 
-def _measure(run: Path) -> str:
-    """The figure that the run's best weights were chosen by, if a share."""
+def _measure(run: Path, figures: dict[str, Any]) -> str:
+    """The figure that the run was judged by: of several labels macro-F1, else what chose its best weights."""
     from glassformer.tasks.labelled import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.target_sets import LabelSets
 
-    return measure_of(read_run_recipe(run))
+    return str(LabelSets.measure) if figures.get("kind") == "labels" else measure_of(read_run_recipe(run))
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:

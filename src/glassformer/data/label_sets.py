@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from glassformer.errors import DataError
 JOIN = " | "  # between the labels of a set that is shown
 NONE = "(none)"  # how a set without labels is shown
 LISTED = re.compile(r"[\[({].*[\])}]", re.DOTALL)
+ONE = re.compile(r"[^,'\"]*")  # within round brackets a name, "(other)", and no list as programs write it
 
 
 class LabelSet(tuple[Any, ...]):
@@ -26,6 +27,18 @@ class LabelSet(tuple[Any, ...]):
 
     def __str__(self) -> str:
         return JOIN.join(map(str, self)) or NONE
+
+
+def labels_in(cell: str, known: Collection[str]) -> list[str]:
+    """The labels of a set that was shown, those that are ``known``; one may hold ``JOIN`` itself."""
+    parts, out, at = [] if cell == NONE else cell.split(JOIN), [], 0
+    while at < len(parts):
+        ends = range(len(parts), at, -1)  # the longest first
+        end = next((end for end in ends if JOIN.join(parts[at:end]) in known), None)
+        if end is not None:
+            out.append(JOIN.join(parts[at:end]))
+        at = end or at + 1
+    return out
 
 
 def is_matrix(y: Any) -> bool:
@@ -64,6 +77,12 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
                 f"the labels are {kind}",
                 where=place(origin, index, rows),
                 fix="Give a list of labels for every example; an empty one where it has none",
+            )
+        if NONE in map(str, given):
+            raise DataError(
+                f"a label is called {NONE!r}, as no label is shown",
+                where=place(origin, index, rows),
+                fix="Give it another name, or an empty list where an example has none",
             )
         sets.append(list(given))
         flat += sets[-1]
@@ -106,10 +125,10 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
 
 def split_cell(cell: Any, separator: str) -> list[str]:
     """The labels in one cell of a table: ``joy|anger``, or a list as programs write it, ``['joy']``."""
-    if is_missing(cell):
+    if is_missing(cell) or (text := str(cell).strip()) == NONE:
         return []
-    text = str(cell).strip()
-    if LISTED.fullmatch(text):
+    named = text[:1] == "(" and separator not in text and ONE.fullmatch(text[1:-1])
+    if LISTED.fullmatch(text) and not named:
         try:
             found = json.loads(text)
         except ValueError:

@@ -3,12 +3,14 @@ particular to files that spreadsheets save."""
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # Excel's own first line
 SHEETS = frozenset([".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers"])
+MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
 REVIEWED = "review:"  # begins the names of a review's columns beside a table's own; its cells are guarded
 
 # A spreadsheet runs a cell that begins like this (the wide forms too, in East Asian locales). The
@@ -20,6 +22,11 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
 # blanks and quotes. Each run is looked at once, from its start, so a text of a million blanks takes no time.
 _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={_SIGNS})")
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def long_cells() -> None:
+    """Let the csv module read cells of ``MAX_CELL``: one limit for the process, raised and never lowered."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
 
 
 def csv_safe(cell: Any) -> str:

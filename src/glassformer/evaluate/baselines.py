@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from glassformer.data.splits import stratified_subset
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import DataError, ShapeError
-from glassformer.evaluate.pair_features import BothSides
+from glassformer.evaluate.pair_features import BothSides, counted
 
 
 def tfidf_logistic(
@@ -68,10 +68,7 @@ def tfidf_logistic(
     )
     if are_pairs(train_texts):
         vectorizer = BothSides(vectorizer)
-    try:
-        train = vectorizer.fit_transform(train_texts)
-    except ValueError as error:  # "empty vocabulary"
-        raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
+    train = counted(vectorizer, train_texts)
 
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
         # A tolerance of 1e-3 stopped after ten steps and cost up to five points of accuracy.

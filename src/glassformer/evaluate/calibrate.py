@@ -129,36 +129,57 @@ def calibration_interval(
     seed: int = 0,
     groups: ArrayLike | None = None,
 ) -> list[float]:
-    """95 % bootstrap interval of the calibration error over draws of the examples.
+    """95 % interval of the calibration error over draws of the examples; see ``error_interval``.
 
     ``groups`` ``[n]``, numbers from 0: what is drawn together, such as the words of a sentence.
-
-    The error is a sum of absolute gaps, so a resample is biased upwards by its own noise: the interval is the
-    basic one, reflected about the estimate, and cut at 0.
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
-    rng = np.random.default_rng(seed)
-    if groups is None:
-        drawn = [calibration_error(p[i], y[i], bins) for i in rng.integers(0, len(y), (resamples, len(y)))]
-    else:
-        drawn = _errors_of_groups(p, y, np.asarray(groups), bins, resamples, rng)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    estimate = calibration_error(p, y, bins)
-    return [max(2 * estimate - high, 0.0), max(2 * estimate - low, 0.0)]
-
-
-def _errors_of_groups(
-    p: np.ndarray, y: np.ndarray, groups: np.ndarray, bins: int, resamples: int, rng: np.random.Generator
-) -> list[float]:
-    """The calibration errors of resampled groups, from what each group adds to each bin."""
     stated, right = p.max(1), p.argmax(1) == y
+    return error_interval(stated, right, groups, bins=bins, resamples=resamples, seed=seed)
+
+
+def error_interval(
+    stated: np.ndarray,
+    right: np.ndarray,
+    groups: ArrayLike | None = None,
+    *,
+    bins: int = BINS,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> list[float]:
+    """95 % interval of the mean gap, weighted by bin, between what is stated and what is right.
+
+    A sum of absolute gaps is above 0 by its noise alone, and a resample has yet more of it. So the interval
+    is the bootstrap's basic one, reflected about the estimate, and its lower end also loses what resamples
+    lie above the estimate on average. That end is 0 where as large an error is no surprise of a model without
+    any: where the gaps' signs are drawn at random (the wild bootstrap), an example or a group at a time, more
+    than one in 40 reaches it. The interval always holds the estimate.
+
+    Args:
+        stated: [n] probabilities.
+        right: [n], 1 where what they are of came true.
+        groups: [n], numbers from 0: what is drawn together; None: each by itself.
+    """
     place = np.clip(np.ceil(stated * bins).astype(int) - 1, 0, bins - 1)
-    count = int(groups.max()) + 1
-    gaps = np.zeros((count, bins))  # confidence less accuracy, summed over a group's examples in the bin
-    np.add.at(gaps, (groups, place), stated - right)
-    sizes = np.bincount(groups, minlength=count)
-    draws = (rng.integers(0, count, count) for _ in range(resamples))
-    return [float(np.abs(gaps[i].sum(0)).sum() / max(sizes[i].sum(), 1)) for i in draws]
+    number = np.arange(len(stated)) if groups is None else np.asarray(groups)
+    count, gaps = int(number.max()) + 1, stated - right
+    sizes, rng = np.bincount(number, minlength=count), np.random.default_rng(seed)
+
+    def error(times: np.ndarray) -> float:
+        return float(np.abs(np.bincount(place, times[number] * gaps, bins)).sum() / len(stated))
+
+    estimate = error(np.ones(count))
+    if not resamples:
+        return [estimate, estimate]
+    drawn = np.empty(resamples)
+    for i in range(resamples):
+        times = np.bincount(rng.integers(0, count, count), minlength=count)
+        drawn[i] = error(times) * len(stated) / max(times @ sizes, 1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    chance = [error(rng.choice([-1.0, 1.0], count)) for _ in range(resamples)]
+    surprise = estimate > np.quantile(chance, 0.975)
+    lower = 2 * estimate - high - (drawn.mean() - estimate) if surprise else 0.0
+    return [min(max(lower, 0.0), estimate), max(2 * estimate - low, estimate)]
 
 
 def describe(

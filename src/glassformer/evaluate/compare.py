@@ -82,15 +82,18 @@ def macro_f1_of(targets: ArrayLike, predicted: ArrayLike, classes: int) -> Stati
         predicted: [S, n] class indices.
     """
     y, guess = np.asarray(targets), np.asarray(predicted)
-    return macro_f1_of_sets(np.eye(classes, dtype=np.float32)[y], np.eye(classes, dtype=np.float32)[guess])
+    one_hot = np.eye(classes, dtype=np.float32)
+    return macro_f1_of_sets(one_hot[y], one_hot[guess], every=False)
 
 
-def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike) -> Statistic:
+def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike, *, every: bool = True) -> Statistic:
     """The same of several labels an example.
 
     Args:
         targets: [n, K], 0 or 1.
         predicted: [S, n, K], 0 or 1.
+        every: a label that is neither there nor predicted counts as 0, as in a run's own figure, instead of
+            being left out.
     """
     true, made = np.asarray(targets, np.float32), np.asarray(predicted, np.float32)
 
@@ -99,7 +102,7 @@ def macro_f1_of_sets(targets: ArrayLike, predicted: ArrayLike) -> Statistic:
         hits, named = counts @ (made * true), counts @ made  # [S, c, K]
         seen = support + named > 0
         f1 = np.divide(2 * hits, support + named, out=np.zeros_like(hits), where=seen)
-        return f1.sum(-1) / np.maximum(seen.sum(-1), 1)
+        return f1.mean(-1) if every else f1.sum(-1) / np.maximum(seen.sum(-1), 1)
 
     return figure
 
@@ -110,14 +113,21 @@ def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
 
 
-def answer_shares(arms: Sequence[Sequence[ArrayLike]]) -> dict[str, list[Statistic]]:
+def answer_shares(arms: Sequence[Sequence[ArrayLike]], groups: ArrayLike) -> dict[str, list[Statistic]]:
     """Of arms that answer from texts: exact matches as accuracy, and F1 of words under two names.
 
     Args:
         arms: of each arm and seed ``[n, 2]``: exact match and F1 of each question.
+        groups: ``[n]``, numbers from 0: the text that a question is about. Texts are what is drawn, for the
+            answers to the questions on one are right or wrong together.
     """
-    found = [np.stack([np.asarray(own) for own in seeds]) for seeds in arms]  # [S, n, 2] each
-    exact, f1 = ([share_of(own[:, :, k], np.ones(own.shape[1])) for own in found] for k in range(2))
+    number = np.asarray(groups)
+    sizes = np.bincount(number)
+
+    def shares(seeds: Sequence[ArrayLike], k: int) -> Statistic:
+        return share_of([np.bincount(number, np.asarray(own)[:, k]) for own in seeds], sizes)
+
+    exact, f1 = ([shares(seeds, k) for seeds in arms] for k in range(2))
     return {"accuracy": exact, "macro_f1": f1, "f1": f1}
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from glassformer.errors import DataError
+from glassformer.evaluate.pair_features import counted
 
 STRENGTHS = (1.0, 4.0, 16.0)
 
@@ -27,10 +27,7 @@ def word_features(train: Sequence[str], *others: Sequence[str]) -> list[Any]:
         dtype=cast(Any, np.float32),
         min_df=2 if len(train) >= 1000 else 1,
     )
-    try:
-        return [vectorizer.fit_transform(train), *map(vectorizer.transform, others)]
-    except ValueError as error:  # "empty vocabulary"
-        raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
+    return [counted(vectorizer, train), *map(vectorizer.transform, others)]
 
 
 def pixel_features(train: Sequence[Any], *others: Sequence[Any], side: int = 16) -> list[Any]:

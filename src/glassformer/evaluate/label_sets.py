@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.label_sets import as_sets, together
 from glassformer.errors import DataError, GlassformerError, ShapeError
-from glassformer.evaluate.calibrate import BINS, fit_temperature, tune_threshold
+from glassformer.evaluate.calibrate import BINS, error_interval, fit_temperature, tune_threshold
 from glassformer.evaluate.intervals import macro_f1_interval_of_sets
 
 HALF = 0.5  # the threshold of a label where none was chosen
@@ -106,16 +106,12 @@ def label_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:
     """Calibration error over all labels with its interval over examples, and of each; log loss, the curve."""
     p, y = _fitting(probabilities, targets)
-    rng, estimate = np.random.default_rng(0), label_error(p.reshape(-1), y.reshape(-1))
-    drawn = [
-        label_error(p[i].reshape(-1), y[i].reshape(-1)) for i in rng.integers(0, len(y), (resamples, len(y)))
-    ]
-    low, high = np.quantile(drawn, [0.025, 0.975]) if drawn else (estimate, estimate)
+    examples = np.repeat(np.arange(len(y)), y.shape[1])  # whose labels are drawn together
     likely = np.where(y > 0, p, 1 - p).clip(TINY)
     return {
         "n": len(y),
-        "ece": estimate,
-        "ece_interval": [max(2 * estimate - high, 0.0), max(2 * estimate - low, 0.0)],
+        "ece": label_error(p.reshape(-1), y.reshape(-1)),
+        "ece_interval": error_interval(p.reshape(-1), y.reshape(-1), examples, resamples=resamples),
         "ece_per_label": [label_error(p[:, k], y[:, k]) for k in range(p.shape[1])],
         "log_loss": float(-np.log(likely).mean()),
         "curve": label_curve(p.reshape(-1), y.reshape(-1)),

@@ -9,7 +9,7 @@ import numpy as np
 
 from glassformer.data.text_pairs import are_pairs
 from glassformer.evaluate.label_baselines import pixel_features, word_features
-from glassformer.evaluate.pair_features import BothSides
+from glassformer.evaluate.pair_features import BothSides, counted
 
 STRENGTHS = (0.1, 1.0, 10.0)  # of the penalty on counted words
 OF_PIXELS = (10.0, 100.0, 1000.0)
@@ -74,11 +74,9 @@ def tfidf_ridge(train: Sequence[str], numbers: np.ndarray, judged: Sequence[str]
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     least = 2 if len(train) >= 1000 else 1
-    counted = TfidfVectorizer(
-        token_pattern=r"(?u)\b\w+\b", ngram_range=(1, 2), sublinear_tf=True, min_df=least
-    )
-    both = BothSides(counted)
-    features = [both.fit_transform(train), both.transform(judged)]  # type: ignore[arg-type]  # pairs
+    words = TfidfVectorizer(token_pattern=r"(?u)\b\w+\b", ngram_range=(1, 2), sublinear_tf=True, min_df=least)
+    both = BothSides(words)
+    features = [counted(both, train), both.transform(judged)]  # type: ignore[arg-type]  # pairs
     return "TF-IDF of both sides + ridge", ridge(features, numbers)
 
 

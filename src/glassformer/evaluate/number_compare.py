@@ -1,7 +1,9 @@
 """Is one regressor better than another? Figures under resampling, and a permutation test of two.
 
 The permutation test (Fisher, 1935; Pitman, 1937) takes two sets of predicted numbers for exchangeable: under
-"no difference" either model could have made either of the two numbers of an example.
+"no difference" either model could have made either of the two numbers of an example. Correlations do not see
+a model's scale: cosines about 0.1 and about 0.9 may order the pairs alike. So ranks are exchanged for
+Spearman's, and for Pearson's each number less its model's mean, in that model's standard deviations.
 """
 
 from __future__ import annotations
@@ -60,9 +62,11 @@ def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray
         return times @ np.abs(found - true) / n
     with np.errstate(invalid="ignore", divide="ignore"):
         if measure == "r2":
-            mean = times @ true / n
-            spread = times @ true**2 / n - mean**2
-            values = 1 - times @ (found - true) ** 2 / n / np.where(spread > 1e-12 * mean**2, spread, np.nan)
+            near = true - true.mean()  # the spread of large numbers would be lost beside their squares
+            mean = times @ near / n
+            spread = times @ near**2 / n - mean**2
+            held = spread > 1e-12 * near.var()
+            values = 1 - times @ (found - true) ** 2 / n / np.where(held, spread, np.nan)
         elif measure == "pearson":
             values = correlation(times, found[None], true[None])
         else:
@@ -92,6 +96,7 @@ def permutation(
     true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
     if true.ndim != 1 or not true.shape == a.shape == b.shape:
         raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
+    a, b = (_without_scale(measure, x) for x in (a, b))
     once = np.ones((1, len(true)))
     observed = float(np.subtract(*(_figure(measure, once, true, x)[0] for x in (a, b))))
     rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
@@ -104,6 +109,18 @@ def permutation(
         extreme += int((np.abs(apart) >= abs(observed) - 1e-12).sum())
         done += size
     return Permutation(observed, (extreme + 1) / (resamples + 1))
+
+
+def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
+    """Predicted numbers ``[n]`` as a measure sees them, which two models' may be exchanged in."""
+    from scipy.stats import rankdata
+
+    if measure == "spearman":
+        return rankdata(found)
+    if measure != "pearson":
+        return found
+    spread = found.std()
+    return (found - found.mean()) / spread if spread > 0 else np.zeros(len(found))
 
 
 def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.spreadsheet import csv_plain, csv_safe
+from glassformer.data.spreadsheet import csv_plain, csv_safe, long_cells
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError
 from glassformer.evaluate.table_file import table_file
@@ -91,6 +91,7 @@ def read_numbers(path: str | Path) -> Iterator[NumberRow]:
         DataError: the file is none of ours, or damaged.
     """
     path = Path(path)
+    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for cells, text in zip(csv.DictReader(file, strict=True), texts_in(path), strict=True):
@@ -109,6 +110,7 @@ def texts_in(path: Path) -> Iterator[str]:
     Raises:
         DataError: the file is none of ours.
     """
+    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, strict=True):

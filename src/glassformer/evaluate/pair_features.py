@@ -6,6 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from glassformer.data.text_pairs import TextPair
+from glassformer.errors import DataError
+
+
+def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
+    """``[n, W]`` sparse: what a vectorizer makes of its training texts, once it has learned their words.
+
+    Raises:
+        DataError: there is no word in them.
+    """
+    try:
+        return vectorizer.fit_transform(train)
+    except ValueError as error:  # "empty vocabulary"
+        raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
 
 
 class BothSides:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.data.spreadsheet import csv_plain, csv_safe
+from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_safe, long_cells
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.number_file import NUMBER_HEADER
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 HEADER = ("split", "row", "text", "label", "predicted", "probability")
-MAX_CELL = 16 * 2**20  # characters; the csv module's own limit of 131,072 is below a long document
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         DataError: no such file, another header, not UTF-8, or a damaged row, which is named.
     """
     path, line = Path(path), 2
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))  # one for the process: raised, never lowered
+    long_cells()
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv.reader(file)

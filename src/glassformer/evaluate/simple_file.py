@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.spreadsheet import csv_plain, csv_safe
+from glassformer.data.spreadsheet import csv_plain, csv_safe, long_cells
 from glassformer.errors import DataError
 from glassformer.evaluate.table_file import table_file
 
@@ -37,6 +37,7 @@ def read_simple(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     if not path.is_file():
         return {}
+    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
             names, *rows = csv.reader(file, strict=True)

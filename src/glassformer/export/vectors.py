@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.files import read_json, write_folder
 from glassformer.checkpoints.readme import README, signed
-from glassformer.data.spreadsheet import csv_plain
+from glassformer.data.spreadsheet import csv_plain, long_cells
 from glassformer.data.text import clean_text
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import PAD, Vocabulary
@@ -41,6 +41,7 @@ def texts_of(embedder: Any, run: str | Path, count: int, seed: int = 0) -> list[
     rng, file = np.random.default_rng(seed), Path(run) / "pairs.csv"
     out: list[str] = []
     if file.is_file():
+        long_cells()
         with file.open(encoding="utf-8", newline="") as lines:
             rows = list(islice(csv.DictReader(lines), 50 * count))
         known = [csv_plain(row[side]) for row in rows for side in ("first", "second")]

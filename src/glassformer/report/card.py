@@ -25,7 +25,7 @@ from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"
 # What is counted or timed beside figures, and is none itself.
-COUNTED = {"n", "of", "contexts", "width", "step", "best_step"}
+COUNTED = {"n", "of", "contexts", "width", "step", "best_step", "words", "entities", "pairs"}
 NO_FIGURES = COUNTED | {"length_penalty", "seconds", "sentences_per_second"}
 NO_FIGURES |= {"epoch", "kind", "is_best"}
 # Figure -> the Hub's name of the metric, and ours for people.
@@ -199,6 +199,10 @@ def figures_of(metrics: Mapping[str, Any]) -> Iterator[Figure]:
                     yield from (f for f in _of(scores, str(name_of_simple), name) if f.interval)
             if split == "test" and name == "validation":
                 break
+    for name, scores in (metrics.get("similarity") or {}).items():
+        yield from _of(scores, "this model", str(name))
+    for name, scores in (metrics.get("others") or {}).items():
+        yield from (f for f in _of(scores, str(name), judged) if f.interval)
     for key, name in (("masked", "validation"), ("tests", "test"), ("scores", "")):
         for where, scores in _leaves(metrics.get(key), name):
             yield from _of(scores, "this model", where)
@@ -216,7 +220,7 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
-    n = scores.get("n", scores.get("known"))
+    n = scores.get("n", scores.get("known", scores.get("pairs")))
     for key, value in scores.items():
         if key not in NO_FIGURES and _is_number(value):
             bounds = scores.get(f"{key}_interval")

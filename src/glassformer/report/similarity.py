@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
+from glassformer.data.spreadsheet import long_cells
 from glassformer.errors import DataError
 from glassformer.explain.pair_map import picture
 from glassformer.explain.render import asset, policy
@@ -101,6 +102,7 @@ def read_pairs(path: Path) -> tuple[list[float], list[float]]:
     if not path.is_file():
         return [], []
     scores, cosines = [], []
+    long_cells()
     with path.open(encoding="utf-8", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
             if not row.get("score"):

@@ -17,7 +17,7 @@ from glassformer.report import comparison, tables
 from glassformer.report.html import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
 from glassformer.report.units import leading_of, signed, unit_of
-from glassformer.report.wording import digits_for
+from glassformer.report.wording import digits_for, headed, how_tested
 
 MAX_CURVES = 12  # arms whose curves are drawn; more cannot be told apart
 
@@ -105,4 +105,5 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         unit=unit_of(measure),
         second=unit_of(leading_of(measure, arms[0])[1][0]),
         signed=signed,
+        tested=headed(how_tested(results)),
     )

@@ -113,12 +113,12 @@ def digits_for(n: int) -> int:
 
 
 def bounds(scores: dict[str, Any], key: str) -> str:
-    """The 95 % interval of ``accuracy`` or ``macro_f1`` in words."""
+    """The 95 % interval of a share, as ``accuracy`` and ``macro_f1`` are, in words."""
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
     if key == "macro_f1" and scores["accuracy"] == 1 and known and known[0] < 1:
         return f"at least {percent(known[0], digits)}"  # of rare classes less is known than of all examples
-    all_or_none = scores["accuracy"] if scores["accuracy"] in (0, 1) else 0.5
-    return share_interval(all_or_none, known, scores["n"], digits)
+    share = scores.get(key)
+    return share_interval(0.5 if share is None else share, known, scores["n"], digits)
 
 
 def _at_least(n: int) -> float:
@@ -204,6 +204,16 @@ def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
     beside = against(scores, metrics.get("baselines") or {}, measure)
     return " ".join(filter(None, (verdict(scores, split, noun, measure), beside))).replace(THIN, " ")
+
+
+def how_tested(results: dict[str, Any]) -> str:
+    """How the p-values of a study came about, before they were corrected."""
+    drawn, tests = results.get("drawn", "examples"), {arm.get("test") for arm in results["arms"]}
+    if len(results["seeds"]) > 1:
+        return f"paired bootstrap over {drawn} with the scatter of the seeds as Student's t"
+    if "permutation" in tests:
+        return f"paired permutation test over {drawn}"
+    return f"McNemar's test on the same {drawn}" if "mcnemar" in tests else f"paired bootstrap over {drawn}"
 
 
 def guess_loss(classes: int) -> str:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.label_sets import JOIN, indicator
+from glassformer.data.label_sets import indicator, labels_in
+from glassformer.data.spreadsheet import long_cells
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import kind_of_tag, scheme_of
 from glassformer.errors import DataError
@@ -46,16 +47,24 @@ class Answers:
     predicted: np.ndarray  # likewise
     log_loss: float | None
     shares: np.ndarray | None = None  # [n, 2] of answers from texts: exact match and F1; right (0): exact
+    contexts: np.ndarray | None = None  # [n] of these the text of each question, numbers from 0
     spans: Spans | None = None  # of tags; then an example is a sentence, right (0) where all its tags are
     numbers: bool = False  # whether targets and predicted are numbers
     cosines: bool = False  # numbers whose scales differ: scores of pairs, and cosines
 
+    @property
+    def drawn(self) -> int:
+        """How many there are of what is resampled: the judged examples, of answers from texts the texts."""
+        return len(self.targets) if self.contexts is None else int(self.contexts.max()) + 1
+
 
 def read_answers_split(folder: Path) -> str:
-    """The split that a run was judged on; empty where its predictions do not say one."""
+    """The split that a run was judged on; empty where neither its predictions nor its metrics say one."""
     path = folder / "predictions.csv"
-    read = read_numbers if path.is_file() and holds_numbers(path) else read_predictions
-    splits = {row.split for row in read(path)} if path.is_file() else set()
+    if not path.is_file():
+        return str(read_object(folder / "metrics.json").get("judged") or "")
+    read = read_numbers if holds_numbers(path) else read_predictions
+    splits = {row.split for row in read(path)}
     return splits.pop() if len(splits) == 1 else ""
 
 
@@ -143,6 +152,7 @@ def _of_numbers(path: Path) -> Answers:
 def _of_pairs(path: Path) -> Answers:
     """Answers of an embedder: the score of each judged pair, and its cosine."""
     digest, scores, cosines = hashlib.sha256(), [], []
+    long_cells()
     with path.open(encoding="utf-8", newline="") as file:
         for number, row in enumerate(csv.DictReader(file), 2):
             digest.update(repr((row.get("first"), row.get("second"), row.get("score"))).encode("utf-8"))
@@ -184,7 +194,8 @@ def read_simple_answers(folder: Path, first: Answers, names: Sequence[str]) -> d
 
 def _sets(cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
     """Cells of joined labels as ``[n, K]`` bool."""
-    return indicator([[x for x in cell.split(JOIN) if x in classes] for cell in cells], classes).astype(bool)
+    known = set(classes)
+    return indicator([labels_in(cell, known) for cell in cells], classes).astype(bool)
 
 
 def _of_words(folder: Path) -> Answers:
@@ -209,7 +220,11 @@ def _of_words(folder: Path) -> Answers:
 def _of_questions(folder: Path) -> Answers:
     """Answers from texts, from a run's predictions.jsonl."""
     path, digest, shares = folder / ANSWERED, hashlib.sha256(), []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    contexts: dict[str, int] = {}
+    places: list[int] = []
+    if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
+        raise DataError("no answers to compare", where=str(path), fix="Judge on a split that has some")
+    for line in text.split("\n"):  # U+2028 in a text ends no line
         try:
             row = json.loads(line)
             shares.append((float(row["exact_match"]), float(row["f1"])))
@@ -218,11 +233,10 @@ def _of_questions(folder: Path) -> Answers:
             what = f"a line that is no answer ({type(error).__name__} {error})"
             raise DataError(what, where=str(path), fix="Judge the run again") from None
         digest.update(repr(known).encode("utf-8", "backslashreplace"))
-    if not shares:
-        raise DataError("no answers to compare", where=str(path), fix="Judge on a split that has some")
+        places.append(contexts.setdefault(str(row["context"]), len(contexts)))
     found = np.array(shares)
-    wrong = (found[:, 0] < 1).astype(np.int64)
-    return Answers(digest.hexdigest(), (), np.zeros(len(found), np.int64), wrong, None, found)
+    wrong, zeros = (found[:, 0] < 1).astype(np.int64), np.zeros(len(found), np.int64)
+    return Answers(digest.hexdigest(), (), zeros, wrong, None, found, np.array(places))
 
 
 def _of_sets(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replace_text
+from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
 from glassformer.data.copies import groups_of
@@ -111,7 +111,7 @@ def _calibrate(
         raise ConfigError(what, where="threshold", fix="Use macro_f1 or accuracy")
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
-    own = clf.threshold_ if kind.binary else None
+    own = _trained_thresholds(folder, clf) if kind.binary else None
     temperature, limit = fitted_decision(kind, logits, targets, threshold, own)
     out: dict[str, Any] = {
         "kind": "calibration",
@@ -138,6 +138,15 @@ def _calibrate(
         out["splits"][splits.judged_name] = _both(clf, *judged, *sides, bootstrap)
     clf.threshold_, clf.abstain_below_ = limit, below
     return _saved(folder, recipe, clf, temperature, out)
+
+
+def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
+    """The thresholds ``[K]`` that a fit of several labels chose, whatever was calibrated since; None: 0.5."""
+    path = folder / "metrics.json"
+    if not path.is_file():
+        return clf.threshold_
+    known = read_json(path).get("thresholds")
+    return known and np.array([known[str(c)] for c in clf.classes_.tolist()])
 
 
 def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str, Any]) -> dict[str, Any]:

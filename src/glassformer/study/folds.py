@@ -191,8 +191,9 @@ def run_fold(
     )
     kind, own, cut = clf.kind_, clf.classes_.tolist(), clf.threshold_
     classes = clf.kind_for(train.labels).classes(train.labels)
-    if kind.binary and own != classes:  # a rare label stands in the held part alone: it is never given
-        p, cut = spread(p, own, classes, 0.0), spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0]
+    if own != classes:  # a rare label stands in the held part alone: it is never given
+        cut = spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0] if kind.binary else cut
+        p = spread(p, own, classes, 0.0)
     meter = kind.meter(classes)
     meter.update(p, kind.numbered(labels, classes, train.origin), predicted=kind.chosen(p, cut))
     scores = meter.result(bootstrap=0)

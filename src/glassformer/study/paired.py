@@ -93,7 +93,7 @@ def add_tests(
     answered = [[a for _, a in runs[arm["name"]].values()] for arm in arms]
     answered += [[a] for a in (simple or {}).values()]
     each = [_statistics(own, first) for own in answered]
-    n, beside = len(first.targets), {}
+    n, beside = first.drawn, {}
     for key in measures_for(first):
         statistics = [own[key] for own in each]
         drawn = bootstrap_means(statistics, n, resamples=resamples)
@@ -131,8 +131,9 @@ def _correct(
 ) -> None:
     """The test of each arm beside the baseline, and its p among all of them.
 
-    One seed each: McNemar's test of the two models, which is one of accuracies, and of numbers a permutation
-    test. More seeds, or another measure: the bootstrap, with the seeds' scatter.
+    One seed each: McNemar's test of the two models, which is one of accuracies of labels, and of numbers a
+    permutation test. More seeds, another measure, and words of sentences or questions on texts, which are not
+    right and wrong by themselves: the bootstrap, with the seeds' scatter.
     """
     theirs, others = runs[baseline], [arm for arm in arms if arm["name"] != baseline]
     for arm in others:
@@ -148,7 +149,8 @@ def _correct(
                 for s, a, b in pairs
             ]
         else:
-            name, key = "mcnemar", measure == "accuracy"
+            alone = first.spans is None and first.shares is None
+            name, key = "mcnemar", measure == "accuracy" and alone
             arm[name] = tests = [
                 {"seed": s} | asdict(mcnemar(right(a, first), right(b, first))) for s, a, b in pairs
             ]
@@ -172,7 +174,8 @@ def _statistics(own: Sequence[Answers], first: Answers) -> dict[str, Statistic]:
             "macro_f1": span_f1_of(*counts, macro=True),
         }
     if first.shares is not None:
-        found = answer_shares([[a.shares for a in own if a.shares is not None]])
+        assert first.contexts is not None
+        found = answer_shares([[a.shares for a in own if a.shares is not None]], first.contexts)
         return {key: statistics[0] for key, statistics in found.items()}
     guesses = np.stack([a.predicted for a in own])  # [S, n], of several labels [S, n, K]
     if first.numbers:

@@ -123,6 +123,7 @@ def beside(
         | about
         | {
             "n": len(first.targets),
+            "drawn": "examples" if first.contexts is None else "texts with their questions",
             "classes": list(first.classes),
             "level": LEVEL,
             "measure": measure,

@@ -15,7 +15,7 @@ import numpy as np
 from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
-from glassformer.data.label_sets import JOIN, as_sets, indicator
+from glassformer.data.label_sets import JOIN, as_sets, indicator, labels_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
@@ -123,7 +123,8 @@ def _review_sets(
 ) -> dict[str, Any]:
     """The same of several labels an example: each label that is given or missing is a yes or no."""
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
-    given = [[label for label in row.label.split(JOIN) if label in classes] for row in rows]
+    known = set(classes)
+    given = [labels_in(row.label, known) for row in rows]
     has = indicator(given, classes).astype(bool)
     judged = review_label_sets(has, p)
     sets = as_sets(has ^ judged.flips, classes)

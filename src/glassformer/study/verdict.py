@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from glassformer.report.units import Plain, Share, better, leading_of, signed, unit_of
-from glassformer.report.wording import NONE, count, decimal, digits_for, headed, p_value
+from glassformer.report.units import Share, better, leading_of, signed, unit_of
+from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 
 
 def sentences(results: dict[str, Any]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def sentences(results: dict[str, Any]) -> dict[str, Any]:
     differ = [a for a in others if a["significant"] and a[measure]["difference"]]
     above = [a["name"] for a in differ if better(a[measure], unit)]
     worse = [a["name"] for a in differ if not better(a[measure], unit)]
-    unsettled = [a["name"] for a in others if _unsettled(a)]
+    unsettled = [a["name"] for a in others if _unsettled(a, measure)]
     parts = []
     if above:
         parts.append(f"Significantly better than {baseline}: {'; '.join(above)}.")
@@ -75,14 +75,14 @@ def measured(results: dict[str, Any]) -> str:
     return results.get("measure") or "accuracy"
 
 
-def pair_tests(arm: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tests of each pair of trainings with one seed: McNemar's, or of numbers permutation tests."""
-    return arm.get("mcnemar") or arm.get("permutation") or []
+def pair_tests(arm: dict[str, Any], measure: str) -> list[dict[str, Any]]:
+    """The tests of each pair of trainings with one seed, of the measure: McNemar's is one of accuracies."""
+    return arm.get("permutation") or (measure == "accuracy" and arm.get("mcnemar")) or []
 
 
-def _unsettled(arm: dict[str, Any]) -> bool:
+def _unsettled(arm: dict[str, Any], measure: str) -> bool:
     """Whether each pair of trainings differs, one way all of them, and the arms do not for all that."""
-    tests = pair_tests(arm)
+    tests = pair_tests(arm, measure)
     ways = {test["wins"] > test["losses"] if "wins" in test else test["difference"] > 0 for test in tests}
     alike = len(tests) > 1 and len(ways) == 1 and all(test["p"] < 0.05 for test in tests)
     return not arm["significant"] and alike
@@ -114,13 +114,13 @@ def _arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) -> str:
     size = f"{unit.apart(apart, digits)}{of} {side} {baseline}" if apart else same
     low, high = (unit.with_sign(x, digits) for x in between)
     evidence = f"95 % interval {low} to {high}, p = {p_value(arm['p_holm'])} after Holm".replace("= <", "<")
-    tests = arm.get("mcnemar") or []
-    if tests and not any(test["wins"] or test["losses"] for test in tests):
+    tests = pair_tests(arm, measure)
+    if tests and not apart and not any(test.get("wins", 1) or test["losses"] for test in tests):
         return f"No difference: right on the same examples as {baseline}, and wrong on the same."
     if arm["significant"]:
         return f"{size} ({evidence})."
-    if _unsettled(arm):
-        most = p_value(max(test["p"] for test in pair_tests(arm)))
+    if _unsettled(arm, measure):
+        most = p_value(max(test["p"] for test in tests))
         name = "McNemar" if arm.get("mcnemar") else "permutation"
         return (
             f"Undecided: {size} ({evidence}). Each pair of trainings differs on these examples ({name}, p "
@@ -211,19 +211,10 @@ def notes(results: dict[str, Any]) -> str:
     """How the figures came about, in one paragraph."""
     seeds = ", ".join(map(str, results["seeds"]))
     machine = results["machine"].get("gpu") or results["machine"].get("cpu") or "an unnamed machine"
-    several = len(results["seeds"]) > 1
-    tested = (
-        "p: paired bootstrap over examples with the scatter of the seeds as Student's t"
-        if several
-        else "p: paired permutation test over examples"
-        if isinstance(unit_of(measured(results)), Plain)
-        else "p: McNemar's test on the same examples"
-        if measured(results) == "accuracy"
-        else "p: paired bootstrap over examples"
-    )
     return (
         f"{results['n']:,} {results['judged']} examples, for every arm the same; seeds {seeds}. "
-        f"{tested}, corrected for {max(len(results['arms']) - 1, 0)} comparisons by Holm's method. "
+        f"p: {how_tested(results)}, corrected for {max(len(results['arms']) - 1, 0)} comparisons by Holm's "
+        f"method. "
         f"Measured on {machine}, {results['date'][:10]}."
     )
 

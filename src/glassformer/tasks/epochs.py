@@ -34,7 +34,8 @@ def judge_epochs(
     clf, folder = work.estimator, work.folder / "checkpoints" / "epochs"
     epochs = kept_epochs(folder)
     if not epochs:
-        fix = "Train with --set keep_epochs=true"
+        able = hasattr(work.recipe.train, "keep_epochs")
+        fix = "Train with --set keep_epochs=true" if able else "Leave --every-epoch out"
         raise ConfigError("no epoch's weights were kept", where=str(folder), fix=fix)
     ended = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
     losses, out = _batch_losses(work.folder / "history.jsonl"), []

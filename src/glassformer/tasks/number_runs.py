@@ -208,7 +208,11 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
     for simple in (mean, baseline):
         started = time.perf_counter()
         scale = "linear" if simple is mean else est.kind_.scale
-        name, found = simple(splits.train.examples, on_scale(numbers, scale), judged.examples)
+        try:
+            name, found = simple(splits.train.examples, on_scale(numbers, scale), judged.examples)
+        except DataError as error:
+            work.say(f"left out: {error}")
+            continue
         found = off_scale(found, scale)
         out[name] = measured(est, judged, found[:, None], work.recipe)
         out[name]["seconds"], said[name] = time.perf_counter() - started, found.tolist()
@@ -219,12 +223,14 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
 
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved regressor on its own judged split, or on other data; and how many numbers lie in
-    their intervals.
+    their intervals, but of the validation numbers, by whose errors the intervals were made.
 
     Raises:
         DataError: no split with numbers, or data that cannot be read.
     """
     found = judge_again(work, source)
+    if source is None and work.data.judged_name == "validation":
+        return found | {"intervals": []}
     numbers, true = work.answers[:, 0], work.data.judged.labels
     return found | {"intervals": _coverage(work.estimator, numbers, true)}
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.evaluate.pair_features import counted
 from glassformer.tasks.similarity.pairs import Pairs
 
 
@@ -85,8 +86,9 @@ def tfidf_vectors(train: Pairs, pairs: Pairs) -> tuple[Any, Any]:
     """Vectors of both sides by TF-IDF, weighed on the training texts, each of length 1: sparse ``[n, W]``."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counted = TfidfVectorizer(sublinear_tf=True).fit([*train.first, *train.second])
-    return counted.transform(pairs.first), counted.transform(pairs.second)
+    words = TfidfVectorizer(sublinear_tf=True)
+    counted(words, [*train.first, *train.second])
+    return words.transform(pairs.first), words.transform(pairs.second)
 
 
 def tfidf_cosines(train: Pairs, pairs: Pairs) -> np.ndarray:

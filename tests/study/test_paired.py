@@ -1,0 +1,108 @@
+"""Figures and tests of arms from what their runs answered: what is drawn, and which test says what of what."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score
+
+from glassformer.evaluate.compare import macro_f1_of_sets, paired_difference
+from glassformer.evaluate.label_sets import LabelSetMeter
+from glassformer.report.wording import bounds, how_tested
+from glassformer.study.answers import Answers, Spans
+from glassformer.study.paired import add_tests
+from glassformer.study.verdict import sentences
+
+
+def compared(measure: str, *arms: Answers) -> dict:
+    """The results of arms with one seed each, the first the baseline."""
+    names = [f"arm {i}" for i in range(len(arms))]
+    told = [{"name": name} for name in names]
+    runs = {name: {0: (None, own)} for name, own in zip(names, arms, strict=True)}
+    add_tests(told, runs, names[0], arms[0], 400, measure)
+    about = {
+        "n": len(arms[0].targets),
+        "baseline": names[0],
+        "seeds": [0],
+        "unfinished": [],
+        "measure": measure,
+    }
+    return about | {"arms": told, "baselines": {}}
+
+
+def of_questions(exact: np.ndarray, f1: np.ndarray, contexts: np.ndarray) -> Answers:
+    shares, nothing = np.stack([exact, f1], 1).astype(float), np.zeros(len(exact), np.int64)
+    return Answers("d", (), nothing, (exact < 1).astype(np.int64), None, shares, contexts)
+
+
+def test_of_questions_their_texts_are_drawn():
+    """Five questions on each of 40 texts are right or wrong together: they say as much as 40 questions."""
+    rng, contexts = np.random.default_rng(0), np.repeat(np.arange(40), 5)
+    one, other = (np.repeat(rng.random(40) < 0.5, 5) for _ in range(2))
+    answers = [of_questions(own, own, contexts) for own in (one, other)]
+    assert answers[0].drawn == 40
+    results = compared("f1", *answers)
+    low, high = results["arms"][0]["f1"]["interval"]
+    share = one.mean()
+    assert (high - low) / 2 == pytest.approx(1.96 * np.sqrt(share * (1 - share) / 40), rel=0.2)
+    assert results["arms"][1]["test"] == "bootstrap"
+    by_accuracy = compared("accuracy", *answers)
+    assert by_accuracy["arms"][1]["test"] == "bootstrap"
+    alone = [of_questions(own, own, np.arange(200)) for own in (one, other)]
+    assert compared("accuracy", *alone)["arms"][1]["p"] < by_accuracy["arms"][1]["p"]
+
+
+def of_tags(made: list[int], exact: list[int], right: list[int]) -> Answers:
+    true, words = np.array([[3], [2], [4], [1]]), np.array([9, 8, 9, 7])
+    spans = Spans(true, np.array(made)[:, None], np.array(exact)[:, None], np.array(right), words)
+    return Answers(
+        "d", (), np.zeros(4, np.int64), (np.array(right) < words).astype(np.int64), None, spans=spans
+    )
+
+
+def test_arms_without_one_sentence_all_right_can_differ():
+    worse, better = (
+        of_tags([1, 1, 1, 1], [0, 0, 0, 0], [3, 2, 3, 1]),
+        of_tags([3, 2, 4, 1], [2, 2, 3, 1], [8, 7, 8, 6]),
+    )
+    for measure in ("entity_f1", "accuracy"):
+        results = compared(measure, worse, better)
+        (arm,) = results["arms"][1:]
+        assert arm["mcnemar"] == [{"seed": 0, "wins": 0, "losses": 0, "method": "exact", "p": 1.0}]
+        assert (arm["test"], arm["significant"]) == ("bootstrap", True)
+        said = sentences(results)
+        assert said["verdict"].startswith("Significantly better than arm 0: arm 1.")
+        assert "No difference" not in said["sentences"]["arm 1"]
+        assert how_tested(results) == "paired bootstrap over examples"
+    same = sentences(compared("entity_f1", worse, worse))["sentences"]["arm 1"]
+    assert same.startswith("No significant difference: as good as arm 0")
+
+
+def test_a_label_that_is_nowhere_counts_as_in_a_runs_own_figure():
+    rng = np.random.default_rng(0)
+    y = rng.random((67, 4)) < 0.4
+    y[:, 3] = False
+    made = [np.where(rng.random(y.shape) < noise, ~y, y) & [True, True, True, False] for noise in (0.1, 0.3)]
+    meter = LabelSetMeter(["a", "b", "c", "d"], curves=False)
+    meter.update(made[0].astype(float), y, predicted=made[0])
+    own = meter.result(bootstrap=0)["macro_f1"]
+    once = np.ones((1, 67), np.float32)
+    assert macro_f1_of_sets(y, made[0][None])(once)[0, 0] == pytest.approx(own)
+    assert own == pytest.approx(f1_score(y, made[0], average="macro", zero_division=0))
+    answers = [Answers("d", ("a", "b", "c", "d"), y, m, 0.5) for m in made]
+    results = compared("macro_f1", *answers)
+    low, high = results["arms"][0]["macro_f1"]["interval"]
+    assert low <= results["arms"][0]["macro_f1"]["mean"] <= high
+    assert results["arms"][0]["macro_f1"]["mean"] == pytest.approx(own)
+    apart = paired_difference(y, *made, 4, measure="macro_f1", resamples=50)
+    assert apart["value"] == pytest.approx(own - f1_score(y, made[1], average="macro", zero_division=0))
+
+
+def test_an_interval_of_nothing_right_is_that_of_accuracy_alone():
+    scores = {"n": 10, "kind": "labels", "accuracy": 0.0, "accuracy_interval": [0.0, 0.0]}
+    scores |= {"macro_f1": 0.575, "macro_f1_interval": [0.4, 0.7], "micro_f1": 1.0}
+    assert bounds(scores, "accuracy").startswith("at most 30.0")
+    assert bounds(scores, "macro_f1").startswith("40.0 to 70.0")
+    assert bounds(scores, "micro_f1").startswith("at least 70.0")
+    nothing = {"n": 10, "accuracy": 0.0, "macro_f1": 0.0, "macro_f1_interval": [0.0, 0.0]}
+    assert bounds(nothing, "macro_f1").startswith("at most 30.0")
