@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from glassformer.data.subwords import bpe_tokenizer
 from glassformer.data.text import word_tokenizer, wordpiece_tokenizer
-from glassformer.data.vocabulary import SPECIAL_TOKENS, Vocabulary, trimmed, word_ids, word_numbers
+from glassformer.data.vocabulary import (
+    SPECIAL_TOKENS,
+    Vocabulary,
+    places_in,
+    trimmed,
+    word_ids,
+    word_numbers,
+)
 from glassformer.errors import ConfigError
+from glassformer.explain.tokens import word_spans
 
 TEXTS = ["a wonderful film", "an unwonderful, dull film.", "it wasn't dull!"] * 3
 
@@ -100,3 +110,30 @@ def test_what_goes_on_with_a_word():
 
 def test_blanks_before_a_piece_are_no_part_of_its_word():
     assert trimmed("a  film ", [(0, 1), (1, 7), (7, 8), (0, 0)]) == [(0, 1), (3, 7), (8, 8), (0, 0)]
+
+
+def test_an_accent_of_its_own_parts_no_word():
+    text = unicodedata.normalize("NFD", "tiếng Việt đẹp, été")
+    tokenizer = word_tokenizer([unicodedata.normalize("NFC", text)], min_count=1)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    numbers = word_ids(encoding, range(len(encoding.ids)), text)
+    spans = word_spans(numbers, places_in(text, encoding.offsets))
+    wanted = [unicodedata.normalize("NFD", word) for word in ("tiếng", "Việt", "đẹp", ",", "été")]
+    assert [text[a:b] for a, b in spans] == wanted
+    vocab = {"[UNK]": 0, "tie": 1, "##ng": 2, "hay": 3}
+    plain = Tokenizer(models.WordPiece(vocab=vocab, unk_token="[UNK]"))
+    plain.normalizer, plain.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    words = unicodedata.normalize("NFD", "tiếng hay")
+    encoding = plain.encode(words)
+    assert encoding.tokens == ["tie", "##ng", "hay"]
+    assert word_ids(encoding, range(3), words).tolist() == [0, 0, 1]
+
+
+def test_line_breaks_and_tabs_are_no_words():
+    tokenizer = roberta_like("<unk>")
+    text = "a film\n\nwas\tdull\u00a0!"
+    encoding = tokenizer.encode(text)
+    numbers = word_ids(encoding, range(len(encoding.ids)), text)
+    spans = word_spans(numbers, places_in(text, encoding.offsets))
+    assert [text[a:b] for a, b in spans] == ["a", "film", "was", "dull", "!"]
+    assert set(numbers.tolist()) == {-1, 0, 1, 2, 3, 4}

@@ -65,6 +65,14 @@ def test_rollout_where_nothing_flows():
     np.testing.assert_allclose(rollout(maps), np.eye(7))
 
 
+def test_rollout_keeps_rows_of_which_all_is_left_out():
+    rng = np.random.default_rng(0)
+    maps = rng.dirichlet(np.full(11, 0.2), (3, 2, 11))  # [L, H, T, T], most of the weight on a few
+    for residual in (0.0, 0.5):
+        flow = rollout(maps, residual=residual, discard=0.9)
+        np.testing.assert_allclose(flow.sum(-1), 1.0, atol=1e-9)
+
+
 def test_rollout_of_a_chain():
     """Row 2 looks at row 1, row 1 at row 0: two layers carry a quarter of row 0 to row 2."""
     step = np.array([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]])

@@ -88,6 +88,12 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert "The picture misleads here" in f.verdict_on_one(one["lie"], one["random"])
     barely = {name: value + 1e-4 * f.BETTER[name] for name, value in one["random"].items()}
     assert "neither trusted nor doubted" in f.verdict_on_one(barely, one["random"])
+    for unit in (1e-4, 1.0, 1e6):  # a number's picture holds whatever it is counted in
+        told = [{name: unit * value for name, value in own.items()} for own in (one["truth"], one["random"])]
+        said = f.verdict_on_one(*told, spread=unit)
+        assert "The picture holds here: hiding the parts marked first lowers the number by" in said
+        told[0] = {name: unit * value for name, value in barely.items()}
+        assert "the number stays the same within" in f.verdict_on_one(*told, spread=unit)
 
 
 def test_every_method_can_be_judged(tiny):

@@ -78,6 +78,7 @@ def test_the_hubs_own_class(minilm, tmp_path: Path):
     [
         dict(pooling="mean"),
         dict(pooling="max", head_type="mlp", head_hidden=5),
+        dict(pooling="mean", head_type="mlp", head_hidden=5, head_activation="none"),
         dict(pooling="attention"),
         dict(pooling="first"),
         dict(head_type="mlp"),
@@ -169,3 +170,11 @@ def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
     files = odd_pictures(tmp_path)
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
     np.testing.assert_allclose(script["logits"](files).numpy(), judge_in_fp32(clf, files), atol=1e-5)
+
+
+def test_a_tokenizer_that_adds_what_the_model_never_saw_is_refused(tmp_path: Path):
+    clf = build("encoder-base, auto")
+    clf.add_special_tokens = False
+    with pytest.raises(ConfigError, match="fitted without"):
+        export_hf(clf, tmp_path / "hf", TEXTS)
+    assert not (tmp_path / "hf").exists()

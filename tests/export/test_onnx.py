@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from glassformer.data.text import Clean, clean_text
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import graph, onnx_folder
 from glassformer.export.padded import PaddedPictures, PaddedText
@@ -73,7 +78,7 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     places = [text_model.classes_.tolist().index(label) for label, _ in shown]
     assert [float(p) for _, p in shown] == pytest.approx(shares[range(3), places], abs=2e-4)
     assert (
-        len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 69
+        len((folder / "run.py").read_text(encoding="utf-8").splitlines()) <= 71
     )  # of one class by thresholds or none, several labels, pairs, numbers and their logarithms
     command = [sys.executable, str(folder / "run.py"), "a warm film", str(folder / "onnx.json")]
     refused = subprocess.run(command, capture_output=True, text=True)
@@ -82,6 +87,23 @@ def test_the_folder_runs_without_us(folder: Path, text_model):
     about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
     assert about["opset"] == 18
     assert about["threshold"] == 0.4
+
+
+@pytest.mark.parametrize("mode", get_args(Clean))
+def test_the_script_cleans_texts_as_the_model_does(mode: str, folder: Path, tmp_path: Path):
+    script = (folder / "run.py").read_text(encoding="utf-8")
+    cleaning = script[script.index("def clean(") : script.index("KEYS = ")]
+    names: dict = {"ABOUT": {"clean": mode}, "html": html, "re": re, "unicodedata": unicodedata}
+    exec(cleaning, names)
+    for text in (
+        "good... <b>film</b>, dull!",
+        "don't&amp;stop",
+        "phim_hay  lắm",
+        "ca\u0300 phe\u0302 ?",
+        "...",
+        "",
+    ):
+        assert names["clean"](text) == clean_text(text, mode)
 
 
 def test_thresholds_of_three_classes_go_along(tmp_path: Path):

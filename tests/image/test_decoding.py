@@ -14,6 +14,7 @@ import transformers
 from PIL import Image
 
 from glassformer.cli.inputs import pictures
+from glassformer.data.copies import digest
 from glassformer.data.image import MAX_PIXELS, open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.robustness import KINDS, corrupt
@@ -162,6 +163,37 @@ def test_transform_survives_its_file(transform):
     assert transform.picture(picture).shape == (transform.channels, *transform.size)
 
 
+@pytest.mark.parametrize("normal", [True, False])
+def test_bytes_that_are_not_rescaled(normal):
+    """As transformers has it: mean and deviation are of bytes, and without them bytes are what is read."""
+    settings = {"size": 8, "do_rescale": False, "image_mean": [127.5] * 3, "image_std": [50.0] * 3}
+    transform = ImageTransform.from_hub(settings | {"do_normalize": normal})
+    picture = np.random.default_rng(9).integers(0, 256, (8, 8, 3), np.uint8)
+    pixels = torch.from_numpy(np.array(transform.picture(picture)))[None]
+    wanted = pixels.float() if not normal else (pixels.float() - 127.5) / 50
+    torch.testing.assert_close(transform.normalize(pixels), wanted, atol=1e-3, rtol=1e-5)
+    again = ImageTransform.from_hub(transform.to_hub())
+    torch.testing.assert_close(again.normalize(pixels), wanted, atol=1e-3, rtol=1e-5)
+
+
+def test_sixteen_bits_that_are_transparent_show_white(tmp_path):
+    wide = np.full((5, 7), 40_000, np.uint16)
+    wide[2, 3] = 1234
+    Image.fromarray(wide).save(tmp_path / "wide.png", transparency=1234)
+    seen = np.asarray(open_picture(tmp_path / "wide.png"))
+    assert seen[2, 3].tolist() == [255] * 3
+    assert (seen[0] == 40_000 >> 8).all()
+
+
+def test_pictures_of_two_palettes_are_two():
+    grey = Image.fromarray(np.arange(12, dtype=np.uint8).reshape(3, 4), "P")
+    other = grey.copy()
+    grey.putpalette([i for i in range(256) for _ in range(3)])
+    other.putpalette([255 - i for i in range(256) for _ in range(3)])
+    assert digest(grey) != digest(other)
+    assert digest(grey) == digest(grey.copy())
+
+
 def test_transforms_that_cannot_be():
     for options in (
         {"size": (0, 5)},
@@ -172,6 +204,18 @@ def test_transforms_that_cannot_be():
     ):
         with pytest.raises(ConfigError):
             ImageTransform(**options)
+    for kind in (
+        {"image_processor_type": "CLIPImageProcessor"},
+        {"feature_extractor_type": "BeitFeatureExtractor"},
+    ):
+        with pytest.raises(ConfigError, match="resample is not said"):
+            ImageTransform.from_hub({"size": 24} | kind)
+        with pytest.raises(ConfigError, match="image_mean is not said"):
+            ImageTransform.from_hub({"size": 24, "resample": 3} | kind)
+        assert ImageTransform.from_hub({"size": 24, "resample": 3, "do_normalize": False} | kind).size == (
+            24,
+            24,
+        )
     with pytest.raises(ConfigError, match="many sizes"):
         ImageTransform.from_hub({"size": {"shortest_edge": 224}})
 

@@ -218,6 +218,21 @@ def test_near_repeats_in_two_splits_are_a_leak():
     assert found["near-leak"].examples == ("a[7] ~ b[0]",)
 
 
+def test_many_near_repeats_of_one_picture_are_a_leak_too():
+    """More than are compared with each other: each with one of either split."""
+    rng = np.random.default_rng(0)
+    shown = np.asarray(scene(7)).astype(int)
+    many = [np.clip(shown + rng.integers(-2, 3, shown.shape), 0, 255).astype(np.uint8) for _ in range(210)]
+    parts = [
+        ImageSplit([*many[k::2], *[scene(20 + 9 * k + i) for i in range(5)]], [0, 1] * 55, "ab"[k])
+        for k in (0, 1)
+    ]
+    found = {
+        f.code: f for f in examine_pictures("x", dict(zip(("train", "test"), parts)), decode=True).findings
+    }
+    assert found["near-leak"].count > 100
+
+
 def test_near_repeats_under_two_labels_contradict_each_other():
     pictures = [*[scene(i) for i in range(11)], scene(3, 90, 70), scene(4, 90, 70)]
     labels = [0, 1] * 5 + [0, 0, 0]  # of scene 3 another label, of scene 4 the same

@@ -13,9 +13,10 @@ import torch
 import glassformer as gf
 from glassformer.cli.answered import _file
 from glassformer.data.batching import pack_texts
-from glassformer.data.question_windows import QuestionRows, widened
+from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.vocabulary import widened
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.evaluate.answers import answer_figures
 from glassformer.tasks.task import TINY

@@ -167,7 +167,7 @@ def test_a_words_tag_is_explained_by_every_method(tagger, method):
         assert e.error < 1e-2
 
 
-def test_which_word_is_asked_of_and_what_cannot_be(tagger):
+def test_which_word_is_asked_of_and_what_cannot_be(tagger, monkeypatch):
     words = ["In", "Rome", "we", "met", "Ann"]
     assert tagger.explain(words).name == "Rome (B-place)"
     assert tagger.explain(words, word=-1, target="O", method="occlusion").target == "O"
@@ -180,7 +180,9 @@ def test_which_word_is_asked_of_and_what_cannot_be(tagger):
             tagger.explain(words, **asked)
     with pytest.raises(InputError, match="by=mask"):
         tagger.explain(words, method="occlusion", by="delete")
-    assert tagger.explain(words, trust=True).trust["verdict"]
+    monkeypatch.setattr(tagger, "temperature_", 3.0)
+    judged = tagger.explain(words, trust=True)
+    assert judged.trust["deletion"][0] == pytest.approx(judged.probability, abs=1e-3)
 
 
 # --- folders of others ----------------------------------------------------------------------------

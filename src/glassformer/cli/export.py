@@ -69,7 +69,7 @@ def export(
         samples = task.samples(clf, run, check)
     else:
         samples, labels = samples_of(clf, run, check)
-    return folder, write(
+    return folder, {"long_texts": getattr(clf, "long_texts", "cut")} | write(
         clf,
         to,
         folder,
@@ -144,8 +144,10 @@ def export_command(
             )
         if found["clean"] != "none":
             note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
+        _note_long(found)
         return
     say(f"python {folder / 'run.py'} runs it without glassformer")
+    _note_long(found)
     if int8:
         e = found["int8"]
         line = (
@@ -156,3 +158,12 @@ def export_command(
         else:
             line += "; no labelled examples to hold its accuracy to --int8-tolerance"
         note(line)
+
+
+def _note_long(found: dict[str, Any]) -> None:
+    """That an export cuts the texts which the model itself reads in windows."""
+    if found.get("long_texts", "cut") != "cut":
+        note(
+            f"texts longer than the model reads are cut there, and may get other labels: predict takes the "
+            f"{found['long_texts']} of their windows"
+        )

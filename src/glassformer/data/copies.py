@@ -49,6 +49,8 @@ def digest(picture: Any) -> str:
     if not isinstance(picture, bytes):
         if is_missing(picture):
             return ""
+        if getattr(picture, "mode", None) in ("P", "PA"):  # whose numbers are of colours in a table
+            picture = picture.convert("RGBA")
         array = np.ascontiguousarray(np.asarray(picture))
         picture = str(array.shape).encode() + array.tobytes()
     return hashlib.sha256(picture).hexdigest()

@@ -210,7 +210,10 @@ def _decoded(image: Image, where: str) -> Image:
                 raise DataError(
                     "holds pixels of more than 16 bits", where=where, fix="Save it with 8 or 16 bits"
                 )
-            return Image.fromarray((wide >> 8).astype(np.uint8)).convert("RGB")
+            seen = (wide >> 8).astype(np.uint8)
+            if isinstance(through := upright.info.get("transparency"), int):
+                seen = np.where(wide == through, np.uint8(255), seen)
+            return Image.fromarray(seen).convert("RGB")
         if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
             seen = (
                 upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")

@@ -23,6 +23,8 @@ BITS = 3  # in which two hashes may differ
 LEVELS = 6.0  # of 256, by which two small copies may differ on average, each at its own brightness
 FLAT = 3.0  # standard deviation of a small copy in levels: less says nothing
 CROWD = 200  # pictures that share a quarter of their hash, beyond which they are not compared one by one
+FEW_HASHES = 500  # in a crowd, beyond which only equal ones are compared
+NEAREST = 4  # hashes whose pictures one in a crowd is compared with
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     pixels = np.concatenate([table.pixels for table in thumbs.values()])
     hashes = np.concatenate([table.hashes for table in thumbs.values()])
     found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i, j in sorted(_candidates(hashes)):
+    for i, j in sorted(_candidates(hashes, np.array(owner))):
         if _alike(pixels[i], pixels[j]):
             found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
     out = {}
@@ -79,7 +81,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     return out
 
 
-def _candidates(hashes: np.ndarray) -> set[tuple[int, int]]:
+def _candidates(hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
     """Pairs whose hashes differ in at most three of 64 bits: of four quarters, one then is the same."""
     out: set[tuple[int, int]] = set()
     for quarter in range(4):
@@ -87,12 +89,32 @@ def _candidates(hashes: np.ndarray) -> set[tuple[int, int]]:
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] + np.uint64(1)))
         for group in np.split(order, starts[1:]):
+            if len(group) > CROWD:
+                out |= _in_crowd(np.sort(group), hashes, owner)
             if not 1 < len(group) <= CROWD:
                 continue
             group = np.sort(group)
             apart = np.bitwise_count(hashes[group][:, None] ^ hashes[group][None])
             rows, columns = np.nonzero(np.triu(apart <= BITS, 1))
             out |= set(zip(group[rows].tolist(), group[columns].tolist(), strict=True))
+    return out
+
+
+def _in_crowd(group: np.ndarray, hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
+    """Each of many with the first in each split of those whose hash is near its own, not with all of them."""
+    values, number = np.unique(hashes[group], return_inverse=True)
+    first: dict[int, dict[str, int]] = defaultdict(dict)
+    for i, k in zip(group.tolist(), number.tolist(), strict=True):
+        first[k].setdefault(str(owner[i]), i)
+    out = set()
+    for k in range(len(values)):
+        near = np.array([k])
+        if len(values) <= FEW_HASHES:
+            apart = np.bitwise_count(values ^ values[k])
+            near = np.argsort(apart, kind="stable")[:NEAREST]
+            near = near[apart[near] <= BITS]
+        others = [j for other in near.tolist() for j in first[other].values()]
+        out |= {(min(i, j), max(i, j)) for i in group[number == k].tolist() for j in others if i != j}
     return out
 
 

@@ -9,7 +9,6 @@ make them. What the tokenizer puts around two texts is read off its own post-pro
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +18,7 @@ from tokenizers import Tokenizer
 
 from glassformer.data.questions import Answers, Question
 from glassformer.data.text import TokenTable, starts_of, unknown_id
-from glassformer.data.vocabulary import trimmed
+from glassformer.data.vocabulary import places_in
 from glassformer.errors import DataError
 
 LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
@@ -164,28 +163,12 @@ def encode_questions(
 def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> tuple[list[int], list[tuple[int, int]]]:
     """Token ids and places; a text of which the tokenizer leaves nothing is one unknown token."""
     if encoding.ids:
-        return encoding.ids, widened(text, trimmed(text, encoding.offsets))
+        return encoding.ids, places_in(text, encoding.offsets)
     unknown = unknown_id(tokenizer)
     if unknown is None:
         what = f"the tokenizer leaves nothing of {text[:40]!r}, and has no unknown token"
         raise DataError(what, where="questions", fix="Remove such questions")
     return [unknown], [(0, len(text))]
-
-
-def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Places that take in the marks behind their last letter, as accents of decomposed letters are, for which
-    no token stands: tokenizers drop them, and an answer would end inside a letter.
-    """
-    out = list(places)
-    end = len(text)  # where the next token begins
-    for i in reversed(range(len(places))):
-        start, stop = places[i]
-        if stop <= start:
-            continue
-        while stop < end and unicodedata.category(text[stop])[0] == "M":
-            stop += 1
-        out[i], end = (start, stop), min(start, end)
-    return out
 
 
 def _starts(length: int, room: int, stride: int) -> list[int]:

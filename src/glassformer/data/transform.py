@@ -154,9 +154,15 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     names = {number: name for name, number in RESAMPLE.items()}
     if (number := settings.get("resample", 2)) not in names:
         raise ConfigError(f"resample = {number!r} is not supported", where=where)
+    kind = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "ViT")
+    wanted = ("resample", "image_mean", "image_std") if settings.get("do_normalize", True) else ("resample",)
+    if not kind.startswith("ViT") and (missing := [key for key in wanted if key not in settings]):
+        what = f"{missing[0]} is not said, and a {kind} has others than a ViT by itself"
+        raise ConfigError(what, where=where, fix="Write it into the file")
     if not settings.get("do_resize", True):
         raise ConfigError("pictures that are not resized are not supported", where=where)
-    if abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
+    rescaled = settings.get("do_rescale", True)
+    if rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
         raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
     normal = settings.get("do_normalize", True)
     mean, std = settings.get("image_mean", (0.5,) * 3), settings.get("image_std", (0.5,) * 3)
@@ -177,13 +183,16 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         )
     if side > MOST_SHORTER * max(cut):
         raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
+    mean, std = (mean, std) if normal else ((0.0,) * len(mean), (1.0,) * len(mean))
+    if not rescaled:  # they are of bytes then, and ours of values up to 1
+        mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
     return ImageTransform(
         cut,
         "crop" if crop else "squash",
         side,
         names[number],  # type: ignore[arg-type]  # one of its names
-        mean if normal else (0.0,) * len(mean),
-        std if normal else (1.0,) * len(mean),
+        mean,
+        std,
         len(mean),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -127,22 +128,28 @@ def _marks_ends(tokenizer: Tokenizer) -> bool:
     return getattr(tokenizer.model, "end_of_word_suffix", None) == WORD_END
 
 
-def word_ids(encoding: Any, rows: Sequence[int]) -> np.ndarray:
+def word_ids(encoding: Any, rows: Sequence[int], text: str | None = None) -> np.ndarray:
     """The word of each of these tokens of an encoding ``[T]``, counted from 0; -1: nowhere in the text.
 
     Pieces of one word are those that the tokenizer cut from it after it had split the text into words. Blanks
-    that begin no word are of none.
+    that begin no word are of none. With the ``text``, an accent that stands there as a sign of its own, as in
+    decomposed letters, parts no word, and line breaks and tabs are blanks too.
     """
     words, tokens, offsets = encoding.word_ids, encoding.tokens, encoding.offsets
+    seen = [offsets[i] for i in rows] if text is None else places_in(text, (offsets[i] for i in rows))
 
     def joins(i: int) -> bool:
         same = 0 < i < len(words) and words[i] is not None and words[i] == words[i - 1]
         return same and not tokens[i].startswith(SPACES)
 
-    def place(i: int) -> tuple[int, int]:
-        return (0, 0) if not tokens[i].strip("".join(SPACES)) and not joins(i + 1) else offsets[i]
-
-    return _numbered([place(i) for i in rows], [joins(i) for i in rows])
+    places, goes_on = list(seen), False
+    for k in reversed(range(len(rows))):
+        i, (start, stop) = rows[k], seen[k]
+        goes_on = goes_on and joins(i + 1)  # a blank of a piece of its own, where letters follow
+        if blank := not tokens[i].strip("".join(SPACES)) or stop <= start:
+            places[k] = offsets[i] if goes_on else (0, 0)
+        goes_on = goes_on or not blank
+    return _numbered(places, [joins(i) for i in rows])
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:
@@ -167,3 +174,24 @@ def _numbered(offsets: Sequence[Sequence[int]], joins: Sequence[bool]) -> np.nda
 def trimmed(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     """Places without leading blanks, which a byte-level piece takes in: nothing is left of one of blanks."""
     return [(stop - len(text[start:stop].lstrip()), stop) for start, stop in offsets]
+
+
+def widened(text: str, places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Places that take in the marks behind their last letter, as accents of decomposed letters are, for which
+    no token stands: tokenizers drop them, and an answer would end inside a letter.
+    """
+    out = list(places)
+    end = len(text)  # where the next token begins
+    for i in reversed(range(len(places))):
+        start, stop = places[i]
+        if stop <= start:
+            continue
+        while stop < end and unicodedata.category(text[stop])[0] == "M":
+            stop += 1
+        out[i], end = (start, stop), min(start, end)
+    return out
+
+
+def places_in(text: str, offsets: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
+    """Places of tokens as people see them: no blanks before a word, and its last letter with its marks."""
+    return widened(text, trimmed(text, offsets))

@@ -68,7 +68,8 @@ def rollout(
         if discard:
             fused = np.where(fused < np.quantile(fused, discard), 0.0, fused)
         if discard or fusion != "mean":
-            fused = fused / np.maximum(fused.sum(-1, keepdims=True), 1e-12)
+            total = fused.sum(-1, keepdims=True)
+            fused = np.where(total > 0, fused / np.where(total > 0, total, 1.0), eye)  # nothing left: itself
         flow = ((1 - residual) * fused + residual * eye) @ flow
     return flow
 

@@ -136,7 +136,7 @@ def trust(
         **_told(own),
         "figures": figures,
         "random": {**_told(mean), "figures": random},
-        "verdict": verdict_on_one(figures, random),
+        "verdict": verdict_on_one(figures, random, subject.spread),
     }
 
 
@@ -235,19 +235,25 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
     return f"No reason to believe it: not better than random in any figure; {evidence}."
 
 
-def verdict_on_one(figures: dict[str, float], random: dict[str, float]) -> str:
-    """The figures of one input in words; one input proves nothing about a method."""
-    if all(abs(figures[name] - random[name]) < SAME for name in FIGURES):
+def verdict_on_one(figures: dict[str, float], random: dict[str, float], spread: float | None = None) -> str:
+    """The figures of one input in words; one input proves nothing about a method.
+
+    Args:
+        spread: of numbers, how far apart they usually lie; None: the figures are of probabilities.
+    """
+    same, what = SAME * (1.0 if spread is None else spread), "probability" if spread is None else "number"
+    if all(abs(figures[name] - random[name]) < same for name in FIGURES):
         return (
             "The picture can be neither trusted nor doubted here: whether the parts marked first or random "
-            f"ones are hidden, the probability stays the same within {SAME}."
+            f"ones are hidden, the {what} stays the same within {same:.3g}."
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
+    own, others = (f"{x:.3f}" if spread is None else f"{x:.4g}" for x in (fall, chance))
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
     judgment = {4: "The picture holds here", 0: "The picture misleads here"}.get(
         better, "The picture holds in part"
     )
     return (
-        f"{judgment}: hiding the parts marked first lowers the probability by {fall:.3f}, hiding random ones "
-        f"by {chance:.3f}; it is better than random orders in {better} of 4 figures."
+        f"{judgment}: hiding the parts marked first lowers the {what} by {own}, hiding random ones "
+        f"by {others}; it is better than random orders in {better} of 4 figures."
     )

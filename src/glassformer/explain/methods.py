@@ -38,9 +38,15 @@ OF_ATTENTION = ("attention", "rollout", "attention_gradient")
 def methods_for(model: Any) -> list[str]:
     """The methods that can explain answers of a model; the first is the one to begin with."""
     if getattr(model, "has_attention", True):
-        return list(METHODS)
+        # Local and linear attention make maps to be shown: what is answered does not go through them.
+        return [name for name in METHODS if name != "attention_gradient" or _kind(model) == "full"]
     rest = [name for name in METHODS if name not in OF_ATTENTION]
     return sorted(rest, key=lambda name: name != "occlusion")
+
+
+def _kind(model: Any) -> str:
+    """The kind of attention of an encoder."""
+    return getattr(getattr(getattr(model, "config", None), "encoder", None), "attention", "full")
 
 
 def notes_of(explanation: Any) -> list[str]:
@@ -53,8 +59,11 @@ def check_attention(clf: Any, method: str) -> None:
     """Raises InputError where a method shows attention, and the model of a classifier has none."""
     able = methods_for(clf.model_)
     if method not in able:
+        has_maps = getattr(clf.model_, "has_attention", True)
         raise InputError(
-            f"{clf.model!r} has no attention to show",
+            f"{_kind(clf.model_)} attention has no gradient that reaches its maps"
+            if has_maps
+            else f"{clf.model!r} has no attention to show",
             where=method,
             fix=f"Use {', '.join(able[:-1])} or {able[-1]}",
         )

@@ -56,6 +56,7 @@ class Subject:
     temperature: Any = 1.0
     judge: nn.Module | None = None
     chances: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
+    spread: float | None = None  # of numbers, about the deviation of the true ones; None: of probabilities
 
     def __len__(self) -> int:
         return len(self.words)
@@ -202,6 +203,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         temperature=clf.temperature_,
         judge=judge,
         chances=None if clf.kind_.joint else clf.chances,
+        spread=_spread(clf, label),
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
@@ -235,6 +237,14 @@ def _unread(clf: Any, text: str) -> list[str]:
 
 
 # --- pictures -------------------------------------------------------------------------------------
+
+
+def _spread(clf: Any, label: Any) -> float | None:
+    """How far apart a regressor's numbers lie about this one; None: there are labels."""
+    kind = clf.kind_
+    if kind.labels_given:
+        return None
+    return float(kind.unit if kind.scale == "linear" else kind.unit * abs(float(label)))
 
 
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
@@ -281,6 +291,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         temperature=clf.temperature_,
         judge=judge,
         chances=None if clf.kind_.joint else clf.chances,
+        spread=_spread(clf, label),
         shown={
             "text": "",
             "tokens": [],

@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.data.pair_tokens import cleaned_sides, sides_kept
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
-from glassformer.data.vocabulary import trimmed, word_ids
+from glassformer.data.vocabulary import places_in, word_ids
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ def tokens_of(clf, text: str) -> Tokens:
         name = clf.tokenizer_.id_to_token(ids[0])
         return Tokens(shown, [name], [(0, len(shown))], ids, np.zeros(1, int))
     names = [encoding.tokens[i] for i in kept]
-    offsets = trimmed(shown, (encoding.offsets[i] for i in kept))
-    return Tokens(shown, names, offsets, ids, word_ids(encoding, kept))
+    offsets = places_in(shown, (encoding.offsets[i] for i in kept))
+    return Tokens(shown, names, offsets, ids, word_ids(encoding, kept, shown))
 
 
 def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
@@ -64,10 +64,10 @@ def _tokens_of_pair(clf, pair: TextPair) -> Tokens:
     words, offsets, count = np.full(len(ids), -1), [(0, 0)] * len(ids), 0
     for side, text in enumerate((first, second)):
         rows = [i for i in kept if sides[i] == side]
-        own = word_ids(encoding, rows)
+        own = word_ids(encoding, rows, text)
         words[[places[i] for i in rows]] = np.where(own >= 0, own + count, -1)
         count += int(own.max(initial=-1)) + 1
-        for i, (start, stop) in zip(rows, trimmed(text, (encoding.offsets[i] for i in rows)), strict=True):
+        for i, (start, stop) in zip(rows, places_in(text, (encoding.offsets[i] for i in rows)), strict=True):
             offsets[places[i]] = (start + side * behind, stop + side * behind) if stop > start else (0, 0)
     names = [encoding.tokens[i] for i in kept]
     return Tokens(shown, names, offsets, ids, words, sides[kept], table.segments)

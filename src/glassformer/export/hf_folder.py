@@ -108,10 +108,16 @@ def export_hf(
         settings of a fit whose classifier is.
 
     Raises:
-        ConfigError: the Hub's layout has no class for this kind of model.
+        ConfigError: the Hub's layout has no class for this kind of model, or it was fitted without the
+            special tokens that its tokenizer adds for others.
         GlassformerError: what was read back gives other logits; nothing is written.
     """
     found: dict[str, Any] = {}
+    if not getattr(clf, "add_special_tokens", True) and len(clf.tokenizer_.encode("a")) > len(
+        clf.tokenizer_.encode("a", add_special_tokens=False)
+    ):
+        what = "the tokenizer adds special tokens in transformers, and this model was fitted without"
+        raise ConfigError(what, where="--to hf", fix="Use --to onnx, or fit with add_special_tokens = true")
 
     def write(folder: Path) -> None:
         with clf.in_own_unit() as model:

@@ -122,6 +122,7 @@ def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
         **({"pairs": True} if pairs else {}),
         "max_length": longest,
         "clean": clf.clean,
+        "long_texts": clf.long_texts,  # what ``predict`` does with longer ones; here they are cut
         "add_special_tokens": clf.add_special_tokens,
     }
 

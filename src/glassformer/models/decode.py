@@ -19,6 +19,15 @@ from glassformer.models.output import Memory
 NEVER = float("-inf")
 WIDEST = 256  # hypotheses: each has a row of the vocabulary in memory at every place
 STRONGEST = 10  # length penalty: a length to a higher power leaves the range of floats
+MOST = 2**31  # tokens of a translation: more than any memory holds
+
+
+def room(tokens: object) -> int:
+    """The same number of tokens; ConfigError where it is no whole number from 1 to ``MOST``."""
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= MOST:
+        fix = f"Give a whole number from 1 to {MOST:,}"
+        raise ConfigError(f"max_tokens {tokens!r} is no number of tokens", where="max_tokens", fix=fix)
+    return tokens
 
 
 @dataclass(frozen=True)

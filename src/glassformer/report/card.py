@@ -199,13 +199,11 @@ def figures_of(metrics: Mapping[str, Any]) -> Iterator[Figure]:
                     yield from (f for f in _of(scores, str(name_of_simple), name) if f.interval)
             if split == "test" and name == "validation":
                 break
-    for name, scores in (metrics.get("similarity") or {}).items():
-        yield from _of(scores, "this model", str(name))
-    for name, scores in (metrics.get("others") or {}).items():
-        yield from (f for f in _of(scores, str(name), judged) if f.interval)
-    for key, name in (("masked", "validation"), ("tests", "test"), ("scores", "")):
+    for key, name in (("masked", "validation"), ("tests", "test"), ("scores", ""), ("similarity", "")):
         for where, scores in _leaves(metrics.get(key), name):
             yield from _of(scores, "this model", where)
+    for name, scores in (metrics.get("others") or {}).items():
+        yield from (f for f in _of(scores, str(name), judged) if f.interval)
 
 
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

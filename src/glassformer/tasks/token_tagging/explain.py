@@ -154,6 +154,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         classes,
         likely,
         probabilities,
+        temperature=tagger.temperature_,
         shown=shown,
     )
     zero = {"zero": lambda: torch.where(special[:, None], embedded, 0.0)}

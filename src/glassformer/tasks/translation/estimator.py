@@ -23,7 +23,7 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.alignment import Alignment
-from glassformer.models.decode import Hypothesis, Limits, beam_search
+from glassformer.models.decode import Hypothesis, Limits, beam_search, room
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
@@ -248,7 +248,7 @@ class Translator(Estimator):
             batch = pack_texts(table, index, device)
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
             if max_tokens is not None:
-                most = torch.full_like(most, max_tokens)
+                most = torch.full_like(most, room(max_tokens))
             with torch.inference_mode():
                 memory = model.encode(batch.ids, batch.packing)
                 best = beam_search(
