@@ -129,6 +129,15 @@ def test_an_accent_of_its_own_parts_no_word():
     assert word_ids(encoding, range(3), words).tolist() == [0, 0, 1]
 
 
+@pytest.mark.parametrize("text", ["été a", "tiếng Việt", "नमस्ते दुनिया"])
+def test_bytes_of_an_accent_of_its_own_part_no_word(text):
+    decomposed = unicodedata.normalize("NFD", text)
+    encoding = roberta_like("<unk>").encode(decomposed)
+    numbers = word_ids(encoding, range(len(encoding.ids)), decomposed)
+    spans = word_spans(numbers, places_in(decomposed, encoding.offsets))
+    assert [unicodedata.normalize("NFC", decomposed[a:b]) for a, b in spans] == text.split()
+
+
 def test_line_breaks_and_tabs_are_no_words():
     tokenizer = roberta_like("<unk>")
     text = "a film\n\nwas\tdull\u00a0!"

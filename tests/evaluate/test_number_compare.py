@@ -79,7 +79,8 @@ def test_correlations_are_told_apart_whatever_the_scale_of_each_model(measure):
     assert once.p < 0.01
     moved = permutation(measure, true, 0.9 + near / 100, far / 10 - 0.3, resamples=400)
     assert (moved.p, moved.difference) == (once.p, pytest.approx(once.difference))
-    assert permutation(measure, true, near, np.zeros(199), resamples=50).p < 0.05
+    p = [permutation(measure, true, near, np.full(199, same), resamples=50).p for same in (0.0, 0.1)]
+    assert p[0] == p[1] < 0.05
 
 
 def test_r2_of_large_numbers_is_not_lost_beside_them():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from scipy.stats import spearmanr
 from glassformer.errors import InputError
 from glassformer.explain import faithfulness as f
 from glassformer.explain.methods import METHODS, explain
+from glassformer.explain.render import trust_picture
 from glassformer.explain.subject import Subject, text_subject
 
 from .test_gradients import LinearModel
@@ -138,3 +140,19 @@ def test_interval_of_a_mean():
     low, high = f.interval(values)
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 / 20, rel=0.2)
+
+
+def test_the_curves_of_a_number_lie_on_its_page():
+    subject, values = linear_subject()
+    told = f.trust(subject, values, target=1, draws=3)
+    assert "number" not in told
+    assert 'aria-label="The probability as' in trust_picture(told)
+    curves = {name: [400 + 9 * y for y in told[name]] for name in ("deletion", "insertion")}
+    drawn = {name: [400 + 9 * y for y in told["random"][name]] for name in ("deletion", "insertion")}
+    page = trust_picture(told | curves | {"random": told["random"] | drawn, "number": True})
+    assert 'aria-label="The number as' in page
+    heights = [
+        float(pair.split(",")[1]) for line in re.findall(r'points="([^"]*)"', page) for pair in line.split()
+    ]
+    assert min(heights) == pytest.approx(16)
+    assert max(heights) == pytest.approx(104)

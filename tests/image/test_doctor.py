@@ -233,6 +233,19 @@ def test_many_near_repeats_of_one_picture_are_a_leak_too():
     assert found["near-leak"].count > 100
 
 
+def test_one_near_repeat_among_many_pictures_of_one_hash_is_found():
+    """As of pages of text: their hashes say nothing, and pixels tell them apart."""
+    rng = np.random.default_rng(0)
+    pages = rng.integers(60, 190, (301, 16, 16, 3)).astype(np.uint8)
+    pages[300] = pages[57] + 2
+    hashes = np.zeros(301, np.uint64)
+    train, test = (
+        Thumbs(np.arange(300), pages[:300], hashes[:300]),
+        Thumbs(np.arange(1), pages[300:], hashes[300:]),
+    )
+    assert near_repeats({"train": train, "test": test}) == {("train", "test"): [(57, 0)]}
+
+
 def test_near_repeats_under_two_labels_contradict_each_other():
     pictures = [*[scene(i) for i in range(11)], scene(3, 90, 70), scene(4, 90, 70)]
     labels = [0, 1] * 5 + [0, 0, 0]  # of scene 3 another label, of scene 4 the same

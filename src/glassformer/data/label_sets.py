@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -16,8 +15,6 @@ from glassformer.errors import DataError
 
 JOIN = " | "  # between the labels of a set that is shown
 NONE = "(none)"  # how a set without labels is shown
-LISTED = re.compile(r"[\[({].*[\])}]", re.DOTALL)
-ONE = re.compile(r"[^,'\"]*")  # within round brackets a name, "(other)", and no list as programs write it
 
 
 class LabelSet(tuple[Any, ...]):
@@ -119,24 +116,39 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     labels = list(range(dense.shape[1])) if names is None else names
     if len(set(labels)) < len(labels):
         raise DataError("two columns have one name", where=origin, fix="Rename one")
+    if NONE in map(str, labels):
+        raise DataError(f"a label is called {NONE!r}, as no label is shown", where=origin, fix="Rename it")
     sets = [LabelSet(labels[k] for k in np.flatnonzero(row).tolist()) for row in dense.astype(bool)]
     return sets, labels
 
 
 def split_cell(cell: Any, separator: str) -> list[str]:
-    """The labels in one cell of a table: ``joy|anger``, or a list as programs write it, ``['joy']``."""
+    """The labels in one cell of a table: ``joy|anger``, or a list as programs write it, ``['joy']``.
+
+    Round brackets are those of a list where the separator stands between them, else of a name: ``(other)``.
+    """
     if is_missing(cell) or (text := str(cell).strip()) == NONE:
         return []
-    named = text[:1] == "(" and separator not in text and ONE.fullmatch(text[1:-1])
-    if LISTED.fullmatch(text) and not named:
+    if text[:1] == "[":
         try:
-            found = json.loads(text)
+            return [str(label) for label in json.loads(text)]
         except ValueError:
-            found = None
-        if isinstance(found, list):
-            return [str(label) for label in found]
+            pass
+    if _in_brackets(text) and (text[0] != "(" or separator in text):
         text = text[1:-1]
     return [part for raw in text.split(separator) if (part := raw.strip().strip("'\""))]
+
+
+def _in_brackets(text: str) -> bool:
+    """Whether the bracket that a text begins with is closed by its last character, not as in "(a)(b)"."""
+    pairs, depth = {"[": "]", "(": ")", "{": "}"}, 0
+    if text[:1] not in pairs or text[-1:] != pairs[text[0]]:
+        return False
+    for i, sign in enumerate(text):
+        depth += (sign == text[0]) - (sign == text[-1])
+        if not depth:
+            return i == len(text) - 1
+    return False
 
 
 def of_column(values: Sequence[Any], separator: str | None) -> Sequence[Any]:

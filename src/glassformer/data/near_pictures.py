@@ -72,7 +72,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     pixels = np.concatenate([table.pixels for table in thumbs.values()])
     hashes = np.concatenate([table.hashes for table in thumbs.values()])
     found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for i, j in sorted(_candidates(hashes, np.array(owner))):
+    for i, j in sorted(_candidates(hashes, np.array(owner), pixels)):
         if _alike(pixels[i], pixels[j]):
             found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
     out = {}
@@ -81,7 +81,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     return out
 
 
-def _candidates(hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
+def _candidates(hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
     """Pairs whose hashes differ in at most three of 64 bits: of four quarters, one then is the same."""
     out: set[tuple[int, int]] = set()
     for quarter in range(4):
@@ -90,7 +90,7 @@ def _candidates(hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
         starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] + np.uint64(1)))
         for group in np.split(order, starts[1:]):
             if len(group) > CROWD:
-                out |= _in_crowd(np.sort(group), hashes, owner)
+                out |= _in_crowd(np.sort(group), hashes, owner, pixels)
             if not 1 < len(group) <= CROWD:
                 continue
             group = np.sort(group)
@@ -100,25 +100,47 @@ def _candidates(hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
     return out
 
 
-def _in_crowd(group: np.ndarray, hashes: np.ndarray, owner: np.ndarray) -> set[tuple[int, int]]:
-    """Each of many with the first in each split of those whose hash is near its own, not with all of them."""
+def _in_crowd(
+    group: np.ndarray, hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray
+) -> set[tuple[int, int]]:
+    """Each of many with those of its hash, or of near ones, that stand for the others of their split.
+
+    A picture stands for itself where it is like none of its split that stands there already, up to ``CROWD``
+    a hash; else it shares what is found like the first of these.
+    """
     values, number = np.unique(hashes[group], return_inverse=True)
-    first: dict[int, dict[str, int]] = defaultdict(dict)
-    for i, k in zip(group.tolist(), number.tolist(), strict=True):
-        first[k].setdefault(str(owner[i]), i)
+    stand: dict[int, list[int]] = defaultdict(list)  # those of a hash that stand for others
+    stood_for: dict[int, int] = {}
     out = set()
-    for k in range(len(values)):
+    for i, k in zip(group.tolist(), number.tolist(), strict=True):
         near = np.array([k])
         if len(values) <= FEW_HASHES:
             apart = np.bitwise_count(values ^ values[k])
             near = np.argsort(apart, kind="stable")[:NEAREST]
             near = near[apart[near] <= BITS]
-        others = [j for other in near.tolist() for j in first[other].values()]
-        out |= {(min(i, j), max(i, j)) for i in group[number == k].tolist() for j in others if i != j}
+        others = np.array([j for other in near.tolist() for j in stand[other]], np.int64)
+        like = others[_apart(pixels[others], pixels[i]) <= LEVELS].tolist() if len(others) else []
+        out |= {(j, i) for j in like}
+        own = [j for j in like if owner[j] == owner[i]]
+        if own:
+            stood_for[i] = own[0]
+        elif len(stand[k]) < CROWD:
+            stand[k].append(i)
+    first: dict[int, dict[str, int]] = defaultdict(dict)  # of another split, like one that stands for others
+    for i, j in sorted(out):
+        if owner[i] != owner[j]:
+            first[i].setdefault(str(owner[j]), j)
+    for i, by in stood_for.items():
+        out |= {(i, j) for j in first[by].values() if i < j}
     return out
+
+
+def _apart(many: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """How far small copies ``[k, 16, 16, 3]`` are from one, each at its own brightness, in levels ``[k]``."""
+    a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
+    return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)
 
 
 def _alike(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two small copies are the same but for their brightness."""
-    a, b = a.astype(np.float32), b.astype(np.float32)
-    return float(np.abs((a - a.mean()) - (b - b.mean())).mean()) <= LEVELS
+    return float(_apart(a[None], b)[0]) <= LEVELS

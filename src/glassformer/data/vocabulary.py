@@ -149,7 +149,14 @@ def word_ids(encoding: Any, rows: Sequence[int], text: str | None = None) -> np.
         if blank := not tokens[i].strip("".join(SPACES)) or stop <= start:
             places[k] = offsets[i] if goes_on else (0, 0)
         goes_on = goes_on or not blank
-    return _numbered(places, [joins(i) for i in rows])
+    accents = [text is not None and _goes_on(text, *place) for place in places]
+    return _numbered(places, [joins(i) or accent for i, accent in zip(rows, accents, strict=True)])
+
+
+def _goes_on(text: str, start: int, stop: int) -> bool:
+    """Whether a token at a place begins with the mark of a letter before it, or goes on behind one."""
+    kinds = [unicodedata.category(sign)[0] for sign in text[max(start - 1, 0) : start + 1]]
+    return start < stop and (kinds[-1] == "M" or (start > 0 and kinds == ["M", "L"]))
 
 
 def word_numbers(names: Sequence[str], offsets: Sequence[Sequence[int]]) -> np.ndarray:

@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.label_sets import as_sets, together
 from glassformer.errors import DataError, GlassformerError, ShapeError
-from glassformer.evaluate.calibrate import BINS, error_interval, fit_temperature, tune_threshold
+from glassformer.evaluate.calibrate import (
+    BINS,
+    error_interval,
+    fit_temperature,
+    gap_over_bins,
+    tune_threshold,
+)
 from glassformer.evaluate.intervals import macro_f1_interval_of_sets
 
 HALF = 0.5  # the threshold of a label where none was chosen
@@ -98,9 +104,7 @@ def label_curve(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) 
 
 def label_error(probabilities: ArrayLike, targets: ArrayLike, bins: int = BINS) -> float:
     """Expected calibration error: the mean gap of probability and share over the bins of ``label_curve``."""
-    curve = label_curve(probabilities, targets, bins)
-    gaps = sum(b["n"] * abs(b["confidence"] - b["accuracy"]) for b in curve)
-    return gaps / max(sum(b["n"] for b in curve), 1)
+    return gap_over_bins(np.asarray(probabilities, np.float64), np.asarray(targets), bins)
 
 
 def describe_labels(probabilities: ArrayLike, targets: ArrayLike, *, resamples: int = 1000) -> dict[str, Any]:

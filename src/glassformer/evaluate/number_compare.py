@@ -119,8 +119,7 @@ def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
         return rankdata(found)
     if measure != "pearson":
         return found
-    spread = found.std()
-    return (found - found.mean()) / spread if spread > 0 else np.zeros(len(found))
+    return (found - found.mean()) / found.std() if np.ptp(found) else np.zeros(len(found))
 
 
 def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:

@@ -116,8 +116,8 @@ def trust(
 
     Returns:
         Plain values for JSON: ``shares`` ``[P]`` of the tokens, ``deletion`` and ``insertion`` ``[P]``
-        (probabilities), ``figures`` of these curves, ``random`` with the same three as means over ``draws``
-        orders, and ``verdict``.
+        (probabilities; with ``number`` numbers), ``figures`` of these curves, ``random`` with the same three
+        as means over ``draws`` orders, and ``verdict``.
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
@@ -132,6 +132,7 @@ def trust(
     return {
         "hidden_by": by,
         "draws": draws,
+        **({} if subject.spread is None else {"number": True}),
         "shares": own.shares.tolist(),
         **_told(own),
         "figures": figures,

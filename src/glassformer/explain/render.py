@@ -46,7 +46,13 @@ def fragment(explanation: Result) -> str:
 
 def trust_picture(trust: dict[str, Any]) -> str:
     """Both curves of ``faithfulness.trust`` as a small SVG: the scores' order solid, random orders dashed."""
-    parts = []
+    parts, low, high, what_is_judged = [], 0.0, 1.0, "probability"
+    if trust.get("number"):
+        what_is_judged = "number"
+        every = [
+            y for own in (trust, trust["random"]) for name in ("deletion", "insertion") for y in own[name]
+        ]
+        low, high = min(every), max(every)
     for left, name, what in (
         (0, "deletion", "first parts hidden"),
         (240, "insertion", "only first parts shown"),
@@ -54,7 +60,7 @@ def trust_picture(trust: dict[str, Any]) -> str:
         lines = ((trust["random"][name], RANDOM), (trust[name], 'stroke="rgb(214 140 30)" stroke-width="2"'))
         for values, pen in lines:
             points = " ".join(
-                f"{left + 24 + 180 * x:.1f},{104 - 88 * y:.1f}"
+                f"{left + 24 + 180 * x:.1f},{104 - 88 * (y - low) / ((high - low) or 1.0):.1f}"
                 for x, y in zip(trust["shares"], values, strict=True)
             )
             parts.append(f'<polyline points="{points}" fill="none" {pen}/>')
@@ -62,15 +68,15 @@ def trust_picture(trust: dict[str, Any]) -> str:
             f'<path d="M{left + 24} 16V104H{left + 204}" fill="none" stroke="currentColor" '
             'stroke-opacity="0.5"/>'
             f'<text x="{left + 24}" y="10">{name}: {what}</text>'
-            f'<text x="{left + 20}" y="20" text-anchor="end">1</text>'
-            f'<text x="{left + 20}" y="106" text-anchor="end">0</text>'
+            f'<text x="{left + 20}" y="20" text-anchor="end">{high:.3g}</text>'
+            f'<text x="{left + 20}" y="106" text-anchor="end">{low:.3g}</text>'
             f'<text x="{left + 24}" y="118">0 %</text><text x="{left + 204}" y="118" text-anchor="end">100 '
             "%</text>"
         )
     return (
         '<svg viewBox="0 0 460 122" width="460" role="img" font-size="10" fill="currentColor" '
-        f'aria-label="The probability as parts are hidden and shown, beside {trust["draws"]} random orders '
-        '(dashed)">'
+        f'aria-label="The {what_is_judged} as parts are hidden and shown, beside {trust["draws"]} random '
+        'orders (dashed)">'
         f"{''.join(parts)}</svg>"
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -22,12 +23,12 @@ STRONGEST = 10  # length penalty: a length to a higher power leaves the range of
 MOST = 2**31  # tokens of a translation: more than any memory holds
 
 
-def room(tokens: object) -> int:
+def room(tokens: Any) -> int:
     """The same number of tokens; ConfigError where it is no whole number from 1 to ``MOST``."""
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= MOST:
+    if isinstance(tokens, bool) or not isinstance(tokens, Integral) or not 1 <= int(tokens) <= MOST:
         fix = f"Give a whole number from 1 to {MOST:,}"
         raise ConfigError(f"max_tokens {tokens!r} is no number of tokens", where="max_tokens", fix=fix)
-    return tokens
+    return int(tokens)
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,8 @@ def _correct(
             alone = first.spans is None and first.shares is None
             name, key = "mcnemar", measure == "accuracy" and alone
             arm[name] = tests = [
-                {"seed": s} | asdict(mcnemar(right(a, first), right(b, first))) for s, a, b in pairs
+                {"seed": s} | asdict(mcnemar(right(a, first), right(b, first)))
+                for s, a, b in (pairs if alone else ())
             ]
         single = len(ours) == len(theirs) == len(shared) == 1 and key
         arm["test"] = name if single else "bootstrap"

@@ -241,14 +241,15 @@ class Translator(Estimator):
         progress: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of every text, best first, in the order given; sources of one length go together."""
+        asked = None if max_tokens is None else room(max_tokens)
         model, limits = self.predictor(), self._limits()
         device = next(model.parameters()).device
         found: list[list[Hypothesis]] = [[] for _ in range(len(table))]
         for index in evaluation_batches(table.lengths, search_tokens(beam, device)):
             batch = pack_texts(table, index, device)
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
-            if max_tokens is not None:
-                most = torch.full_like(most, room(max_tokens))
+            if asked is not None:
+                most = torch.full_like(most, asked)
             with torch.inference_mode():
                 memory = model.encode(batch.ids, batch.packing)
                 best = beam_search(
