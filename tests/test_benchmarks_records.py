@@ -330,3 +330,27 @@ def test_what_the_kept_figures_say_of_the_chosen_interval():
     assert best == "Wilson, put together"
     assert min(covered[best]) == max(map(min, covered.values()))
     assert all(row["kinds"][best]["holds_figure"] == 1 for row in found["coverage"])
+
+
+# --- intervals of calibration errors --------------------------------------------------------------
+
+
+def test_coverage_of_calibration_errors_is_counted_and_kept(tmp_path, monkeypatch):
+    tool = load_tool("error_interval", monkeypatch)
+    monkeypatch.setattr(tool, "SIZES", (23,))
+    monkeypatch.setattr(tool, "OFFS", (0.0, 0.2))
+    monkeypatch.setattr(
+        sys, "argv", ["", "--trials", "5", "--resamples", "11", "--out", str(tmp_path / "c.json")]
+    )
+    tool.main()
+    found = json.loads((tmp_path / "c.json").read_text())
+    assert [(row["n"], row["off"]) for row in found["settings"]] == [(23, 0.0), (23, 0.2)]
+    assert found["settings"][0]["kinds"]["percentile"]["coverage"] == 0
+    for kind, lowest in found["lowest_coverage"].items():
+        assert lowest == min(row["kinds"][kind]["coverage"] for row in found["settings"])
+
+
+def test_the_interval_that_was_chosen_holds_the_truth_most_often():
+    found = json.loads((BENCHMARKS / "results" / "calibration-intervals.json").read_text(encoding="utf-8"))
+    lowest = found["lowest_coverage"]
+    assert lowest["ours"] > 0.9 > lowest["basic"] > lowest["percentile"]
