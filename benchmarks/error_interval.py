@@ -5,7 +5,7 @@
 Answers state a probability between 0.5 and 1 and are right with that chance, less a constant: so their true calibration
 error, over the same 15 bins, is known. Data sets of several sizes are drawn, and each kind of interval says from one of
 them where the truth lies: ``basic`` is the bootstrap's, reflected about the estimate; ``percentile`` its plain quantiles;
-``ours`` is ``calibration_interval``. Asked: in 95 % of them. Results: ``benchmarks/results/calibration-intervals.json``.
+``ours`` is ``calibration_interval``. Asked: in 95 % of them. Results: ``benchmarks/results/error-intervals.json``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--resamples", type=int, default=150)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "calibration-intervals.json")
+    parser.add_argument("--out", type=Path, default=RESULTS / "error-intervals.json")
     options = parser.parse_args()
     began, settings = time.perf_counter(), []
     for n in SIZES:

@@ -351,6 +351,6 @@ def test_coverage_of_calibration_errors_is_counted_and_kept(tmp_path, monkeypatc
 
 
 def test_the_interval_that_was_chosen_holds_the_truth_most_often():
-    found = json.loads((BENCHMARKS / "results" / "calibration-intervals.json").read_text(encoding="utf-8"))
+    found = json.loads((BENCHMARKS / "results" / "error-intervals.json").read_text(encoding="utf-8"))
     lowest = found["lowest_coverage"]
     assert lowest["ours"] > 0.9 > lowest["basic"] > lowest["percentile"]
