@@ -193,7 +193,6 @@ def test_settings_that_exclude_each_other():
         ({"patch_size": 9}, "do not fit"),
         ({"stem": 8, "patch_size": 2}, "must be a multiple"),
         ({"augment": "wild"}, "not a choice"),
-        ({"framing": "squash", "resize": 20}, "both sides are scaled"),
         ({"model": "vit-tinny"}, "vit-tiny"),
     ):
         with pytest.raises(ConfigError, match=said):

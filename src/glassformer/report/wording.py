@@ -117,8 +117,7 @@ def bounds(scores: dict[str, Any], key: str) -> str:
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
     if key == "macro_f1" and scores["accuracy"] == 1 and known and known[0] < 1:
         return f"at least {percent(known[0], digits)}"  # of rare classes less is known than of all examples
-    share = scores.get(key)
-    return share_interval(0.5 if share is None else share, known, scores["n"], digits)
+    return share_interval(scores.get(key, scores["accuracy"]), known, scores["n"], digits)
 
 
 def _at_least(n: int) -> float:

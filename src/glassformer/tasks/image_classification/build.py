@@ -64,9 +64,6 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
         if image.channels is not None:
             raise ConfigError("channels belong to from-scratch models", where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
-    if image.framing == "squash" and image.resize:
-        what = "resize is of the shorter side before a crop, and both sides are scaled"
-        raise ConfigError(what, where="resize", fix="Leave it out, or use framing = crop")
     size = (image.image_size,) * 2 if image.image_size else base.size
     fit = image.framing or ("crop" if image.resize else base.fit)
     shorter = image.resize or (base.shorter if fit == "crop" else 0)
