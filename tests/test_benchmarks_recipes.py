@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
 import runpy
@@ -12,6 +13,7 @@ import pytest
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -97,3 +99,29 @@ def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, mo
     (tmp_path / "recipe-cifar10-vit-stem.json").write_text(json.dumps(result), encoding="utf-8")
     (line,) = tables.highlights().splitlines()[2:]
     assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
+
+
+def test_fp32_stands_beside_the_run_in_bf16_of_the_same_seed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    finding = runpy.run_path(str(BENCHMARKS / "precision.py"))["finding"]
+    small = ["limit=60", "epochs=1", "validation_size=20", "baselines=false", "threads=1"]
+    folders = [tmp_path / precision for precision in ("bf16", "fp32")]
+    for folder in folders:
+        run_task(load_recipe("europe", [*small, f"precision={folder.name}"]), folder, say=str)
+    found = finding("europe", *folders)
+    answers = [[row["predicted"] for row in predictions(folder)] for folder in folders]
+    truth = [row["label"] for row in predictions(folders[0])]
+    equal = sum(a == b for a, b in zip(*answers, strict=True)) / len(truth)
+    assert found["n"] == len(truth)
+    assert found["equal_answers"] == pytest.approx(equal)
+    for name, answered in zip(("bf16", "fp32"), answers, strict=True):
+        right = sum(a == b for a, b in zip(answered, truth, strict=True)) / len(truth)
+        assert found["accuracy"][name] == pytest.approx(right)
+    assert found["difference"] == pytest.approx(found["accuracy"]["fp32"] - found["accuracy"]["bf16"])
+    assert f"the same answer to {equal:.1%} of them" in found["verdict"]
+    assert [row[0] for row in found["tables"][0]["rows"]] == ["bf16", "fp32"]
+
+
+def predictions(folder: Path) -> list[dict[str, str]]:
+    with (folder / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

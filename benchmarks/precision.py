@@ -1,0 +1,95 @@
+"""A recipe in fp32 beside its run in bf16: the same seed, order and dropout, judged on the same examples.
+
+    .venv/bin/python benchmarks/precision.py imdb-own-bert-given [--seed 0] [--runs runs] [--commit HASH]
+
+The run in bf16 is that of ``benchmarks/recipes.py`` (``runs/NAME-seed0``), finished before; the one in fp32 is
+``runs/NAME-fp32-seed0``, which is trained here and goes on where it was stopped. ``benchmarks/results/precision-NAME.json``
+has both figures with their intervals, the paired difference, and how many answers are equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from common import RESULTS, commit, write_result
+
+from glassformer.report.published import duration
+from glassformer.study.answers import read_answers
+from glassformer.study.finished import compare_runs
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.run import run_task
+
+
+def finding(recipe: str, half: Path, full: Path) -> dict[str, Any]:
+    """What the two runs say about each other, as a finding of a row's page."""
+    compared = compare_runs([half, full])
+    arms = dict(zip(("bf16", "fp32"), compared["arms"], strict=True))
+    told = [json.loads((folder / "metrics.json").read_text(encoding="utf-8")) for folder in (half, full)]
+    answers = [read_answers(folder) for folder in (half, full)]
+    equal = float((answers[0].predicted == answers[1].predicted).mean())
+    apart = arms["fp32"]["accuracy"]
+    low, high = apart["difference_interval"]
+    rows = [
+        [
+            name,
+            f"{arm['accuracy']['mean']:.2%}",
+            "{:.2%} to {:.2%}".format(*arm["accuracy"]["interval"]),
+            f"{arm['log_loss']['mean']:.4f}",
+            duration(metrics["seconds"]["train"]),
+        ]
+        for (name, arm), metrics in zip(arms.items(), told, strict=True)
+    ]
+    verdict = (
+        f"`{recipe}` with `precision=fp32` reaches {arms['fp32']['accuracy']['mean']:.2%} of {compared['n']:,} {compared['judged']} "
+        f"examples, in bf16 with the same seed {arms['bf16']['accuracy']['mean']:.2%}: {100 * apart['difference']:+.2f} points "
+        f"(95 % interval {100 * low:+.2f} to {100 * high:+.2f}, of the examples' draw). The two models give the same answer to {equal:.1%} of them. "
+        "One training each: two trainings that differ in a rounding drift apart as two seeds do, so compare the difference with the spread of the seeds."
+    )
+    columns = ["Computed in", "Accuracy", "95 % interval", "Log loss", "Training"]
+    return {
+        "verdict": verdict,
+        "tables": [{"title": "One seed, one thread", "columns": columns, "rows": rows}],
+        "n": compared["n"],
+        "accuracy": {name: arm["accuracy"]["mean"] for name, arm in arms.items()},
+        "difference": apart["difference"],
+        "difference_interval": [low, high],
+        "mcnemar": arms["fp32"]["mcnemar"],
+        "equal_answers": equal,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--commit", help="that runs which are finished already were trained at")
+    args = parser.parse_args()
+    half = args.runs / f"{args.recipe}-seed{args.seed}"
+    full = args.runs / f"{args.recipe}-fp32-seed{args.seed}"
+    if not (half / "metrics.json").is_file():
+        parser.exit(
+            2,
+            f"error: no finished run in {half}: first benchmarks/recipes.py {args.recipe} --seeds {args.seed}\n",
+        )
+    at = args.commit
+    if not (full / "metrics.json").is_file():
+        settings = [f"seed={args.seed}", "threads=1", "baselines=false", "precision=fp32"]
+        run_task(load_recipe(args.recipe, settings), full, resume=full.exists(), say=print)
+        at = commit()
+    ran = json.loads((full / "metrics.json").read_text(encoding="utf-8"))
+    head = {"benchmark": "precision", "title": f"In fp32: `{args.recipe}`", "recipe": args.recipe}
+    head |= {key: ran[key] for key in ("machine", "versions", "date")}
+    head |= {"commit": at, "seeds": [args.seed]}
+    result = {**head, **finding(args.recipe, half, full)}
+    write_result(RESULTS / f"precision-{args.recipe}.json", result)
+    print(result["verdict"])
+
+
+if __name__ == "__main__":
+    main()
