@@ -67,6 +67,7 @@ def pages(
             sources=sources_of(texts),
             studies={name: measure_study(name) for name in row.studies},
             findings=told,
+            measures=measures,
             duration=duration,
             seeds=seeds_of,
             epochs=epochs_of,
@@ -242,6 +243,12 @@ def epochs_of(m: Measured) -> list[dict[str, str]]:
             }
         )
     return lines
+
+
+def measures(finding: str) -> str:
+    """The command that measures a finding: a recipe in another precision is named behind the script."""
+    kind, _, recipe = finding.partition("-")
+    return f"precision.py {recipe}" if kind == "precision" else finding.replace("-", "_") + ".py"
 
 
 def finding_curve(found: Found) -> str:
