@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import glassformer as gf
 from glassformer import TextClassifier
 from glassformer.config import build
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.text_classification.recipe import Recipe
 
 fit_parameters = TextClassifier.defaults
@@ -228,6 +228,17 @@ def test_numpy_numbers_from_a_grid(small, data, changes):
 
 
 # --- scikit-learn's tools -------------------------------------------------------------------------
+
+
+def test_score_reads_labels_as_everything_else_does(fitted, held):
+    texts, labels = held
+    right = np.mean(fitted.predict(texts) == np.asarray(labels))
+    assert 0 < right == fitted.score(texts, labels) == fitted.score(texts, [f" {x.upper()}" for x in labels])
+    assert fitted.score(texts, ["unknown", *labels[1:]]) == pytest.approx(
+        right - (fitted.predict(texts[:1])[0] == labels[0]) / len(texts)
+    )
+    with pytest.raises(DataError, match=f"{len(texts)} texts but {len(texts) - 1} labels"):
+        fitted.score(texts, labels[:-1])
 
 
 def test_cross_val_score(small, data):

@@ -176,6 +176,12 @@ def test_validation_fraction_is_a_split_made_by_hand(small, data):
     np.testing.assert_allclose(clf.predict_proba(data[0]), wanted.predict_proba(data[0]), atol=1e-4)
 
 
+def test_examples_that_all_weigh_nothing_are_refused(small, data):
+    weights = [float(label != data[1][0]) for label in data[1]]
+    with pytest.raises(DataError, match="every example has the weight 0, of its class or its own"):
+        small(class_weight=dict.fromkeys({*data[1]} - {data[1][0]}, 0.0)).fit(*data, sample_weight=weights)
+
+
 def test_monitor(small, data, held):
     """Each figure that may be monitored decides by itself, and the loss decides downwards."""
     for monitor, best in (("accuracy", max), ("macro_f1", max), ("loss", min)):

@@ -44,6 +44,14 @@ def test_the_usual_recipe_of_every_task_is_written_and_read_back(gf, task):
     assert ("does not come with the package" in result.err) == needs_files(written)
 
 
+def test_a_setting_that_is_a_table_is_written_and_read_back(gf):
+    asked = ["--set", "merge_labels={'Ger.'='de', 7=''}", "--set", "class_weight={de=2.0, 'a \"b\"'=0.5}"]
+    assert gf("new", "mine.toml", "europe", *asked).code == 0
+    written = load_recipe("mine.toml")
+    assert written.data.merge_labels == {"Ger.": "de", "7": ""}
+    assert written.train.class_weight == {"de": 2.0, 'a "b"': 0.5}
+
+
 @pytest.mark.parametrize("task", SHIPPED)
 def test_every_key_stands_there_with_its_meaning(task):
     recipe = load_recipe(usual_recipe(task))

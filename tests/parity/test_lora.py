@@ -183,12 +183,20 @@ def test_a_classifier_saves_and_loads_its_adapter_with_its_head(tmp_path):
     clf = gf.TextClassifier(**tuned).fit(TEXTS, LABELS)
     assert len(clf.adapter_) == 2 * len(ALL)
     clf.save_adapter(tmp_path / "updates")
-    start.save(tmp_path / "start")
+    clf.set_params(lora_rank=5, lora_alpha=64.0).save_adapter(tmp_path / "later")  # of another fit to come
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (tmp_path / "later" / name).read_bytes() == (tmp_path / "updates" / name).read_bytes()
+    start.calibrate(TEXTS, LABELS, threshold="accuracy", abstain_below=0.6).save(tmp_path / "start")
     again = gf.load(tmp_path / "start").load_adapter(tmp_path / "updates")
     for name, tensor in again.model_.state_dict().items():
         if name.startswith("encoder."):
             torch.testing.assert_close(tensor, clf.model_.state_dict()[name])
     assert "adapter" in again.weights_source_
+    assert (again.temperature_, again.threshold_, again.abstain_below_) == (
+        1.0,
+        None,
+        None,
+    )  # of other weights
     again.save(tmp_path / "again")
     np.testing.assert_allclose(
         gf.load(tmp_path / "again").predict_proba(TEXTS), again.predict_proba(TEXTS), atol=1e-6

@@ -6,7 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 import glassformer as gf
@@ -79,6 +81,19 @@ def test_pictures_get_classes_from_a_backbone_that_stays_as_it_is(head, pooling,
     np.testing.assert_allclose(cosines[:, 0], 1, atol=1e-5)
     wanted = unit(probe.embed(x[:3])) @ unit(probe.embed(x)).T
     np.testing.assert_allclose(np.take_along_axis(wanted, rows, 1), cosines, atol=1e-5)
+
+
+def test_a_clone_shares_the_backbone_which_stays_fitted(pictures):
+    clf, (x, y) = pictures
+    probe = gf.Probe(clf, head="knn", k=3, C=0.5, pooling="patches").fit(x, y)
+    copy = clone(probe)
+    assert copy.backbone is clf
+    assert copy.get_params(deep=False) == probe.get_params(deep=False)
+    assert not hasattr(copy, "head_")
+    scores = cross_val_score(gf.Probe(clf), x, y, cv=2, error_score="raise")
+    assert scores.shape == (2,)
+    search = GridSearchCV(gf.Probe(clf), {"C": [1e-6, 1.0]}, cv=2, error_score="raise").fit(x, y)
+    assert (search.predict(x) == gf.Probe(clf, **search.best_params_).fit(x, y).predict(x)).all()
 
 
 def test_pairs_of_patches_add_up_to_the_cosine_of_their_means(pictures, tmp_path):

@@ -5,14 +5,24 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from glassformer.data.answered import AnsweredSplit
+from glassformer.data.dataset import TextSplit
+from glassformer.data.image_sources import ImageSplit
+from glassformer.data.questions import Answers, Question
+from glassformer.data.scored_pairs import ScoredSplit
 from glassformer.data.splits import stratified_folds
+from glassformer.data.tagged import TaggedSplit
+from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.study.fold import data_digest
 from glassformer.study.folds import NAME, cross_validate
 from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
@@ -122,6 +132,60 @@ def test_finished_folds_are_kept_and_broken_ones_go_on(done, tmp_path):
     again = cross_validate(recipe, copy, 3, say=lines.append)
     assert again["test"] == metrics["test"]
     assert [line.endswith("(kept)") for line in lines[1:]] == [True, False, True]
+
+
+def test_finished_folds_of_other_data_are_refused(done, noisy, tmp_path):
+    folder = tmp_path / "folds"
+    shutil.copytree(done[0], folder)
+    with open(noisy.parent / "train.csv", newline="", encoding="utf-8") as file:
+        head, *rows = csv.reader(file)
+    relabelled = [[text, {"good": "bad", "bad": "good"}[label]] for text, label in rows]
+    recipe = done[3]
+    kept = (folder / "folds.json").read_text(encoding="utf-8")
+    try:
+        for changed in (relabelled, rows[::-1], rows[:-1]):
+            write_rows(noisy.parent / "train.csv", [head, *changed])
+            with pytest.raises(DataError, match=r"finished folds of other data: .* Choose another --out"):
+                cross_validate(recipe, folder, 3)
+            assert (folder / "folds.json").read_text(encoding="utf-8") == kept
+            if changed is not relabelled:
+                continue
+            plan = json.loads(kept)
+            plan.pop("data_sha256")  # as earlier versions wrote it, what can be seen is the number alone
+            (folder / "folds.json").write_text(json.dumps(plan), encoding="utf-8")
+            cross_validate(recipe, folder, 3)
+            (folder / "folds.json").write_text(kept, encoding="utf-8")
+    finally:
+        write_rows(noisy.parent / "train.csv", [head, *rows])
+    cross_validate(recipe, folder, 3)
+
+
+def write_rows(path: Path, rows: list[list[str]]) -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows(rows)
+
+
+@pytest.mark.parametrize(
+    ("split", "other"),
+    [
+        (TextSplit(["a", "b"], ["x", "y"], "t"), TextSplit(["a", "b"], ["x", "z"], "t")),
+        (TextSplit(["a", "b"], [0.5, 1.5], "t"), TextSplit(["a", "b"], [0.5, 1.25], "t")),
+        (TextSplit([TextPair("a", "b")], None, "t"), TextSplit([TextPair("a", "c")], None, "t")),
+        (ImageSplit([b"1", b"2"], [0, 1], "t"), ImageSplit([b"1", b"3"], [0, 1], "t")),
+        (TaggedSplit([["a", "b"]], [["O", "X"]], "t"), TaggedSplit([["a", "b"]], [["X", "O"]], "t")),
+        (ScoredSplit(["a"], ["b"], [1.0], "t"), ScoredSplit(["a"], ["b"], [2.0], "t")),
+        (ScoredSplit(["a"], ["b"], None, "t"), ScoredSplit(["a"], ["c"], None, "t")),
+        (AnsweredSplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
+         AnsweredSplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t")),
+    ],
+)  # fmt: skip
+def test_the_digest_of_data_has_all_that_is_learned(split, other):
+    def of(train, validation=None):
+        return data_digest(SimpleNamespace(train=train, validation=validation))
+
+    assert of(split) == of(split)
+    assert len({of(split), of(other), of(split, other), of(other, split)}) == 4
+    assert of(split) == of(replace(split, origin="elsewhere", rows=range(9)))
 
 
 def test_what_is_refused(done, noisy, tmp_path):

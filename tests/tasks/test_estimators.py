@@ -19,6 +19,7 @@ from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.estimator import Estimator
 from glassformer.tasks.load import estimators
 from glassformer.tasks.recipe import recipe_names
+from glassformer.train.callbacks import Callback
 
 KINDS = [task.estimator for task in TASKS.values()]
 TINY = {task.estimator: task.tiny for task in TASKS.values()}
@@ -95,6 +96,22 @@ def test_a_fit_that_fails_leaves_the_one_before(fitted):
     before = dict(vars(estimator))
     with pytest.raises(gf.errors.InputError):
         estimator.fit([], *([],) * (len(fitted[1]) - 1))
+    assert vars(estimator).keys() == before.keys()
+    assert all(vars(estimator)[name] is value for name, value in before.items())
+
+
+class Breaks(Callback):
+    def step(self, training, info):
+        raise RuntimeError("broken off")
+
+
+def test_a_fit_that_breaks_off_leaves_the_one_before(fitted):
+    estimator, data = fitted
+    if isinstance(estimator, gf.Word2Vec):
+        estimator = clone(estimator).set_params(optimizer="adam", subsample=0).fit(*data)  # the other way calls nobody
+    before = dict(vars(estimator))
+    with pytest.raises(RuntimeError, match="broken off"):
+        estimator.fit(*data, callbacks=[Breaks()])
     assert vars(estimator).keys() == before.keys()
     assert all(vars(estimator)[name] is value for name, value in before.items())
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from glassformer import TextClassifier
 from glassformer.data.text import encode, word_tokenizer
+from glassformer.errors import ConfigError
 from glassformer.tasks import word_table
 from glassformer.tasks.text_classification.recipe import ModelConfig
 
@@ -20,6 +22,15 @@ def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
     monkeypatch.setattr(word_table, "train_vectors", lambda *args: asked.append(args[3]))
     word_table.read_word_table(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
     assert asked == [epochs]
+
+
+def test_vectors_of_a_checkpoint_that_were_trained_are_not_frozen(tmp_path):
+    tiny = {"max_length": 7, "min_count": 1, "epochs": 1, "precision": "fp32"}
+    data = ["a warm film", "dull film !"] * 5, ["good", "bad"] * 5
+    shape = {"d_model": 6, "num_layers": 1, "num_heads": 2, "d_ff": 11}
+    TextClassifier("encoder-mini", **tiny, **shape).fit(*data).save(tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"freeze_vectors: the word vectors of .* were trained with it"):
+        TextClassifier(str(tmp_path / "model"), freeze_vectors=True, **tiny).fit(*data)
 
 
 def test_the_vectors_of_few_texts_tell_words_apart():

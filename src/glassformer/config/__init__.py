@@ -222,15 +222,15 @@ def _key(key: str) -> str:
 
 
 def literal(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
+    if isinstance(value, bool | int | float):
+        return repr(value).lower()
     if isinstance(value, str | Path):
         text = str(value).replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(literal(v) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_key(str(key))} = {literal(v)}" for key, v in value.items()) + "}"
     raise ConfigError(f"{type(value).__name__} has no TOML form", where="config")
 
 

@@ -40,7 +40,7 @@ def run_answer_folds(
     train: AnsweredSplit = splits.train
     truth = train.answers or []
     numbers = in_groups(recipe, train, folder, folds, "question", "texts")
-    begin(folder, recipe, numbers, folds)
+    begin(folder, recipe, numbers, folds, splits)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
     say(f"{len(train):,} questions in {folds} folds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import time
@@ -15,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text
 from glassformer.config import to_toml
-from glassformer.data.copies import groups_of
+from glassformer.data.copies import digest, groups_of
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import DataError
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
@@ -46,12 +47,40 @@ def begun_plan(folder: Path, examples: int) -> np.ndarray | None:
     return begun if len(begun) == examples else None
 
 
-def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int) -> None:
-    """Make the folder, with the recipe and the plan."""
+def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: Any) -> None:
+    """Make the folder, with the recipe and the plan.
+
+    Raises:
+        DataError: folds are finished there that were trained and judged on other data.
+    """
+    data = data_digest(splits)
+    plan = {"folds": folds, "assignment": numbers.tolist(), "data_sha256": data}
+    if any(folder.glob(f"fold-*/{MARKER}")):
+        theirs = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        if theirs.get("data_sha256", data) != data or len(theirs["assignment"]) != len(numbers):
+            what = "has finished folds of other data: since then examples or labels have changed"
+            raise DataError(what, where=str(folder), fix="Choose another --out, or remove this folder")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))
-    replace_text(folder / PLAN, json.dumps({"folds": folds, "assignment": numbers.tolist()}) + "\n")
+    replace_text(folder / PLAN, json.dumps(plan) + "\n")
+
+
+def data_digest(splits: Any) -> str:
+    """SHA-256 of what decides a fold: the examples of training and validation and what is learned of each."""
+    out = hashlib.sha256()
+    for split in (splits.train, splits.validation):
+        if split is None:
+            continue
+        if hasattr(split, "scores"):  # pairs
+            columns = [split.first, split.second, split.scores]
+        else:
+            columns = [list(map(digest, split.images)) if hasattr(split, "images") else split.examples]
+            columns.append(split.labels)
+        for values in columns:
+            for value in [None] if values is None else values:
+                out.update(f"{value!r}\n".encode("utf-8", "surrogatepass"))
+    return out.hexdigest()
 
 
 def each_fold(

@@ -105,7 +105,7 @@ def _run_folds(
         Work(TASKS[recipe.task], recipe, folder, say, data=splits)
     )  # refuses bad pictures
     numbers = _assignment(recipe, train, folder, folds)
-    begin(folder, recipe, numbers, folds)
+    begin(folder, recipe, numbers, folds, splits)
     for line in getattr(splits.dataset, "said", ()):
         say(line)
     if rejected := getattr(splits.dataset, "rejected", ()):

@@ -42,7 +42,7 @@ def run_pair_folds(
     splits = task.load(recipe)
     train: ScoredSplit = splits.train
     numbers = in_groups(recipe, train, folder, folds, "pair", "first texts")
-    begin(folder, recipe, numbers, folds)
+    begin(folder, recipe, numbers, folds, splits)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
     say(f"{len(train):,} pairs in {folds} folds")

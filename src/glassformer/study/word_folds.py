@@ -53,7 +53,7 @@ def run_word_folds(
     if len(classes) < 2:
         raise DataError(f"every word has the tag {classes[0]!r}", where=train.origin)
     numbers = _assignment(recipe, train, scheme, folder, folds)
-    begin(folder, recipe, numbers, folds)
+    begin(folder, recipe, numbers, folds, splits)
     if rejected := splits.dataset.rejected:
         say(summary(rejected, listed=False))
     say(f"{len(train):,} sentences in {folds} folds")

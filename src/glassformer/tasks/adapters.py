@@ -5,11 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.errors import ConfigError
 from glassformer.families import names_of
 from glassformer.families.adapters import add_adapter, head_in_hub
 from glassformer.sklearn_base import check_is_fitted
+
+# What was measured of one set of weights -> what it is of others.
+OF_WEIGHTS = {
+    "int8_": None,
+    "temperature_": 1.0,
+    "threshold_": None,
+    "abstain_below_": None,
+    "errors_": np.zeros(0),
+}
 
 
 class Adapts:
@@ -35,14 +46,15 @@ class Adapts:
             raise ConfigError(
                 "there are no low-rank updates", where="save_adapter", fix="Fit with lora_rank = 8"
             )
-        config = self.configs()["train"]
+        now = self.configs()["train"]  # may differ from those of the fit, which pickles of before do not have
+        rank, alpha = getattr(self, "adapter_scale_", None) or (now.lora_rank, now.lora_alpha)
         whole = head_in_hub(self.model_) if head else None
         save_adapter(
             Path(path),
             names_of(self.model_.config),
             updates,
-            config.lora_rank,
-            config.lora_alpha,
+            rank,
+            alpha,
             with_prefix=head,
             head=whole,
         )
@@ -53,6 +65,8 @@ class Adapts:
 
         The model becomes what ``PeftModel.from_pretrained(base, path)`` followed by ``merge_and_unload()``
         gives; save it as usual. Whose base this is, nothing says: load it into the model it was trained on.
+        What was measured of the weights before (temperature, thresholds, a regressor's errors) is forgotten:
+        ``calibrate`` measures it again.
 
         Raises:
             CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
@@ -60,7 +74,10 @@ class Adapts:
         check_is_fitted(self, "model_")
         add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
-        self.int8_ = self._compute_model = None  # of the weights before
+        self._compute_model = None
+        for name, value in OF_WEIGHTS.items():
+            if hasattr(self, name):
+                setattr(self, name, value)
         return self
 
     def save_beside(self, folder: Path) -> None:

@@ -178,6 +178,9 @@ def _tuned(
         raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use ImageClassifier")
     checkpoint = fitting(checkpoint, tokenizer, model.model)
     base = checkpoint.config
+    if model.freeze_vectors and not base.embedding.frozen:
+        what = f"the word vectors of {model.model!r} were trained with it"
+        raise ConfigError(what, where="freeze_vectors", fix="Leave it out")
     if checkpoint.family.configure is not None and head == "spans":
         raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:
@@ -234,9 +237,6 @@ def _tuned_baseline(checkpoint: Checkpoint, model: ModelConfig, num_labels: int)
     """
     base, configure = checkpoint.config, checkpoint.family.configure
     assert configure is not None  # of families that are no Transformers
-    if model.freeze_vectors and not base.embedding.frozen:
-        what = f"the word vectors of {model.model!r} were trained with it"
-        raise ConfigError(what, where="freeze_vectors", fix="Leave it out")
     config = configure(base, model, num_labels)
     config = replace(config, embedding=replace(config.embedding, frozen=base.embedding.frozen))
     built = checkpoint.build(config, new_head=True)

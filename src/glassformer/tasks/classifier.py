@@ -17,7 +17,7 @@ import torch
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
 from glassformer.data.splits import grouped_split
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
@@ -140,6 +140,9 @@ class Supervised(Explains, Adapts, Estimator):
         weights = self.kind_.weights(targets, self.classes_.tolist(), self.configs()["train"])
         if sample_weight is not None:
             weights = sample_weight if weights is None else weights * sample_weight
+            if not weights.any():
+                what = "every example has the weight 0, of its class or its own"
+                raise DataError(what, where="fit", fix="Change class_weight or sample_weight")
             weights = (weights / weights.mean()).astype(np.float32)
         return weights
 

@@ -259,9 +259,16 @@ class Classifier(ClassifierMixin, Supervised):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of examples whose label is right, also where ``predict`` abstains; of several labels, of
-        those with all of them right."""
-        labels = self.kind_.read(y)
-        right = [a == b for a, b in zip(self.decide(self.predict_proba(X)).tolist(), labels, strict=True)]
+        those with all of them right. A label that was not trained counts as wrong.
+
+        Raises:
+            DataError: examples or labels that cannot be used, or another number of labels.
+        """
+        check_is_fitted(self, "model_")
+        kind = self.kind_
+        examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.check, kind.read)
+        truth = kind.spelled(labels, self.classes_.tolist())
+        right = [a == b for a, b in zip(self.decide(self.outputs(examples)).tolist(), truth, strict=True)]
         return float(np.average(right, weights=sample_weight))
 
     def __sklearn_tags__(self):

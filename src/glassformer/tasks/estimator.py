@@ -83,6 +83,7 @@ class Estimator(Shown, BaseEstimator):
     SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
     FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
+    INNER: ClassVar[tuple[str, ...]] = ()  # of the fitted state, names that do not end in an underscore
     ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
 
     model_: Any
@@ -199,7 +200,7 @@ class Estimator(Shown, BaseEstimator):
         """Where a fit fails, the fitted state becomes what it was."""
 
         def fitted() -> dict[str, Any]:
-            return {name: value for name, value in vars(self).items() if name.endswith("_")}
+            return {n: value for n, value in vars(self).items() if n.endswith("_") or n in self.INNER}
 
         before = fitted()
         try:
@@ -244,6 +245,7 @@ class Estimator(Shown, BaseEstimator):
         network.set_compute_dtype(torch.float32)
         network.load_state_dict(training.optimizer.frozen | weights, strict=False)
         self.adapter_ = adapter(network) or None
+        self.adapter_scale_ = (fit.train.lora_rank, fit.train.lora_alpha)
         merge(network)
         self.model_ = network.eval()
         self.history_ = Records(training.history)
@@ -287,9 +289,7 @@ class Estimator(Shown, BaseEstimator):
         return refuse_int8(self.precision, type(self).__name__)
 
     def __getstate__(self):
-        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[union-attr]  # a dict here
-        state["_compute_model"] = None
-        return state
+        return {**super().__getstate__(), "_compute_model": None}  # type: ignore[dict-item]  # a dict here
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -111,6 +111,10 @@ class Probe(ClassifierMixin, BaseEstimator):
     ):
         self.backbone, self.head, self.k, self.C, self.pooling = backbone, head, k, C, pooling
 
+    def __sklearn_clone__(self) -> Probe:
+        """A probe that is not fitted, on the same backbone, which stays fitted as it is."""
+        return type(self)(self.backbone, head=self.head, k=self.k, C=self.C, pooling=self.pooling)
+
     def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Probe:
         """Put a head behind the vectors of examples and their labels.
 

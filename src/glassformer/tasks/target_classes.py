@@ -51,10 +51,14 @@ class Classes:
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Class numbers ``[n]`` int64; raises DataError for a label that is none of ``classes``."""
-        labels = as_known(labels, classes, spelling=True)
+        labels = self.spelled(labels, classes)
         check_known(labels, classes, origin, rows)
         numbers = {label: i for i, label in enumerate(classes)}
         return np.array([numbers[label] for label in labels], np.int64)
+
+    def spelled(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
+        """The labels, those that mean one of ``classes`` written as it is."""
+        return as_known(labels, classes, spelling=True)
 
     def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         """What a random part of the examples keeps the shares of."""

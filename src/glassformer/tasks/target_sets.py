@@ -14,7 +14,6 @@ from torch import Tensor
 from glassformer.checkpoints.settings import shown
 from glassformer.config import label_text, nearest
 from glassformer.data.checks import check_classes
-from glassformer.data.label_kinds import as_known
 from glassformer.data.label_sets import LabelSet, as_sets, check_sets, each, indicator, is_matrix, read_matrix
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.label_sets import (
@@ -73,10 +72,18 @@ class LabelSets(Classes):
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """``[n, K]`` fp32, 1 where an example has a label."""
-        known = dict(zip(every := each(labels), as_known(every, classes, spelling=True), strict=True))
-        labels = [LabelSet(dict.fromkeys(known[label] for label in given)) for given in labels]
+        labels = self.spelled(labels, classes)
         check_known(labels, classes, origin, rows)
         return indicator(labels, classes)
+
+    def spelled(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
+        """The sets, those labels that mean one of ``classes`` written as it is, and in their order."""
+        known = dict(zip(every := each(labels), super().spelled(every, classes), strict=True))
+        place = {label: i for i, label in enumerate(classes)}
+        return [
+            LabelSet(sorted({known[label] for label in given}, key=lambda x: place.get(x, len(place))))
+            for given in labels
+        ]
 
     def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return labels

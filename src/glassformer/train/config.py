@@ -26,7 +26,9 @@ class FitConfig(Section):
     adam_eps: float = setting(1e-8, "added to the root of the running mean of squares, in Adam and AdamW")
     schedule: Literal["linear", "cosine", "constant"] = setting("linear", "after the warm-up")
     warmup: float = setting(0.06, "share of all steps")
-    layer_decay: float = setting(1.0, "learning rate of layer i is lr * layer_decay ** (layers above it)")
+    layer_decay: float = setting(
+        1.0, "learning rate of layer i is lr * layer_decay ** (layers above it, the head one of them)"
+    )
     embedding_lr: float = setting(
         1.0, "factor on the learning rate of embeddings, not of positions and segments"
     )

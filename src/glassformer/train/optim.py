@@ -219,7 +219,8 @@ def decays(name: str, weight: Tensor) -> bool:
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     """Layer-wise decay (ELECTRA, Clark et al., 2020): the head learns at lr, each layer below at less.
 
-    ``embedding_lr`` is for what is seen seldom, rows of words; rows of positions or segments learn each step.
+    ``embedding_lr`` is for what is seen seldom, rows of words, and for all that makes inputs of them or of
+    patches; rows of positions or segments, and norms, learn each step at the usual rate.
     """
     if name.startswith(("embeddings.", "target_embeddings.")):
         often = any(part in name for part in ("positions", "segments", "norm"))

@@ -75,6 +75,7 @@ class Embedder(Answers, Estimator):
 
     RECIPE = SimilarityRecipe
     SECTIONS = {"text": EmbedderTextConfig, "model": EmbedderModelConfig, "train": EmbedderFitConfig}  # noqa: RUF012
+    INNER = ("_how",)
 
     model: str
     max_length: int | None

@@ -85,6 +85,7 @@ def fit_few_shot(
     clf.hold_int8(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
+    clf.adapter_scale_ = getattr(embedder, "adapter_scale_", None)
     used = ("epochs", "lr", "warmup", "batch_size")
     clf.chosen_ = {key: getattr(embedder, key) for key in used if getattr(clf, key) is None}
     clf.examples_ = {"train": len(texts), "validation": 0 if held is None else len(held[0])}
