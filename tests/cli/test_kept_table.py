@@ -113,3 +113,14 @@ def test_what_is_no_single_table_is_refused(refused, run: Path, tmp_path: Path):
     write_csv(tmp_path / "wide.csv", [["x"] * 201], ",".join(f"c{i}" for i in range(201)))
     said = refused("predict", run, "wide.csv", "--out", "o.csv", "--keep-table")
     assert "201 columns, at most 200 are kept" in said
+
+
+def test_columns_that_do_not_stand_beside_the_answers_are_told(gf, run: Path, tmp_path: Path):
+    names = ["text", *(f"c{i}" for i in range(203))]
+    table = write_csv(tmp_path / "wide.csv", [["a film", *["x"] * 203]] * 2, ",".join(names))
+    result = gf("predict", run, table, "--out", "o.csv")
+    assert result.code == 0
+    assert "3 of 203 other columns, those behind 'c199', are not written beside the answers" in result.err
+    written = records(tmp_path / "o.csv")[0]
+    assert "c199" in written
+    assert "c200" not in written

@@ -5,11 +5,15 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from glassformer.data.column_contents import looks_like_labels, text_size
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text
+from glassformer.data.kinds import kind_of
+from glassformer.data.row_errors import stop
 from glassformer.data.sources import load_text_dataset
+from glassformer.data.streamed import StreamedTable
 from glassformer.data.tables import read_table
 from glassformer.errors import DataError
 
@@ -120,3 +124,40 @@ def test_a_doubtful_label_is_told_with_the_rows_that_would_be_refused_next(tmp_p
         load_text_dataset(path, need_labels=True)
     assert "several columns could be the label (store, about)" in str(raised.value)
     assert "2 rows without a text can be left out with on_bad_row=skip" in str(raised.value)
+
+
+def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
+    """Every second row alone would have one of them."""
+    rng = np.random.default_rng(0)
+    rows = [[f"a comment of number {i}", ["pos", "neg"][i % 2], "xyz"[rng.integers(3)]] for i in range(4_000)]
+    table(tmp_path / "t.csv", ["body", "polarity", "origin"], rows)
+    with pytest.raises(DataError, match=r"several columns could be the label \(polarity, origin\)"):
+        load_text_dataset(tmp_path / "t.csv", need_labels=True)
+    gaps = [[text, "" if i % 2 else "xy"[i // 2 % 2]] for i, (text, *_) in enumerate(rows)]
+    table(tmp_path / "gaps.csv", ["body", "kind"], gaps)
+    sample = StreamedTable(tmp_path / "gaps.csv", stop).sample()
+    assert len(sample.rows) == 2_000
+    assert 900 < sum(map(bool, sample.read("kind"))) < 1_100
+    whole = read_table(tmp_path / "gaps.csv")
+    chosen = [i for i, text in enumerate(whole.read("body")) if text in {*sample.read("body")}]
+    assert [whole.read("kind")[i] for i in chosen] == sample.read("kind")
+
+
+def test_counts_that_are_told_are_of_all_rows(tmp_path):
+    rows = [[f"a comment of number {i}", f"{i}.5"] for i in range(9_000)]
+    table(tmp_path / "t.csv", ["body", "price"], rows)
+    with pytest.raises(DataError, match="'price' holds 9,000 different values in 9,000 rows"):
+        load_text_dataset(tmp_path / "t.csv", need_labels=True)
+
+
+def test_a_table_whose_rows_are_all_ragged_is_a_table_of_texts(tmp_path):
+    table(tmp_path / "t.csv", ["text", "label"], [["Good", " nice place", "pos"]] * 20)
+    assert kind_of(tmp_path / "t.csv") == "texts"
+
+
+def test_the_separator_of_a_file_of_old_macs_is_seen_in_its_header(tmp_path):
+    lines = ["text;label", *(f"well, number {i}, is it, so;{'ab'[i % 2]}" for i in range(9))]
+    (tmp_path / "mac.csv").write_bytes("\r".join([*lines, ""]).encode())
+    found = load_text_dataset(tmp_path / "mac.csv", need_labels=True).splits["train"]
+    assert found.texts[0] == "well, number 0, is it, so"
+    assert found.labels == [*"abababab", "a"]

@@ -59,6 +59,16 @@ def test_repeats_and_leaks():
     assert repeats["train: 1 of 60 texts (1.7%) repeat an earlier one"] == ("warning", 1)
 
 
+def test_leaks_of_texts_without_a_word_are_counted_beside_those_that_differ_in_case():
+    train = ([":)", "!!!", "Good film.", "Bad film."], ["a", "b"] * 2)
+    test = ([":)", "!!!", "good film", "BAD FILM"], ["a", "b"] * 2)
+    report = examine(dataset(train=train, test=test))
+    (message,) = findings(report, "leaks")
+    assert "distinct texts in both train and test: 2 (2 rows of test)" in message
+    assert "; 4 when case, punctuation and markup do not count" in message
+    assert report.figures["leaks"] == {"train/test": {"distinct": 2, "alike": 4}}
+
+
 def test_leaks_into_unlabelled_texts_are_a_note():
     splits = healthy()
     report = examine(dataset(**splits, unsupervised=(splits["test"][0][:3], None)))

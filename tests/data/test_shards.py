@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from glassformer.data.answered import load_answered
 from glassformer.data.shards import split_files
 from glassformer.data.sources import load_text_dataset
+from glassformer.data.tagged import load_tagged
 from glassformer.errors import DataError
 
 ROWS = [{"text": f"text number {i} of many", "label": ("neg", "pos")[i % 2]} for i in range(23)]
@@ -65,3 +67,17 @@ def test_folders_of_texts_and_pictures_are_none_of_tables(tmp_path: Path):
     write(tmp_path / "validation" / "0.parquet", ROWS)
     with pytest.raises(DataError, match="two folders for validation"):
         split_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("load", "names", "content"),
+    [
+        (load_tagged, ("train.conll", "train.jsonl"), ("a O\nb B-X\n\n", '{"tokens": ["a"], "ner_tags": ["O"]}\n')),
+        (load_answered, ("train-v1.1.json", "train-v2.0.json"), ('{"data": []}', '{"data": []}')),
+    ],
+)  # fmt: skip
+def test_two_whole_files_for_one_split_are_not_read_as_one(load, names, content, tmp_path: Path):
+    for name, text in zip(names, content, strict=True):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=f"two files for train: {names[0]} and {names[1]}"):
+        load(tmp_path)

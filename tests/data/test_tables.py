@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glassformer.data.parquet import read_column
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.row_errors import stop
 from glassformer.data.sources import load_text_dataset
@@ -249,3 +250,14 @@ def test_a_column_may_be_called_as_excels_line(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text,sep=\na b,x\nsep=;,y\n", encoding="utf-8")
     assert read_table(path).read("text") == ["a b", "sep=;"]
+
+
+@pytest.mark.parametrize("compact", [True, False])
+@pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_(pa.struct([("x", pa.string())]))])
+def test_lists_are_read_across_row_groups_which_have_a_dictionary_each(kind, compact, tmp_path):
+    rows = [["a", "b"], [], None, ["c"] * 3, ["a"]] * 7
+    if pa.types.is_struct(kind.value_type):
+        rows = [row and [{"x": x} for x in row] for row in rows]
+    table = pa.table({"k": range(35), "c": pa.array(rows, kind)})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=3, use_dictionary=compact)
+    assert read_column(tmp_path / "t.parquet", "c") == rows

@@ -218,6 +218,18 @@ def test_near_repeats_in_two_splits_are_a_leak():
     assert found["near-leak"].examples == ("a[7] ~ b[0]",)
 
 
+def test_pictures_that_are_missing_are_no_copies_of_each_other():
+    parts = {
+        name: ImageSplit([*[scene(k + i) for i in range(6)], None, ""], [0, 1] * 4, name)
+        for name, k in (("train", 0), ("test", 50))
+    }
+    report = examine_pictures("x", parts)
+    found = {f.code: f.severity for f in report.findings}
+    assert {code for code, severity in found.items() if severity != "ok"} == {"unreadable"}
+    assert report.figures["splits"]["train"]["distinct"] == 6
+    assert report.figures["splits"]["train"]["unreadable"] == 2
+
+
 def test_many_near_repeats_of_one_picture_are_a_leak_too():
     """More than are compared with each other: each with one of either split."""
     rng = np.random.default_rng(0)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.predictions import Prediction
-from glassformer.study.corrected import ADDED, write_corrected
+from glassformer.study.corrected import ADDED, give_back, write_corrected
 
 from ..cli.tiny import sentences, settings
 
@@ -63,6 +66,47 @@ def test_a_table_in_another_encoding_keeps_its_columns(tmp_path):
     data = {"source": str(source), "encoding": "cp1252"}
     path, _ = write_corrected(tmp_path, data, answers("café", "so so"), JUDGED, ["a", "b"])
     assert [(r["id"], r["comment"]) for r in read(path)] == [("8", "so so"), ("7", "café")]
+
+
+def typed(kind: str, tmp_path: Path) -> Path:
+    """A table whose labels ``b``, ``b``, ``a`` (and of sets ``a`` with ``b``, ``b``, none) have a type."""
+    path = tmp_path / f"own.{'jsonl' if kind in ('bool', 'float', 'list') else 'parquet'}"
+    texts = ["one", "two", "not judged"]
+    if path.suffix == ".jsonl":
+        labels = {"bool": [True, True, False], "float": [1.0, 1.0, 0.0], "list": [["b", "a"], ["b"], []]}[
+            kind
+        ]
+        lines = (json.dumps({"text": t, "label": y}) for t, y in zip(texts, labels, strict=True))
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+    feature = {"names": ["a", "b"], "_type": "ClassLabel"}
+    if kind == "sets":
+        feature = {"feature": feature, "_type": "List"}
+    labels = [1, 1, 0] if kind == "names" else [[1, 0], [1], []]
+    note = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    pq.write_table(pa.table({"text": texts, "label": labels}).replace_schema_metadata(note), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "cells"),
+    [
+        ("names", ("b", "b"), ["b", "b", "a"]),
+        ("sets", ("a|b", "b"), ["b", "a|b", ""]),
+        ("bool", ("1", "1"), ["1", "1", "0"]),
+        ("float", ("1", "1"), ["1", "1", "0"]),
+        ("list", ("a|b", "b"), ["b", "a|b", ""]),
+    ],
+)
+def test_labels_are_spelled_as_suggestions_are(kind, given, cells, tmp_path):
+    data = {"source": str(typed(kind, tmp_path))}
+    rows = [replace(row, label=label) for row, label in zip(answers("one", "two"), given, strict=True)]
+    rows = [replace(row, row=str(int(row.row) - 1)) for row in rows]  # there is no header above them
+    path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["a", "b"])
+    assert [r["text"] for r in read(path)] == ["two", "one", "not judged"]
+    assert [r["label"] for r in read(path)] == cells
+    words = give_back(data, path, several="|" in given[0])
+    assert words[3:] == [str(path), *(["--label-separator", "|"] if "|" in given[0] else [])]
 
 
 def test_an_edited_table_is_kept(tmp_path):

@@ -108,7 +108,9 @@ class Breaks(Callback):
 def test_a_fit_that_breaks_off_leaves_the_one_before(fitted):
     estimator, data = fitted
     if isinstance(estimator, gf.Word2Vec):
-        estimator = clone(estimator).set_params(optimizer="adam", subsample=0).fit(*data)  # the other way calls nobody
+        estimator = (
+            clone(estimator).set_params(optimizer="adam", subsample=0).fit(*data)
+        )  # the other way calls nobody
     before = dict(vars(estimator))
     with pytest.raises(RuntimeError, match="broken off"):
         estimator.fit(*data, callbacks=[Breaks()])

@@ -14,9 +14,9 @@ from glassformer.cli.kept_table import KeptTable
 from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.output import excerpt, one_line
 from glassformer.cli.rows import (
-    MOST_COLUMNS,
     Layout,
     Row,
+    carried,
     others_of,
     refusal,
     row_of,
@@ -232,7 +232,7 @@ class LargeFile:
         self._ragged: dict[int, DataError] = {}
         self._table = StreamedTable(path, refusal(skip, self._ragged))
         self._text = find_text(self._table.sample(), text_column, usual)
-        columns = tuple(name for name in self._table.names if name != self._text)[:MOST_COLUMNS]
+        columns = tuple(carried([name for name in self._table.names if name != self._text]))
         self.layout = Layout(columns, False, False)
         self.good, self.bad, first = 0, 0, None
         for row in self._rows():

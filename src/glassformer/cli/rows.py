@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from glassformer.cli.output import note
 from glassformer.errors import DataError
 
 MOST_COLUMNS = 200  # of the user's own, beside the answers
@@ -138,7 +139,7 @@ def read_columns(
         what = f"no row can be used; {first.what}"
         raise DataError(what, where=f"{path}, row {row}", fix=first.fix) from None
     columns = choose(table)
-    others = [name for name in table.names if name not in columns][:MOST_COLUMNS]
+    others = carried([name for name in table.names if name not in columns])
     values = {name: table.read(name) for name in others}
     rows: list[tuple[tuple[Any, ...], Row]] = []
     for i, chosen in enumerate(zip(*map(table.read, columns), strict=True)):
@@ -146,6 +147,14 @@ def read_columns(
         rows.append((chosen, Row("", table.rows[i], str(path), given)))
     rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
     return sorted(rows, key=lambda item: item[1].row or 0)
+
+
+def carried(names: Sequence[str]) -> list[str]:
+    """Those of a table's other columns that stand beside the answers; that there are more is said."""
+    if (more := len(names) - MOST_COLUMNS) > 0:
+        those = f"behind {names[MOST_COLUMNS - 1]!r}"
+        note(f"{more:,} of {len(names):,} other columns, those {those}, are not written beside the answers")
+    return list(names[:MOST_COLUMNS])
 
 
 def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:

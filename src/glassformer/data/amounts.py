@@ -53,7 +53,11 @@ def _currency(text: str) -> str | None:
         return name
     if len(name.rstrip("$")) <= 2 and name.endswith("$") and name.count("$") == 1:  # $, US$, A$
         return "USD" if name in ("$", "US$") else name
-    return WORDS.get(name) or SIGNS.get(name) or (name if unicodedata.category(name[0]) == "Sc" else None)
+    return (
+        WORDS.get(name)
+        or SIGNS.get(name)
+        or (name if len(name) == 1 and unicodedata.category(name) == "Sc" else None)
+    )
 
 
 def amount(text: str, form: Format = "amount") -> float | None:

@@ -28,7 +28,7 @@ from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
-from glassformer.data.shards import refuse_tables
+from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -186,7 +186,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
                 "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
             )
             raise DataError("no file named train, validation or test", where=str(path), fix=fix)
-        return found
+        return one_or_parts(found, path)
     if not path.exists():
         hint = nearest(str(path), list(ANSWERED_SOURCES))
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from glassformer.data.checks import is_missing
 from glassformer.data.label_kinds import is_number
@@ -36,10 +39,20 @@ def are_dates(values: Sequence[Any]) -> bool:
     return all(isinstance(value, date) or DATE(str(value).strip()) for value in values)
 
 
+@cache
+def looked_at(count: int) -> Sequence[int]:
+    """Which of so many rows say what a column holds: all, or some by chance, always the same, rising.
+
+    Every second row would see one of two labels that stand there in turn.
+    """
+    if count < 2 * LOOKED_AT:
+        return range(count)
+    return sorted(np.random.default_rng(0).choice(count, LOOKED_AT, replace=False).tolist())
+
+
 def present(values: Sequence[Any]) -> list[Any]:
-    """The first values of a column that are not missing."""
-    step = max(1, len(values) // LOOKED_AT)
-    return [value for value in values[::step] if not is_missing(value)]
+    """The values of the rows that are looked at, without those that are missing."""
+    return [value for i in looked_at(len(values)) if not is_missing(value := values[i])]
 
 
 def text_size(values: Sequence[Any]) -> float | None:
@@ -71,7 +84,7 @@ def sentence_size(values: Sequence[Any]) -> float | None:
 def looks_like_labels(values: Sequence[Any]) -> bool:
     """Whether a column holds a few short values that come again and again, and hardly any gap."""
     there = present(values)
-    if len(there) < max(2, len(values[:: max(1, len(values) // LOOKED_AT)]) / 2):
+    if len(there) < max(2, len(looked_at(len(values))) / 2):
         return False
     if any(isinstance(value, list | dict | bytes) for value in there):
         return False

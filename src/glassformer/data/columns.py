@@ -137,7 +137,7 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
     values = table.read(label)
     if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
         return
-    there = present(values)
+    there = [value for value in values if not is_missing(value)]
     what = f"{label!r} is named as the column of labels and holds the texts: "
     what += f"{len({*there}):,} different ones in {len(there):,} rows"
     others = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
@@ -320,7 +320,7 @@ def _guess_label(
 
 def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
     """The only column left, of which nothing says that it holds labels: what it holds instead is said."""
-    there = present(values)
+    there = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in there})
     what = f"no column 'label': {name!r} holds {distinct:,} different values in {len(there):,} rows"
     numbers = are_numbers(there)

@@ -38,9 +38,11 @@ def same_but_for_case(text: str) -> str:
 
 
 def digest(picture: Any) -> str:
-    """Of the bytes that a picture lies in, or of its pixels."""
+    """Of the bytes that a picture lies in, or of its pixels; empty where it is missing."""
     if isinstance(picture, Mapping):
         picture = picture.get("bytes") or picture.get("path")
+    if isinstance(picture, str) and is_missing(picture):
+        return ""
     if isinstance(picture, str | os.PathLike):
         try:
             picture = Path(picture).expanduser().read_bytes()

@@ -18,7 +18,7 @@ def delimiter_of(path: Path, errors: str) -> str:
 
     Blank lines before the header are passed over, and what stands in double quotes is not counted.
     """
-    lines = text_lines(path, errors=errors)
+    lines = text_lines(path, newline="", errors=errors)
     header = next(lines, "")
     if said := SEPARATOR(header):
         return said[1]

@@ -76,7 +76,7 @@ def leaks(
 ) -> Iterable[Finding]:
     """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
     loose: dict[str, dict[str, str]] = {
-        name: {clean_text(text, "words").casefold(): text for text in count} for name, count in counts.items()
+        name: {_words(text): text for text in count} for name, count in counts.items()
     }
     for table in loose.values():
         table.pop("", None)
@@ -84,7 +84,8 @@ def leaks(
     for a, b in itertools.combinations(splits, 2):
         shared = [text for text in counts[a] if text in counts[b]]
         alike = sorted(loose[a].keys() & loose[b].keys())
-        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": len(alike)}
+        loosely = len(alike) + sum(not _words(text) for text in shared)
+        figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": loosely}
         if not shared and not alike:
             yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
             continue
@@ -92,11 +93,11 @@ def leaks(
         examples = [excerpt(text) for text in shared[:3]]
         if shared:
             message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
-            more = f"; {len(alike):,} when case, punctuation and markup do not count"
-            message += more if len(alike) > len(shared) else ""
+            more = f"; {loosely:,} when case, punctuation and markup do not count"
+            message += more if loosely > len(shared) else ""
         else:
-            loosely = "when case, punctuation and markup do not count"
-            message = f"texts in both {a} and {b} {loosely}: {len(alike):,}"
+            so = "when case, punctuation and markup do not count"
+            message = f"texts in both {a} and {b} {so}: {len(alike):,}"
         other = [(loose[a][key], loose[b][key]) for key in alike if loose[a][key] != loose[b][key]]
         examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in other[: 3 - len(examples)]]
         if "unsupervised" in (a, b):
@@ -106,6 +107,11 @@ def leaks(
         fix = f"leave them out of {a} with --set drop_duplicates=true"
         fix += "" if shared else " (those that differ in case and spaces only)"
         yield Finding("warning", "leaks", message, len(shared) or len(alike), tuple(examples), fix)
+
+
+def _words(text: str) -> str:
+    """A text without case, punctuation and markup; empty where it has no word."""
+    return clean_text(text, "words").casefold()
 
 
 def doubled_quotes(splits: Mapping[str, Any], texts: str = "texts") -> Iterable[Finding]:

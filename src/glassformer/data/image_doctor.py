@@ -59,7 +59,8 @@ def examine_pictures(
     for split, pictures in splits.items():
         places: dict[str, list[int]] = {}
         for i, picture in enumerate(pictures.images):
-            places.setdefault(digest(picture), []).append(i)
+            if key := digest(picture):  # what is missing is no copy of what is missing
+                places.setdefault(key, []).append(i)
         seen[split] = places
         headers, refused = _headers(pictures, decode)
         counts = Counter(map(str, each(pictures.labels)))

@@ -18,7 +18,7 @@ from glassformer.data.pair_columns import COMPARED, usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
 from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
 from glassformer.data.sources import NAMED_SOURCES, split_files
-from glassformer.data.tables import READERS, Table, read_table
+from glassformer.data.tables import NO_ROWS, READERS, Table, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS
 from glassformer.errors import DataError
 
@@ -61,7 +61,14 @@ def kind_of(source: str | Path) -> Kind:
 
 
 def _kind_of_file(path: Path) -> Kind:
-    return "answers" if is_nested(path) else _kind_of_table(read_table(path, _pass))
+    if is_nested(path):
+        return "answers"
+    try:
+        return _kind_of_table(read_table(path, _pass))
+    except DataError as error:
+        if error.what != NO_ROWS:
+            raise
+        return "texts"  # whose reader says what is wrong with the rows, if there are any
 
 
 def _pass(error: DataError, row: int) -> None:

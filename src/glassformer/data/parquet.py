@@ -126,9 +126,12 @@ def batches(
         average = max(average, entry)  # each value may be as long as that
     at_once = max(1, min(MOST_ROWS, AT_ONCE // average))
     file = open_parquet(path, *texts)
+    # Each row group has a dictionary of its own, and Arrow makes no lists of two: one group after the other.
+    parts = [[group] for group in chosen] if repeated else [list(chosen)]
     try:
-        for batch in file.iter_batches(at_once, row_groups=list(chosen), columns=[column]):
-            yield batch.column(batch.schema.get_field_index(column))
+        for part in parts:
+            for batch in file.iter_batches(at_once, row_groups=part, columns=[column]):
+                yield batch.column(batch.schema.get_field_index(column))
     except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
         what = f"column {column!r} is damaged ({first_line(error)})"
         raise DataError(what, where=str(path), fix="Write the file anew") from None

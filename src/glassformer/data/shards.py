@@ -63,6 +63,15 @@ def _named(folder: Path) -> dict[str, list[Path]]:
         split = SPLIT_OF.get(_PART.sub("", path.stem).lower())
         if split is not None and path.is_file() and path.suffix.lower() in READERS:
             found.setdefault(split, []).append(path)
+    return one_or_parts(found, folder)
+
+
+def one_or_parts(found: dict[str, list[Path]], folder: Path) -> dict[str, list[Path]]:
+    """The same, if each split is one file or all of its files are parts of it.
+
+    Raises:
+        DataError: two whole files for one split.
+    """
     for split, paths in found.items():
         if len(paths) > 1 and not all(_PART.search(path.stem) for path in paths):
             what = f"two files for {split}: {paths[0].name} and {paths[1].name}"

@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.column_contents import LOOKED_AT
+from glassformer.data.column_contents import looked_at
 from glassformer.data.delimiter import delimiter_of
 from glassformer.data.files import ESCAPE
 from glassformer.data.parquet import open_parquet
@@ -104,13 +104,14 @@ class StreamedTable:
 
     def sample(self) -> Table:
         """A table of some 2,000 rows from the whole file, to find out what its columns hold."""
-        step = max(1, self.count // LOOKED_AT)
+        places = looked_at(self.count)
         kept: list[tuple[int, dict[str, Any]]] = []
 
         def read(name: str) -> list[Any]:
             if not kept:
-                kept.extend(islice(self.rows(), 0, None, step))
+                wanted = set(places)
+                kept.extend(row for i, row in enumerate(self.rows()) if i in wanted)
             return [values[name] for _, values in kept]
 
-        rows = range(1, self.count + 1, step)
+        rows = [i + 1 for i in places]
         return Table(str(self.path), self.names, rows, read, typed=self._delimiter is None)

@@ -25,7 +25,7 @@ from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out
-from glassformer.data.shards import refuse_tables
+from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
@@ -156,7 +156,7 @@ def _files(path: Path) -> dict[str, list[Path]]:
             refuse_tables(path)
             fix = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
             raise DataError("no file named train, validation or test", where=str(path), fix=fix)
-        return found
+        return one_or_parts(found, path)
     if not path.exists():
         tagged = [name for name, known in NAMED_SOURCES.items() if known.tagged]
         hint = nearest(str(path), tagged)

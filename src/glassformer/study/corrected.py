@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
+from glassformer.data.checks import is_missing
 from glassformer.data.encodings import reading
+from glassformer.data.label_sets import JOIN
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
@@ -58,18 +60,24 @@ def write_corrected(
     return path, True
 
 
-def give_back(data: dict[str, Any], path: Path) -> list[str]:
+def give_back(data: dict[str, Any], path: Path, several: bool = False) -> list[str]:
     """The command that trains on a corrected table, with the settings of the data that it was made with.
 
     Args:
         data: the section ``data`` of the recipe.
+        several: an example has several labels; those that were lists stand joined in the table.
     """
+    if several and not data.get("label_separator"):
+        data = data | {"label_separator": JOIN.strip()}
     pictures = "broken" in data  # a key of pictures
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
-    if _source(data) is not None:  # else the columns have names of ours
-        for key in ("text_column", "pair_column", "image_column", "label_column", "label_separator"):
-            named = data.get(key) not in (None, "", "none")
-            words += ["--" + key.replace("_", "-"), data[key]] if named else []
+    keys = ("text_column", "pair_column", "image_column", "label_column")
+    for key in (
+        *(keys if _source(data) is not None else ()),
+        "label_separator",
+    ):  # else columns have our names
+        named = data.get(key) not in (None, "", "none")
+        words += ["--" + key.replace("_", "-"), data[key]] if named else []
     skip = data.get("on_bad_row") == "skip"
     words += ["--on-bad-row", "skip"] if skip and not pictures else []
     if data.get("drop_duplicates"):
@@ -118,6 +126,9 @@ def _own(
         columns = [name for name in table.names if not name.startswith(REVIEWED)]
         values = [table.read(name) for name in columns]
         if all(row.row in place for row in rows) and _same(values, place, rows):
+            for name, column in zip(columns, values, strict=True):
+                if data.get("label_column") in (None, "", "none", name):
+                    _spell(column, table.class_names.get(name, ()), data, place, rows)
             cells = [[as_text(column[i]) for column in values] for i in range(len(table.rows))]
             return columns, cells, {i: place[row.row] for i, row in enumerate(rows)}
     if are_pairs([row.text for row in rows]):
@@ -125,6 +136,38 @@ def _own(
         return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
     name = "file" if "broken" in data else "text"  # a key of pictures
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
+
+
+def _spell(
+    column: list[Any],
+    names: Sequence[str],
+    data: dict[str, Any],
+    place: dict[str, int],
+    rows: Sequence[Prediction],
+) -> None:
+    """Where a column holds the labels that were judged, write each in place as suggestions are written.
+
+    Numbers of classes become their names, lists are joined, ``True`` and ``1.0`` become 1: what is corrected
+    by a suggestion is then no further class beside them.
+    """
+    separator = data.get("label_separator") or JOIN.strip()
+
+    def parts(value: Any) -> list[str]:
+        if isinstance(value, list | tuple | np.ndarray):
+            return sorted(part for one in value for part in parts(one))
+        whole = isinstance(value, float) and value.is_integer()
+        if whole or isinstance(value, int | np.integer | np.bool_):
+            number = int(value)
+            return [names[number] if 0 <= number < len(names) else str(number)]
+        return [] if is_missing(value) else [str(value).strip()]
+
+    known = [parts(value) for value in column]
+    several = any(isinstance(value, list | tuple | np.ndarray) for value in column)
+    for row in rows:
+        own = [part for part in row.label.split(separator) if part] if several else [row.label]
+        if known[place[row.row]] != sorted(own):
+            return
+    column[:] = [separator.join(own) for own in known]
 
 
 def as_text(value: Any) -> str:

@@ -184,7 +184,8 @@ def _written(
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
     found["judge"] = _judge(folder)
-    found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
+    found["give_back"] = give_back(config.get("data", {}), path, found.get("several", False))
+    found["give_back"] += given_settings(config)
     found["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)

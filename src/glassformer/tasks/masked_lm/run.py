@@ -113,6 +113,8 @@ def look(work: Work) -> Look:
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
     for split, n in corpus.excluded.items():
         lines.append(f"{n:,} texts also stand in {split} and were left out")
+    if corpus.repeated:
+        lines.append(f"{corpus.repeated:,} texts repeat an earlier one and were left out")
     if work.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
         one = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
         lines.append(f"{one}; --set next_sentence=false learns from whole ones")

@@ -32,6 +32,7 @@ class Texts:
 
     sentences: list[list[str]]  # the words of every text
     excluded: dict[str, int]  # split -> texts left out because they stand in it too
+    rejected: tuple[Any, ...] = ()  # rows left out
 
 
 def load_sentences(data: CorpusConfig) -> list[list[str]]:
@@ -56,6 +57,7 @@ def load_texts(data: CorpusConfig) -> Texts:
         limit=data.limit,
         splits=data.splits,
         on_bad_row=data.on_bad_row,
+        labels=False,
     )
     texts = _cleaned([text for split in named.splits.values() for text in split.texts], data)
     excluded = {split: sum(text in there for text in texts) for split, there in hidden.items() if there}
@@ -69,7 +71,7 @@ def load_texts(data: CorpusConfig) -> Texts:
     found = list(map((_MARK if data.punctuation else _WORD).findall, kept))
     if not any(found):
         raise DataError("no text holds a word", where=data.source, fix="Give texts of words")
-    return Texts(found, excluded)
+    return Texts(found, excluded, named.rejected)
 
 
 def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
@@ -86,7 +88,11 @@ def _split_texts(data: CorpusConfig, split: str) -> list[str]:
         )
     try:
         named = load_text_dataset(
-            data.source, text_column=data.text_column, splits=(split,), on_bad_row=data.on_bad_row
+            data.source,
+            text_column=data.text_column,
+            splits=(split,),
+            on_bad_row=data.on_bad_row,
+            labels=False,
         )
     except NoSplit:
         return []
@@ -98,7 +104,9 @@ class Words:
     """The texts of a run, counted."""
 
     corpus: Corpus
+    texts: int  # of which the corpus has those with a word, long ones in pieces
     excluded: dict[str, int]  # see ``Texts``
+    rejected: tuple[Any, ...] = ()
 
 
 def load(recipe: VectorsRecipe) -> Words:
@@ -106,7 +114,7 @@ def load(recipe: VectorsRecipe) -> Words:
     check_judge(recipe.judge)
     texts, wanted = load_texts(recipe.data), recipe.vectors
     corpus = read_corpus(texts.sentences, min_count=wanted.min_count, max_words=wanted.max_words)
-    return Words(corpus, texts.excluded)
+    return Words(corpus, len(texts.sentences), texts.excluded, texts.rejected)
 
 
 def check_judge(wanted: JudgeConfig) -> None:
@@ -132,10 +140,10 @@ def check_tests(tests: Sequence[str], where: str) -> None:
 def look(work: Work) -> Look:
     """What is said of the corpus."""
     corpus, words = work.data.corpus, f"{len(work.data.corpus.words):,} different ones with a vector"
-    lines = [f"{len(corpus):,} texts, {corpus.raw_words:,} words, {words}"]
+    lines = [f"{work.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
     for split, n in work.data.excluded.items():
         lines.append(f"{n:,} texts also stand in {split} and were left out")
-    return Look(lines)
+    return Look(lines, work.data.rejected)
 
 
 def fit(work: Work, **options: Any) -> None:
@@ -170,7 +178,7 @@ def judge(work: Work) -> dict[str, Any]:
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
         "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
         "norms": vectors.norms_,
-        "texts": len(corpus),
+        "texts": work.data.texts,
         "excluded": work.data.excluded,
         "words": corpus.raw_words,
         "vocabulary": len(corpus.words),
