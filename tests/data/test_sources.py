@@ -288,3 +288,20 @@ def test_the_real_imdb(data_root):
         assert split.labels == ["neg"] * 12_500 + ["pos"] * 12_500
     assert dataset.label_names == ("neg", "pos")
     assert load_text_dataset("imdb", splits=["unsupervised"], limit=10).splits["unsupervised"].labels is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "labels"),
+    [
+        (["x y,0", "z y,1"], ["neg", "pos"]),
+        (["x y,pos", "z y,neg"], ["pos", "neg"]),
+        (["x y,other", "z y,1"], ["other", "1"]),
+        (["x y,2", "z y,1"], ["2", "1"]),
+    ],
+)
+def test_names_of_a_file_hold_for_the_numbers_of_one_without_any(lines, labels, tmp_path):
+    class_label_parquet(tmp_path / "train.parquet", [f"a film {i}" for i in range(6)], [0, 1] * 3)
+    (tmp_path / "test.csv").write_text("\n".join(["text,label", *lines, ""]))
+    splits = load_text_dataset(tmp_path, need_labels=True).splits
+    assert splits["train"].labels == ["neg", "pos"] * 3
+    assert list(map(str, splits["test"].labels)) == labels

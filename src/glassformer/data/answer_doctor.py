@@ -163,7 +163,8 @@ def _windowed(
         int(rows.table.truncated[np.diff(rows.owners, prepend=-1) > 0].sum()),
     )
     figures["splits"][name]["windows"] = {"all": len(rows.table), "several": several, "most": int(each.max())}
-    message = f"{name}: {percent(several, len(split))} of contexts are read in windows, {each.max()} at most"
+    share = percent(several, len(split))
+    message = f"{name}: {share} of questions have a context that is read in windows, {each.max()} at most"
     yield Finding("note" if several else "ok", "windows", message, several)
     if cut:
         message = f"{name}: questions that are longer than max_question and are cut: {cut:,}"

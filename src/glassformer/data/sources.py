@@ -37,7 +37,7 @@ from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.shards import split_files
 from glassformer.data.splits import limited
-from glassformer.data.table_labels import column_checks, read_labels, whole_numbers
+from glassformer.data.table_labels import by_name, column_checks, read_labels, whole_numbers
 from glassformer.data.tables import PLAIN, READERS, Table, read_lines
 from glassformer.errors import DataError
 
@@ -171,13 +171,15 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
-            class_names = table.class_names.get(found.label, class_names)
+            own = table.class_names.get(found.label, ())
+            class_names = own or class_names
             with way_out(columns.rejected, others):
                 if columns.numbers:
                     labels += read_numbers(table, found.label, columns.form)
                     amounts.append(said_of_amounts(table.read(found.label), columns.form))
                 else:
-                    labels += read_labels(table, found.label, class_names, columns.separator)
+                    read = read_labels(table, found.label, own, columns.separator)
+                    labels += read if own else by_name(read, class_names)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not columns.numbers:

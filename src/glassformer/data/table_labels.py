@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.checks import check_class_names, check_labels
-from glassformer.data.label_kinds import what_labels_are
+from glassformer.data.label_kinds import what_labels_are, whole_number
 from glassformer.data.label_sets import (
     LabelSet,
     are_sets,
@@ -63,6 +63,26 @@ def column_checks(table: Table, label: str | None, separator: str | None) -> dic
         return check_sets(of_column(values, separator))
 
     return {label: check}
+
+
+def by_name(labels: Sequence[Any], class_names: Sequence[str]) -> Sequence[Any]:
+    """The labels of a file without names for its numbers, by those of the file before it.
+
+    What is a name already stays, and so does all of a file that has other numbers: they are no such classes.
+    """
+    every = each(labels)
+    numbers = {label: number for label in every if (number := whole_number(label)) is not None}
+    if not class_names or not every or not all(0 <= n < len(class_names) for n in numbers.values()):
+        return [] if class_names and {*numbers.values()} == {-1} else labels
+    if any(label not in numbers and label not in class_names for label in every):
+        return labels
+
+    def name(label: Any) -> Any:
+        return label if label in class_names else class_names[numbers[label]]
+
+    if are_sets(labels):
+        return [LabelSet(sorted(map(name, own))) for own in labels]
+    return [name(label) for label in labels]
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
