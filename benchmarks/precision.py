@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,21 @@ from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
 
-def finding(recipe: str, half: Path, full: Path) -> dict[str, Any]:
-    """What the two runs say about each other, as a finding of a row's page."""
+def agreement(a: Path, b: Path) -> float:
+    """The share of the judged examples to which two runs give the same answer."""
+    return float((read_answers(a).predicted == read_answers(b).predicted).mean())
+
+
+def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) -> dict[str, Any]:
+    """What the two runs say about each other, as a finding of a row's page.
+
+    Args:
+        others: runs in bf16 with other seeds, whose answers say how far two trainings differ anyway.
+    """
     compared = compare_runs([half, full])
     arms = dict(zip(("bf16", "fp32"), compared["arms"], strict=True))
     told = [json.loads((folder / "metrics.json").read_text(encoding="utf-8")) for folder in (half, full)]
-    answers = [read_answers(folder) for folder in (half, full)]
-    equal = float((answers[0].predicted == answers[1].predicted).mean())
+    equal, of_seeds = agreement(half, full), [agreement(half, other) for other in others]
     apart = arms["fp32"]["accuracy"]
     low, high = apart["difference_interval"]
     rows = [
@@ -46,8 +56,12 @@ def finding(recipe: str, half: Path, full: Path) -> dict[str, Any]:
         f"`{recipe}` with `precision=fp32` reaches {arms['fp32']['accuracy']['mean']:.2%} of {compared['n']:,} {compared['judged']} "
         f"examples, in bf16 with the same seed {arms['bf16']['accuracy']['mean']:.2%}: {100 * apart['difference']:+.2f} points "
         f"(95 % interval {100 * low:+.2f} to {100 * high:+.2f}, of the examples' draw). The two models give the same answer to {equal:.1%} of them. "
-        "One training each: two trainings that differ in a rounding drift apart as two seeds do, so compare the difference with the spread of the seeds."
+        "One training each."
     )
+    if of_seeds:
+        seeds = f"bf16 with another seed gives the same answer to {statistics.mean(of_seeds):.1%}"
+        less = equal > max(of_seeds)
+        verdict += f" {seeds}: the number format changes {'less' if less else 'no less'} than the seed does."
     columns = ["Computed in", "Accuracy", "95 % interval", "Log loss", "Training"]
     return {
         "verdict": verdict,
@@ -58,6 +72,7 @@ def finding(recipe: str, half: Path, full: Path) -> dict[str, Any]:
         "difference_interval": [low, high],
         "mcnemar": arms["fp32"]["mcnemar"],
         "equal_answers": equal,
+        "equal_answers_of_seeds": of_seeds,
     }
 
 
@@ -86,7 +101,8 @@ def main() -> None:
     head = {"benchmark": "precision", "title": f"In fp32: `{args.recipe}`", "recipe": args.recipe}
     head |= {key: ran[key] for key in ("machine", "versions", "date")}
     head |= {"commit": at, "seeds": [args.seed]}
-    result = {**head, **finding(args.recipe, half, full)}
+    others = sorted(f.parent for f in args.runs.glob(f"{args.recipe}-seed*/metrics.json") if f.parent != half)
+    result = {**head, **finding(args.recipe, half, full, others)}
     write_result(RESULTS / f"precision-{args.recipe}.json", result)
     print(result["verdict"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -54,8 +55,15 @@ def test_the_time_that_a_recipe_expects_is_that_of_its_result_file(name):
 @pytest.mark.parametrize("name", study_names())
 def test_what_a_study_expects_is_what_its_result_file_says(name):
     expect, file = str(load_study(name).expect), BENCHMARKS / "results" / f"study-{name}.json"
-    assert expect.startswith("not measured") != file.is_file()
+    folds = BENCHMARKS / "results" / f"folds-{name}.json"
+    assert expect.startswith("not measured") != (file.is_file() or folds.is_file())
     if not file.is_file():
+        if folds.is_file():
+            result = json.loads(folds.read_text(encoding="utf-8"))
+            means = [100 * fmean(arm["accuracy"]) for arm in result["arms"].values()]
+            by = f"by {result['folds']}-fold cross-validation"
+            assert expect.startswith(f"{min(means):.1f} to {max(means):.1f} % of {result['n']} pictures {by}")
+            assert f"({['', 'one', 'two', 'three'][len(result['seeds'])]} seed" in expect
         return
     result = json.loads(file.read_text(encoding="utf-8"))
     means = [100 * arm["accuracy"]["mean"] for arm in result["arms"]]

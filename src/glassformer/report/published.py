@@ -72,6 +72,7 @@ def stand_ins(row: Row) -> list[str]:
     return studies or [f"glassformer train {name}" for name in ours]
 
 
+LEVEL = 0.05  # of significance, after correction
 SEED = 0.005  # how far two seeds of a fine-tuning lie apart by chance
 
 
@@ -245,12 +246,36 @@ def measured_study(name: str, results: Path) -> str | None:
     """What a study's arms reached, in words; None: it has not been run to its end."""
     file = results / f"study-{name}.json"
     if not file.is_file():
-        return None
+        return _measured_by_folds(results / f"folds-{name}.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     means = [arm["accuracy"]["mean"] for arm in found["arms"]]
     counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
     said = str(found["verdict"]).rstrip(".")
     return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {said} ([](studies.md))"
+
+
+def _measured_by_folds(file: Path) -> str | None:
+    """The same of a study by cross-validation."""
+    if not file.is_file():
+        return None
+    found = json.loads(file.read_text(encoding="utf-8"))
+    means = {name: statistics.fmean(arm["accuracy"]) for name, arm in found["arms"].items()}
+    counts = (
+        f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} examples, "
+        f"each judged once by {found['folds']}-fold cross-validation"
+    )
+    apart = [name for name, one in found["differences"].items() if one["p_holm"] < LEVEL]
+    said = (
+        f"Different from {found['baseline']} after correction: {'; '.join(apart)}"
+        if apart
+        else (
+            f"No significant difference: none of the {len(means) - 1} arms differs from {found['baseline']} "
+            "beyond chance"
+        )
+    )
+    half = max((one["interval"][1] - one["interval"][0]) / 2 for one in found["differences"].values())
+    said += f". Differences are known to ± {half:.0f} points or better"
+    return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {said} ([](studies.md))"
 
 
 @dataclass(frozen=True)
