@@ -10,6 +10,7 @@ import pytest
 import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.loading import load_models
+from glassformer.serve.schema import ExplainResponse
 
 from .conftest import CHROMIUM, Running
 
@@ -68,6 +69,11 @@ def test_an_answer_is_explained(served):
     words = [piece["text"] for piece in found.body["pieces"] if piece["score"] is not None]
     assert words == ["where", "is", "Ann", "?", "Ann", "is", "in", "Rome", "now"]
     assert found.body["pieces"][found.body["second"]]["text"] == "Ann"
+    nameless = {key: value for key, value in body.items() if key != "model"}
+    assert server.ask("/v1/explain", nameless).body == found.body  # nothing else here reads pairs
+    rollout = server.ask("/v1/explain", body | {"method": "rollout"}).body
+    assert any("not why the answer is what it is" in note for note in rollout["notes"])
+    ExplainResponse.model_validate(rollout)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.loading import load_models
+from glassformer.serve.schema import ExplainResponse
 
 from .conftest import CHROMIUM, Running
 
@@ -66,12 +67,25 @@ def test_a_word_is_explained(served):
     assert told["label"] == mine.label
     assert told["probability"] == pytest.approx(mine.probability, abs=1e-5)
     np.testing.assert_allclose(told["scores"], mine.scores, atol=1e-4)
+    ExplainResponse.model_validate(told)
     assert "'Bo'" in told["notes"][0]
     named = server.ask("/v1/explain", asked | {"word": "Bo", "model": "names"}).body
     assert named == told
     first = server.ask("/v1/explain", asked | {"model": "names"}).body
     assert "'Ann'" in first["notes"][0]
     assert server.ask("/v1/explain", asked).body["model"] == "films"
+
+
+def test_a_lone_tagger_explains_without_being_named(served, tmp_path):
+    run = served[0].save(tmp_path / "names")
+    running = Running(load_models([run], Limits(), threads=1, precision="fp32"), Limits())
+    try:
+        told = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion"})
+        assert (told.status, told.body["model"]) == (200, "names")
+        wrong = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion", "word": "--5"})
+        assert (wrong.status, wrong.body["error"]["what"]) == (422, "no word '--5'")
+    finally:
+        running.stop()
 
 
 def test_models_say_what_they_give(served):

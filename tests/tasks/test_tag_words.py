@@ -11,9 +11,10 @@ import pytest
 import glassformer as gf
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import CheckpointError, DataError, InputError
 from glassformer.export.words import SCRIPT
 from glassformer.tasks.task import TINY
+from glassformer.tasks.token_tagging.explain import number_of
 
 TEXTS = {
     "We met in Bath, on Monday.": "We met in Bath , on Monday .",
@@ -87,3 +88,30 @@ def test_a_blank_in_place_of_the_tab_is_read_and_said(tmp_path: Path):
         file.write_text(f"Ann\tB-x\n{line}\n\nok\tO\n")
         with pytest.raises(DataError, match="row 2: 1 columns"):
             load_tagged(file)
+
+
+TREEBANK = """# sent_id = 1
+# text = Don't go.
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\tDo\tdo\tAUX\t_\t_\t0\troot\t_\t_
+2\tn't\tnot\tPART\t_\t_\t1\tadvmod\t_\t_
+2.1\tyou\tyou\tPRON\t_\t_\t_\t_\t_\t_
+3\tgo\tgo\tVERB\t_\t_\t1\txcomp\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t1\tpunct\t_\t_
+
+"""
+
+
+def test_a_treebank_has_its_words_and_universal_tags(tmp_path):
+    (tmp_path / "t.conllu").write_text(TREEBANK)
+    data = load_tagged(tmp_path / "t.conllu")
+    assert data.splits["train"].words == [["Do", "n't", "go", "."]]
+    assert data.splits["train"].tags == [["AUX", "PART", "VERB", "PUNCT"]]
+    named = load_tagged(tmp_path / "t.conllu", words_column="3", tags_column="8").splits["train"]
+    assert (named.words, named.tags) == ([["do", "not", "go", "."]], [["root", "advmod", "xcomp", "punct"]])
+
+
+@pytest.mark.parametrize("word", ["--5", "5-", "9" * 5_000, "-" + "9" * 5_000, "٣"])
+def test_a_word_that_is_no_number_is_refused(word):
+    with pytest.raises(InputError, match="no word"):
+        number_of(None, ["the", "dog"], word, ["O", "O"])

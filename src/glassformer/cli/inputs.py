@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -239,6 +240,8 @@ def read_with_columns(
         if any(isinstance(value, bytes | dict) for value in values):
             continue
         for own, value in zip(beside, values, strict=False):
+            if isinstance(value, float) and not math.isfinite(value):
+                value = None  # JSON has no word for it
             own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
     return texts, list(table.rows), beside
 

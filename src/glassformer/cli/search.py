@@ -143,9 +143,11 @@ def search_command(
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
         raise ConfigError("answers are written as CSV", where=str(out), fix=fix)
+    from glassformer.tasks.similarity.answers import at_least
+
     asked = _queries(queries or ())
     nearest = search(str(model), table, asked, count, text_column=text_column, save=save)
-    found = [[one for one in near if least is None or one["cosine"] >= least] for near in nearest]
+    found = [[one for one in near if at_least(one["cosine"], least)] for near in nearest]
     if save is not None:
         say(f"index: {save}")
     if out is not None:

@@ -177,6 +177,10 @@ def similar_command(
         refuse_folder(text)
     table = len(given) == 1 and names_a_file(given[0])
     if doubles:
+        for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
+            if value:
+                fix = "Name the column with --text-column" if option != "--explain" else "Leave it out"
+                raise ConfigError("says nothing beside --doubles", where=option, fix=fix)
         _among_rows(given, model, DOUBLES if least is None else least, text_column, out, json)
         return
     if least is not None or text_column is not None:

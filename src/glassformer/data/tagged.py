@@ -35,6 +35,8 @@ from glassformer.errors import DataError
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
 CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
+UNIVERSAL = ".conllu"  # Universal Dependencies: of ten columns the word is the second, UPOS the fourth
+PARTS = re.compile(r"[0-9]+[-.][0-9]+\t")  # there, several words in one, or one that is not said
 ENDINGS = (*CONLL, *READERS)
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
@@ -256,7 +258,9 @@ class _Reader:
 
     def _conll(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
         check_utf8(file)
-        word_at, tag_at = self._numbers()
+        first = next(_sentences(file), ([""],))[0][0]
+        universal = file.suffix.lower() == UNIVERSAL and len(first.split("\t")) == 10
+        word_at, tag_at = self._numbers(*((2, 4) if universal else (1, -1)))
         self.columns = str(word_at + 1), str(tag_at + 1 if tag_at >= 0 else tag_at)
         for lines, rows in _sentences(file):
             tab = "\t" if "\t" in lines[0] else None
@@ -282,12 +286,12 @@ class _Reader:
             else:
                 yield words, tags, rows[0]
 
-    def _numbers(self) -> tuple[int, int]:
+    def _numbers(self, word: int, tag: int) -> tuple[int, int]:
         """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
         out = []
         for given, usual, key in (
-            (self.words_column, 1, "words_column"),
-            (self.tags_column, -1, "tags_column"),
+            (self.words_column, word, "words_column"),
+            (self.tags_column, tag, "tags_column"),
         ):
             try:
                 number = usual if given is None else int(given)
@@ -323,6 +327,8 @@ def _sentences(file: Path) -> Iterator[tuple[list[str], array]]:
             if lines:
                 yield lines, rows
             lines, rows = [], array("q")
+        elif file.suffix.lower() == UNIVERSAL and PARTS.match(line):
+            continue
         elif lines or not COMMENT.match(line):
             lines.append(line)
             rows.append(row)

@@ -148,9 +148,7 @@ class Sentences:
             tokenizer = lowercased(tokenizer)
         limit = token_limit(model.config.embedding, self.max_length)
         table = encode(tokenizer, [before + text for text in given], max_length=limit)
-        skip = 0
-        if before and not self.pool.include_prompt:
-            skip = _prompt_tokens(encode(tokenizer, [before], max_length=limit), tokenizer)
+        skip = self.prompt_rows(before, tokenizer, limit)
         out = np.empty((len(given), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
         with torch.inference_mode():
@@ -158,6 +156,12 @@ class Sentences:
                 batch = pack_texts(table, index, device)
                 out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()
         return out
+
+    def prompt_rows(self, before: str, tokenizer: Tokenizer, limit: int) -> int:
+        """How many rows of each text pooling leaves out, for they are of the prompt ``before`` it."""
+        if not before or self.pool.include_prompt:
+            return 0
+        return _prompt_tokens(encode(tokenizer, [before], max_length=limit), tokenizer)
 
     def _states(self, model: Any, batch: Any, skip: int) -> tuple[Tensor, Packing]:
         """The states that the pooling reads: of first rows alone the last layer computes no others."""

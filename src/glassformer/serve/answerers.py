@@ -13,7 +13,7 @@ from glassformer.data.question_windows import QuestionRows, joined_questions
 from glassformer.data.questions import Question, check_questions
 from glassformer.errors import InputError
 from glassformer.evaluate.spans import Candidates
-from glassformer.explain.methods import methods_for
+from glassformer.explain.methods import methods_for, notes_of
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import CHARS_PER_TOKEN, Item, Served, second_piece, text_pieces
@@ -152,7 +152,7 @@ class ServedAnswerer(Served):
             "image": None,
             "error": e.error,
             "settings": e.settings,
-            "notes": e.notes,
+            "notes": notes_of(e),
         }
 
     @property

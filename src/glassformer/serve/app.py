@@ -319,6 +319,10 @@ def _add_routes(app: FastAPI, server: Server) -> None:
                 what = f"this model gives {gives}, of a text and not of words"
                 raise Problem(422, what, where="word", fix="Leave it out")
             gives = "tags"
+        if request.model is None and gives == "labels" and kind == "text":
+            fitting = {s.gives for s in server.models.values() if getattr(s, "pairs", False) == pairs}
+            if "labels" not in fitting:
+                gives = next((g for g in ("answers", "tags") if g in fitting), gives)
         served = server.choose(request.model, kind, gives, pairs)
         given = getattr(request, kind)
         if request.text_pair is not None:

@@ -17,7 +17,7 @@ from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import CHARS_PER_TOKEN, EXAMPLES, Item, Served
 from glassformer.serve.problems import Problem, of_input
-from glassformer.tasks.similarity.answers import nearest
+from glassformer.tasks.similarity.answers import at_least, nearest
 from glassformer.tasks.similarity.pairs import vectors_of
 
 Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # texts, their rows, other columns
@@ -66,7 +66,7 @@ class ServedEmbedder(Served):
         table = TokenTable(np.concatenate(rows), starts, None, np.zeros(len(rows), bool))
         with torch.inference_mode():
             batch = pack_texts(table, np.arange(len(rows)), next(model.parameters()).device)
-            return vectors_of(model, batch).float().cpu().numpy()
+            return vectors_of(model, batch, self.clf.skipped()).float().cpu().numpy()
 
     def check_finite(self, vectors: np.ndarray) -> None:
         """Raises Problem where an answer is no number."""
@@ -102,7 +102,7 @@ class ServedEmbedder(Served):
                     "columns": _plain(index.columns(int(i)).get("columns", {})),
                 }
                 for i, c in zip(places, cosines, strict=True)
-                if least is None or c >= least
+                if at_least(c, least)
             ]
             out.append({"found": found, "nearest": float(cosines[0])})
         return out

@@ -65,7 +65,8 @@ def check_shape(body: bytes, limits: Limits) -> None:
                 raise Problem(400, what, where="body", fix=JSON)
         fits = len(outside.translate(None, BEGIN_NO_VALUE)) < most
     if not fits:
-        raise Problem(413, f"more than {most:,} values", where="body", fix="Send several requests")
+        fix = "Send several requests, or texts instead of words; --json-values allows more"
+        raise Problem(413, f"more than {most:,} values", where="body", fix=fix)
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

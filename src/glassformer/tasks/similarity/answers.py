@@ -13,15 +13,17 @@ from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
-from glassformer.models.sentences import token_limit
+from glassformer.models.sentences import Dense, token_limit
 from glassformer.runtime import choose_dtype
 from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
+from glassformer.tasks.similarity.build import LONGEST
 from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
+ROUNDED = 1e-6  # how far from 1 fp32 may put the cosine of a vector of length 1 with itself
 BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed
 CANDIDATES = 32  # nearest rows in bf16, beyond those asked for, whose cosines are computed in fp32
 # How far a cosine of vectors rounded to bf16 may lie off: half a unit of the last of 8 binary places (2**-9)
@@ -44,6 +46,7 @@ class Answers:
     predictor: Any
     _how: Any
     table: Any
+    reader: Any
     _check_fitted: Any
 
     def encode(
@@ -57,6 +60,11 @@ class Answers:
         model, texts = self.predictor(), [clean_text(text, self.clean) for text in check_texts(texts)]
         options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
         return model.sentences.embed(model, texts, **options)
+
+    def skipped(self) -> int:
+        """Rows of each text that are of the default prompt and do not count."""
+        how = self._how
+        return how.prompt_rows(how.prompt(None, None), self.reader(), how.max_length or LONGEST)
 
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
         """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
@@ -147,8 +155,15 @@ class Answers:
         """What tells the weights (and the way to one vector) from others, whatever folder they lie in."""
         self._check_fitted()
         tensors = self.model_.state_dict()
-        how = [str(self._how.pool), str(self._how.max_length), str(sorted(tensors))]
-        arrays = [np.frombuffer("|".join(how).encode(), np.uint8)]
+        own = self._how
+        how = [str(own.pool), str(own.max_length), str(sorted(tensors))]
+        # What most models have not is told where it is there: indexes of the others open as they did.
+        beside = {"prompt": own.prompt(None, None), "lowercase": own.lowercase, "clean": self.clean}
+        how += [f"{name}={value}" for name, value in beside.items() if value not in ("", False, "none")]
+        dense = [step for step in own.after if isinstance(step, Dense)]
+        arrays = [np.frombuffer("|".join([*how, *(step.activation for step in dense)]).encode(), np.uint8)]
+        parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
+        arrays += [x.detach().cpu().float().numpy() for x in parts]
         arrays += [tensors[name].detach().cpu().float().numpy() for name in sorted(tensors)]
         return digest(arrays)
 
@@ -157,7 +172,7 @@ class Answers:
         index = self._indexed()
         rows, cosines = self.search([text], index.vectors, k)
         near = zip(rows[0], cosines[0], strict=True)
-        return [(index.texts[i], float(c)) for i, c in near if least <= -1 or c >= least]
+        return [(index.texts[i], float(c)) for i, c in near if at_least(c, least)]
 
     def doubles(self, texts: Any, least: float = 0.8) -> list[tuple[int, int, float]]:
         """Pairs of texts of one list that mean the same, the most alike first.
@@ -252,7 +267,7 @@ def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]
     first, second, cosines = [], [], []
     for start in range(0, len(t), BLOCK):
         found = t[start : start + BLOCK] @ t[start:].T  # [B, n - start]: the rows before are done
-        i, j = torch.triu(found >= least, diagonal=1).nonzero(as_tuple=True)
+        i, j = torch.triu(found >= least - ROUNDED, diagonal=1).nonzero(as_tuple=True)
         first.append(i + start)
         second.append(j + start)
         cosines.append(found[i, j])
@@ -290,4 +305,9 @@ def nearest(
                 values[unsure], chosen[unsure] = (part[unsure] @ t.T).topk(k, 1)
         rows.append(chosen)
         cosines.append(values)
-    return torch.cat(rows).numpy(), torch.cat(cosines).numpy()
+    return torch.cat(rows).numpy(), torch.cat(cosines).clamp(-1, 1).numpy()
+
+
+def at_least(cosine: float, least: float | None) -> bool:
+    """Whether a cosine is as high as was asked for, but for how fp32 rounds: a text is its own copy."""
+    return least is None or least <= -1 or cosine >= least - ROUNDED

@@ -272,7 +272,8 @@ class Embedder(Answers, Estimator):
 
     def _loop(self, fit: Fit) -> tuple[Any, Any, Callable[[], dict[str, float]] | None]:
         train, examples = fit.train, fit.examples
-        objective = PairLoss(self.loss_, train.scale)
+        skip = self.skipped()
+        objective = PairLoss(self.loss_, train.scale, skip=skip)
         if isinstance(examples, Labelled):
             plan = train.batch_size or len(examples), train.pairs_per_text, train.accumulate, train.seed
             stream: Any = LabelStream(fit.table, examples.targets, *plan, fit.device)
@@ -287,7 +288,7 @@ class Embedder(Answers, Estimator):
         held, table, network = scaled(fit.held.scores, span), fit.held_table, fit.network
 
         def judge() -> dict[str, float]:
-            first, second = np.split(encode_table(network, table, fit.device), 2)
+            first, second = np.split(encode_table(network, table, fit.device, skip), 2)
             return judged(first, second, held, fit.held.second)
 
         return stream, objective, judge
@@ -333,9 +334,12 @@ class Embedder(Answers, Estimator):
     def table(self, texts: Sequence[str]) -> TokenTable:
         """Checked texts as the model reads them, each cut where it ends to read."""
         how = self._how
-        tokenizer = lowercased(self.tokenizer_) if how.lowercase else self.tokenizer_
         texts = [how.prompt(None, None) + clean_text(text, self.clean) for text in texts]
-        return encode(tokenizer, texts, max_length=how.max_length or LONGEST)
+        return encode(self.reader(), texts, max_length=how.max_length or LONGEST)
+
+    def reader(self) -> Tokenizer:
+        """The tokenizer as texts go through it."""
+        return lowercased(self.tokenizer_) if self._how.lowercase else self.tokenizer_
 
     def write_encoder(self, folder: Path) -> None:
         """The tokenizer and the files of sentence-transformers, which opens the folder."""

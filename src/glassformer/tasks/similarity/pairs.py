@@ -102,10 +102,10 @@ class PairStream:
         raise ConfigError("the pairs of a batch are compared in one process", where="torchrun")
 
 
-def vectors_of(model: Any, batch: TextBatch) -> Tensor:
-    """One vector of length 1 for each text of a batch, ``[B, E]`` fp32."""
+def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
+    """One vector of length 1 for each text of a batch, ``[B, E]`` fp32, without its first ``skip`` rows."""
     states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
-    return F.normalize(model.sentences.of_states(states, batch.packing), dim=-1)
+    return F.normalize(model.sentences.of_states(states, batch.packing, skip), dim=-1)
 
 
 @dataclass
@@ -121,9 +121,10 @@ class PairLoss:
     scale: float
     scores: np.ndarray | None = None  # [n], from 0 to 1
     targets: np.ndarray | None = None  # [n] class numbers, of texts that are no pairs
+    skip: int = 0  # rows of each text that are of a prompt which does not count
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
-        vectors = vectors_of(model, batch)
+        vectors = vectors_of(model, batch, self.skip)
         if self.targets is not None:
             targets = send(torch.from_numpy(self.targets[batch.index]), vectors.device)
             cosines, wanted, weights = all_pairs(vectors, targets)
@@ -203,12 +204,12 @@ def chosen_loss(loss: str, pairs: Pairs | None) -> str:
     return "cosine" if set(np.unique(pairs.scores).tolist()) == {0.0, 1.0} else "cosent"
 
 
-def encode_table(network: Any, table: TokenTable, device: torch.device) -> np.ndarray:
-    """Vectors of length 1 of all texts of a table."""
+def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
+    """Vectors of length 1 of all texts of a table, without the first ``skip`` rows of each."""
     out: list[Any] = [None] * len(table)
     with torch.inference_mode():
         for index in evaluation_batches(table.lengths, device=device):
-            vectors = vectors_of(network, pack_texts(table, index, device)).cpu().numpy()
+            vectors = vectors_of(network, pack_texts(table, index, device), skip).cpu().numpy()
             for row, vector in zip(index.tolist(), vectors, strict=True):
                 out[row] = vector
     return np.stack(out)

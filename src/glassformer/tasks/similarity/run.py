@@ -22,7 +22,7 @@ from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
@@ -226,7 +226,11 @@ def show(work: Work) -> dict[str, Any]:
     rows = chosen_pairs(split, work.answers, most)
     examples = []
     for row in rows:
-        found = work.estimator.explain_similarity(split.first[row], split.second[row])
+        try:
+            found = work.estimator.explain_similarity(split.first[row], split.second[row])
+        except ConfigError as error:  # a kind of model whose cosine is no sum over tokens
+            work.say(f"no pairs are explained: {error.what}")
+            return {}
         score = None if split.scores is None else split.scores[row]
         table = np.round(found.table, SHOWN_DIGITS).tolist()
         examples.append(found.as_dict() | {"table": table, "given": score})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -93,7 +94,7 @@ def number_of(tagger: Any, words: list[str], word: str | int | None, tags: list[
         return next((i for i, tag in enumerate(tags) if tag != "O"), 0)
     if isinstance(word, str) and word in words:
         return words.index(word)
-    if isinstance(word, str) and not word.lstrip("-").isdecimal():
+    if isinstance(word, str) and not re.fullmatch(r"-?[0-9]{1,9}", word):
         raise InputError(f"no word {word!r}", where="explain", fix=f"The words are: {' '.join(words[:20])}")
     number = int(word)
     if not -len(words) <= number < len(words):
