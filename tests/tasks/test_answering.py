@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import csv
+import io
 import json
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 import glassformer as gf
-from glassformer.cli.answered import _file
+from glassformer.cli.answered import HEADER, _file, answer_command
 from glassformer.data.batching import pack_texts
 from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Answers, check_answers, check_questions
@@ -293,7 +296,7 @@ def test_weights_that_have_diverged_give_no_answer(model):
 def test_answers_in_a_table_cannot_be_formulas():
     told = {"row": 2, "question": "=cmd|' /C calc'!A0", "answer": "@SUM(1)", "context": "-1+1", "start": 0}
     told |= {"end": 7, "probability": 0.5, "error": None}
-    assert _file(".csv", [told]).splitlines()[1] == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
+    assert _file(".csv", [told], HEADER).splitlines()[1] == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
 
 
 def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
@@ -311,3 +314,43 @@ def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():
     tracemalloc.stop()
     assert found["contexts"] == 8
     assert peak < 5e6  # bytes; one of 4 a letter for each question would be 400 million
+
+
+def test_answers_keep_their_files_and_columns(tmp_path, capsys):
+    files = []
+    for name in "ab":
+        rows = [
+            {"id": f"{name}{i}", "question": x[0], "context": x[1], "answer": "kept"}
+            for i, x in enumerate(X[:2])
+        ]
+        files.append(tmp_path / f"{name}.jsonl")
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def tell(model, questions):
+        return [
+            {
+                "question": q.first,
+                "context": q.second,
+                "answer": "x",
+                "start": 0,
+                "end": 1,
+                "probability": 0.5,
+            }
+            for q in questions
+        ]
+
+    for ending in (".csv", ".jsonl"):
+        out = tmp_path / f"out{ending}"
+        answer_command(tell, None, [*map(str, files)], out, (None, None), None, False)
+        text = out.read_text()
+        found = (
+            [*csv.DictReader(io.StringIO(text))]
+            if ending == ".csv"
+            else [*map(json.loads, text.splitlines())]
+        )
+        assert [(Path(one["file"]).name, int(one["row"]), one["id"]) for one in found] == [
+            ("a.jsonl", 1, "a0"), ("a.jsonl", 2, "a1"), ("b.jsonl", 1, "b0"), ("b.jsonl", 2, "b1")
+        ]  # fmt: skip
+        assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
+    answer_command(tell, None, [*X[0]], tmp_path / "one.csv", (None, None), None, False)
+    assert (tmp_path / "one.csv").read_text().splitlines()[0] == ",".join(HEADER)

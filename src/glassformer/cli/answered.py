@@ -15,7 +15,7 @@ import typer
 
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
-from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns, usable, without_answer
+from glassformer.cli.rows import WAY_OUT, Row, counted, others_of, read_columns, usable, without_answer
 from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.data.spreadsheet import csv_safe
@@ -113,8 +113,10 @@ def answer_command(
     rows = gather_questions(given, *columns, skip=on_bad_row == "skip")
     told = iter(tell(model, usable(rows)))
     found = [{"row": row.row, "error": row.error} | (next(told) if row.error is None else {}) for row in rows]
+    others = others_of(rows, HEADER)
+    found = [one | {name: values[i] for name, values in others.items()} for i, one in enumerate(found)]
     if out is not None:
-        write_text_whole(out, _file(out.suffix.lower(), found))
+        write_text_whole(out, _file(out.suffix.lower(), found, (*HEADER, *others)))
         say(f"{len(found):,} questions: {out}")
     elif not as_json:
         for one in found:
@@ -130,14 +132,14 @@ def answer_command(
         note(missing)
 
 
-def _file(ending: str, found: Sequence[dict[str, Any]]) -> str:
+def _file(ending: str, found: Sequence[dict[str, Any]], header: Sequence[str]) -> str:
     if ending == ".jsonl":
         return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(HEADER)
+    writer.writerow([csv_safe(name) for name in header])
     for one in found:
-        writer.writerow([csv_safe(one.get(key, "")) for key in HEADER])
+        writer.writerow([csv_safe(one.get(key, "")) for key in header])
     return out.getvalue()
 
 
