@@ -69,6 +69,6 @@ def check_columns(data: Any) -> None:
         return
     with reading(data.encoding):
         names = names_in(Path(data.source).expanduser())
-    for name in named if names is not None else ():
-        if name not in names:
+    for name in named:
+        if names is not None and name not in names:
             raise DataError(f"no column {name!r}", where=data.source, fix=nearest(name, names))

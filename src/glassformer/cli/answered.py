@@ -85,7 +85,7 @@ def _of_file(path: Path, question: str | None, context: str | None, skip: bool) 
     for values, row in read_columns(path, lambda table: columns_of(table, question, context), skip):
         if row.error is None:
             try:
-                (row.text,) = join_sides(*([value] for value in values))
+                (row.text,) = join_sides([values[0]], [values[1]])
             except DataError as error:
                 if not skip:
                     where, fix = f"{path}, row {row.row}", f"{error.fix or 'Correct it'}, {WAY_OUT}"

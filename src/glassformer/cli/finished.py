@@ -170,7 +170,7 @@ def unsure(folder: Path, metrics: dict[str, Any]) -> str:
     )
     name = shlex.quote(str(folder))
     count = held["n"] if held else 0
-    if count < ENOUGH:
+    if held is None or count < ENOUGH:
         few = (
             f"the {count:,} validation examples are too few to scale them by"
             if count

@@ -79,8 +79,9 @@ def _of_texts(recipe: Any, dataset: Any, model: str | None, max_length: int | No
     from glassformer.data.tokenizer_file import load_tokenizer
     from glassformer.tasks.build import is_from_scratch
 
-    known = model is not None and not is_from_scratch(model)
-    tokenizer = load_tokenizer(resolve_checkpoint(model).path) if known else None
+    tokenizer = None
+    if model is not None and not is_from_scratch(model):
+        tokenizer = load_tokenizer(resolve_checkpoint(model).path)
     held = recipe.data.validation_size is not None or recipe.data.test_size is not None
     return examine(
         dataset,

@@ -69,7 +69,8 @@ def way_out(
         fix += "" if SKIP in fix else f", or leave such rows out with {SKIP}"
         bad: list[RejectedRow] = []
         with suppress(DataError):  # none is left
-            others and others(bad)
+            if others is not None:
+                others(bad)
         raise DataError(with_others(error.what, len(bad)), where=error.where, fix=fix) from None
 
 

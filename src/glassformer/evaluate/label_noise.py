@@ -112,7 +112,7 @@ def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
     if not ((y.sum(0) > 0) & (y.sum(0) < len(y))).any():
         what = "every label is that of all examples, or of none"
         raise DataError(what, where="review-labels", fix="Give examples that differ")
-    suspicious = wrong.any(1)
+    suspicious = np.asarray(wrong.any(1))
     least = np.where(wrong | ~suspicious[:, None], quality, np.inf)
     flips, rest = wrong.copy(), np.flatnonzero(~suspicious)
     flips[rest, least[rest].argmin(1)] = least[rest].min(1) < 0.5

@@ -39,7 +39,8 @@ class NumberMeter:
     """
 
     def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
-        self.mean, self.unit, self.scale = mean, unit, scale
+        self.mean, self.unit = mean, unit
+        self.scale: Scale = scale
         self._seen: list[tuple[np.ndarray, np.ndarray]] = []
 
     def update(self, answers: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:

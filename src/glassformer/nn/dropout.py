@@ -50,7 +50,7 @@ def zeroed(x: Tensor, keep: Tensor) -> Tensor:
 
 def _has_bits(x: Tensor) -> bool:
     """Whether its numbers lie in memory as they are: no negated view, no tensor of a torch.func batch."""
-    batches = torch._C._functorch  # the second is what ``is_grads_batched`` of torch.autograd.grad makes
+    batches = torch._C._functorch  # type: ignore[attr-defined]  # it is there; the second is what ``is_grads_batched`` of torch.autograd.grad makes
     if batches.is_batchedtensor(x) or batches.is_legacy_batchedtensor(x):
         return False
     return x.device.type == "cpu" and x.dtype in BITS and x.layout == torch.strided and not x.is_neg()

@@ -71,7 +71,7 @@ def bounded_protocol(limits: Limits, held: Held | None = None) -> type[HttpTools
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self.transport = Lingering(transport, self)
+            self.transport = Lingering(transport, self)  # type: ignore[assignment]  # it does what one does
             self.share = Share(all_held)
             self.heads: deque[int] = deque()  # bytes, of requests that are not answered
             self.open: deque[Any] = deque()  # these requests; uvicorn knows the last of them

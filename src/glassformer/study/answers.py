@@ -81,8 +81,10 @@ def unlike(folders: tuple[Path, Path], judged: tuple[Answers, Answers]) -> str:
     if splits[0] != splits[1] and all(splits):
         return what + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
     what += f"{counts[0]:,} and {counts[1]:,}"
-    own = [_texts(folder) for folder in folders]
-    return what if None in own else what + f", {len(own[0] & own[1]):,} of them the same"
+    first, second = (_texts(folder) for folder in folders)
+    if first is None or second is None:
+        return what
+    return what + f", {len(first & second):,} of them the same"
 
 
 def _texts(folder: Path) -> set[Any] | None:

@@ -107,7 +107,7 @@ def add_tests(
             if i == place:
                 continue
             apart = drawn[i] - drawn[place]
-            found = {"difference": float(values.mean() - whole[place].mean())}
+            found: dict[str, Any] = {"difference": float(values.mean() - whole[place].mean())}
             found["difference_interval"] = bounds(apart)
             if i < len(arms):
                 arms[i][key] |= found | {"bootstrap_p": bootstrap_p(apart)}

@@ -128,7 +128,7 @@ def _review_sets(
     has = indicator(given, classes).astype(bool)
     judged = review_label_sets(has, p)
     sets = as_sets(has ^ judged.flips, classes)
-    changed = judged.flips.any(1)
+    changed = np.asarray(judged.flips.any(1))
     suggestions = [
         Suggestion(
             rank,

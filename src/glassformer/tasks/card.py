@@ -135,7 +135,8 @@ def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list
         reach = _spread(threshold)
         out.append(f"Each label has a threshold of its own ({reach}), chosen on validation examples.")
     if calibrated or (threshold is not None and not several):
-        word = "thresholds of its classes" if np.ndim(threshold) else "threshold"
+        each = threshold is not None and np.ndim(threshold)
+        word = "thresholds of its classes" if each else "threshold"
         limit = "" if threshold is None or several else f", {word} {_spread(threshold)}"
         when = "; the figures above were measured before" if from_run else ""
         out.append(f"It was calibrated afterwards (temperature {_spread(temperature)}{limit}){when}.")

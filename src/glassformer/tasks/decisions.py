@@ -154,8 +154,9 @@ class Classifier(ClassifierMixin, Supervised):
 
     def hold_int8(self, fit: Fit) -> None:
         """After a fit with ``precision="int8"``: measure on what was held out."""
-        asked = self.precision == "int8" and fit.held is not None
-        if asked and obstacle(self.model_, choose_device(self.device)) is None:
+        if self.precision != "int8" or fit.held is None:
+            return
+        if obstacle(self.model_, choose_device(self.device)) is None:
             self._measure_int8(*fit.held)
 
     def _measure_int8(self, examples: Sequence[Any], targets: np.ndarray) -> dict[str, Any]:
@@ -164,9 +165,10 @@ class Classifier(ClassifierMixin, Supervised):
             self.chosen(self.chances(self._rows(examples, "logits", precision=precision)))
             for precision in ("fp32", "int8")
         )
-        self.int8_, self._compute_model = outcome(full, small, targets), None
+        found = outcome(full, small, targets)
+        self.int8_, self._compute_model = found, None
         self._int8_of = weights_state(self.model_)
-        return self.int8_
+        return found
 
     def _forget_stale_int8(self) -> None:
         """An outcome is of the weights that it was measured on; a loaded model keeps its own."""
@@ -188,16 +190,16 @@ class Classifier(ClassifierMixin, Supervised):
         if self.precision != "int8":
             return self.precision
         self._forget_stale_int8()
-        reason = obstacle(self.model_, device)
-        if reason is None and self.int8_ is None:
+        reason, found = obstacle(self.model_, device), self.int8_
+        if reason is None and found is None:
             raise ConfigError(
                 "int8 was not held to this model's validation labels yet",
                 where="precision",
                 fix="Call check_int8(X, y) with examples that it has not learned from, then save",
             )
-        if reason is None and self.int8_["passed"]:
+        if reason is None and found is not None and found["passed"]:
             return "int8"
-        said = f"off: {reason}" if reason else told(self.int8_)
+        said = f"off: {reason}" if reason or found is None else told(found)
         warnings.warn(f"int8 is {said}; {USUAL}", IdleSettingWarning, stacklevel=2)
         return "auto"
 

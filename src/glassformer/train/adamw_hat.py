@@ -81,4 +81,4 @@ class AdamWHat(torch.optim.Optimizer):
         )
         torch.autograd.graph.increment_version(weights)  # the fused kernel tells nobody
         if group["weight_decay"]:
-            torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])
+            torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"])  # type: ignore[attr-defined]  # torch's own optimizers take it

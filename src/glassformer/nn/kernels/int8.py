@@ -38,8 +38,8 @@ class Packed(NamedTuple):
         if begin % PANEL:
             return None
         first, last = begin // PANEL, -(-end // PANEL)
-        inside = (x[begin : last * PANEL] for x in (self.start, self.scale, self.bias))
-        return Packed(self.weight[first:last], *inside, self.inputs, end - begin)
+        start, scale, bias = (x[begin : last * PANEL] for x in (self.start, self.scale, self.bias))
+        return Packed(self.weight[first:last], start, scale, bias, self.inputs, end - begin)
 
 
 def why_not() -> str | None:
@@ -77,8 +77,8 @@ def pack(weight: Tensor, bias: Tensor | None) -> Packed:
         -128 * whole.sum(1, dtype=torch.int32) if group == 4 else whole.new_zeros(columns, dtype=torch.int32)
     )
     bias = scale.new_zeros(columns) if bias is None else bias.detach().float()
-    filled = (F.pad(x, (0, more)) for x in (start, scale, bias))
-    return Packed(laid.transpose(1, 2).contiguous(), *filled, inputs, columns)
+    start, scale, bias = (F.pad(x, (0, more)) for x in (start, scale, bias))
+    return Packed(laid.transpose(1, 2).contiguous(), start, scale, bias, inputs, columns)
 
 
 def linear(x: Tensor, packed: Packed, activation: str = "none") -> Tensor:

@@ -64,7 +64,8 @@ def split_of_labels(
         DataError: the share does not fit, or there are too few texts of a class.
     """
     with suppress(DataError):
-        return grouped_split(targets.tolist(), groups, share, seed)
+        kept, out = grouped_split(targets.tolist(), groups, share, seed)
+        return kept.tolist(), out.tolist()
     for draw in range(DRAWS):
         (rest,), (taken,) = random_split([list(range(len(targets)))], share, seed + draw, groups)
         for missing in sorted({*targets[taken].tolist()} - {*targets[rest].tolist()}):

@@ -202,8 +202,11 @@ class Word2Vec(LookUps, Estimator):
         self._check_fitted()
         if "before" not in self.norms_:
             raise ConfigError("the first vectors are not known", where="Word2Vec", fix="Train them here")
-        out = Word2Vec(**self.get_params())
-        out._take(self.words_, vectors_before(len(self), self.dim, self.seed, self.norms_), self.counts_)
+        given = self.get_params()
+        out = Word2Vec(**given)
+        out._take(
+            self.words_, vectors_before(len(self), given["dim"], given["seed"], self.norms_), self.counts_
+        )
         return out
 
     def judge(
