@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from glassformer.report.published import alone
+from glassformer.report.published import alone, measured_study
 from glassformer.study.grid import load_study
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -73,3 +73,23 @@ def test_what_a_study_expects_is_what_its_result_file_says(name):
     assert f"({['', 'one', 'two', 'three', 'four', 'five'][len(result['seeds'])]} seed" in expect
     (linear,) = (b for name, b in result["baselines"].items() if "logistic regression" in name)
     assert f"logistic regression {100 * linear['accuracy']:.0f} %" in expect
+
+
+def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
+    arms = {name: {"accuracy": [low, low + 0.1]} for name, low in (("a", 0.5), ("b", 0.6), ("c", 0.7))}
+    apart = {
+        n: {"interval": [x - 4.0, x + 4.4], "p_holm": p} for n, x, p in (("b", 10, 0.06), ("c", 20, 0.04))
+    }
+    found = {"arms": arms, "seeds": [0, 1], "n": 250, "folds": 5, "baseline": "a", "differences": apart}
+    file = tmp_path / "folds-hotdog-heads-backbone.json"
+    file.write_text(json.dumps(found), encoding="utf-8")
+    told = measured_study("hotdog-heads-backbone", tmp_path)
+    assert told == (
+        "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each judged once by 5-fold cross-validation). "
+        "Different from a after correction: c. Differences are known to ± 4 points or better ([](studies.md))"
+    )
+    apart["c"]["p_holm"] = 0.05
+    file.write_text(json.dumps(found), encoding="utf-8")
+    assert "none of the 2 arms differs from a beyond chance" in measured_study(
+        "hotdog-heads-backbone", tmp_path
+    )

@@ -232,26 +232,6 @@ def test_a_study_stands_in_its_row(tmp_path):
     assert f"**Study `hotdog-ladder-cifar`**: {told}" in made["results/row-10.md"]
 
 
-def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
-    arms = {name: {"accuracy": [low, low + 0.1]} for name, low in (("a", 0.5), ("b", 0.6), ("c", 0.7))}
-    apart = {
-        n: {"interval": [x - 4.0, x + 4.4], "p_holm": p} for n, x, p in (("b", 10, 0.06), ("c", 20, 0.04))
-    }
-    found = {"arms": arms, "seeds": [0, 1], "n": 250, "folds": 5, "baseline": "a", "differences": apart}
-    file = tmp_path / "folds-hotdog-heads-backbone.json"
-    file.write_text(json.dumps(found), encoding="utf-8")
-    told = measured_study("hotdog-heads-backbone", tmp_path)
-    assert told == (
-        "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each judged once by 5-fold cross-validation). "
-        "Different from a after correction: c. Differences are known to ± 4 points or better ([](studies.md))"
-    )
-    apart["c"]["p_holm"] = 0.05
-    file.write_text(json.dumps(found), encoding="utf-8")
-    assert "none of the 2 arms differs from a beyond chance" in measured_study(
-        "hotdog-heads-backbone", tmp_path
-    )
-
-
 def test_recipes_stand_once_in_a_row():
     for row in published_rows():
         assert len(set(row.recipes)) == len(row.recipes)
