@@ -239,6 +239,9 @@ def test_score_reads_labels_as_everything_else_does(fitted, held):
     )
     with pytest.raises(DataError, match=f"{len(texts)} texts but {len(texts) - 1} labels"):
         fitted.score(texts, labels[:-1])
+    for weights in ([1.0], [0.0] * len(texts)):
+        with pytest.raises(DataError, match="sample_weight must be"):
+            fitted.score(texts, labels, weights)
 
 
 def test_cross_val_score(small, data):

@@ -214,3 +214,11 @@ def test_a_stream_counts_the_tokens_to_say_and_repeats_an_epoch():
     assert sorted(i for b in batches for i in b.index.tolist()) == [0, 1, 2]
     again = [stream.pack(index) for step in stream.steps(0) for index in step]
     assert all(torch.equal(a.target, b.target) for a, b in zip(batches, again, strict=True))
+
+
+def test_two_files_for_one_split_of_plain_texts_are_refused(tmp_path):
+    for stem in ("train", "val", "dev"):
+        for side in ("en", "de"):
+            (tmp_path / f"{stem}.{side}").write_text(f"{stem} {side}\n" * 3)
+    with pytest.raises(DataError, match="two files for validation: dev and val"):
+        load_pairs(tmp_path)

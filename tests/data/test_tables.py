@@ -252,6 +252,23 @@ def test_a_column_may_be_called_as_excels_line(tmp_path):
     assert read_table(path).read("text") == ["a b", "sep=;"]
 
 
+@pytest.mark.parametrize("empty", [0, 1, 2])
+def test_a_row_group_without_rows_is_passed_over(empty, tmp_path):
+    schema = pa.schema([("c", pa.list_(pa.string())), ("t", pa.string())])
+    full = iter([{"c": [["a"], ["b"]], "t": ["x", "y"]}, {"c": [["c"]], "t": ["z"]}])
+    with pq.ParquetWriter(tmp_path / "t.parquet", schema) as writer:
+        for i in range(3):
+            writer.write_table(pa.table({"c": [], "t": []} if i == empty else next(full), schema=schema))
+    assert read_column(tmp_path / "t.parquet", "c") == [["a"], ["b"], ["c"]]
+    assert read_column(tmp_path / "t.parquet", "t") == ["x", "y", "z"]
+
+
+def test_a_line_end_within_a_quoted_name_does_not_end_the_header(tmp_path):
+    for end in ("\r", "\r\n", "\n"):
+        (tmp_path / "t.csv").write_bytes(f'"my{end}text, a, b";label\nab;x\n'.encode())
+        assert read_table(tmp_path / "t.csv").names[1] == "label"
+
+
 @pytest.mark.parametrize("compact", [True, False])
 @pytest.mark.parametrize("kind", [pa.list_(pa.string()), pa.list_(pa.struct([("x", pa.string())]))])
 def test_lists_are_read_across_row_groups_which_have_a_dictionary_each(kind, compact, tmp_path):

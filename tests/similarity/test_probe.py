@@ -94,6 +94,14 @@ def test_a_clone_shares_the_backbone_which_stays_fitted(pictures):
     assert scores.shape == (2,)
     search = GridSearchCV(gf.Probe(clf), {"C": [1e-6, 1.0]}, cv=2, error_score="raise").fit(x, y)
     assert (search.predict(x) == gf.Probe(clf, **search.best_params_).fit(x, y).predict(x)).all()
+    before = clf.get_params()
+    other = clone(gf.Probe(clf)).set_params(backbone__threads=2, k=7)
+    assert (other.backbone.threads, other.k) == (2, 7)
+    assert clf.get_params() == before
+    shouted = [f" {label.upper()}" if isinstance(label, str) else label for label in y]
+    assert probe.score(x, shouted) == probe.score(x, y) == np.mean(probe.predict(x) == np.asarray(y))
+    with pytest.raises(DataError, match=r"answers, .* labels"):
+        probe.score(x, y[:-1])
 
 
 def test_pairs_of_patches_add_up_to_the_cosine_of_their_means(pictures, tmp_path):

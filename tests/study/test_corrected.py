@@ -17,7 +17,7 @@ from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.predictions import Prediction
-from glassformer.study.corrected import ADDED, give_back, write_corrected
+from glassformer.study.corrected import ADDED, give_back, separator_for, write_corrected
 
 from ..cli.tiny import sentences, settings
 
@@ -99,14 +99,30 @@ def typed(kind: str, tmp_path: Path) -> Path:
     ],
 )
 def test_labels_are_spelled_as_suggestions_are(kind, given, cells, tmp_path):
-    data = {"source": str(typed(kind, tmp_path))}
+    data: dict = {"source": str(typed(kind, tmp_path))}
+    data |= {"label_separator": "|"} if "|" in given[0] else {}
     rows = [replace(row, label=label) for row, label in zip(answers("one", "two"), given, strict=True)]
     rows = [replace(row, row=str(int(row.row) - 1)) for row in rows]  # there is no header above them
     path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["a", "b"])
     assert [r["text"] for r in read(path)] == ["two", "one", "not judged"]
     assert [r["label"] for r in read(path)] == cells
-    words = give_back(data, path, several="|" in given[0])
+    words = give_back(data, path)
     assert words[3:] == [str(path), *(["--label-separator", "|"] if "|" in given[0] else [])]
+
+
+def test_merged_labels_keep_their_own_names(tmp_path):
+    """What merges them comes back with the table; a suggestion is the name that they are merged into."""
+    data = {"source": str(typed("names", tmp_path)), "merge_labels": {"b": "c"}}
+    rows = [replace(r, label="c", row=str(int(r.row) - 1)) for r in answers("one", "two")]
+    path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["c", "a"])
+    assert [(r["label"], r["review:suggested"]) for r in read(path)] == [("b", "c"), ("b", "c"), ("a", "")]
+    assert give_back(data, path)[-2:] == ["--set", 'merge_labels={"b" = "c"}']
+
+
+def test_what_joins_labels_stands_in_none_of_them():
+    assert separator_for({}, ["a", "b"]) == "|"
+    assert separator_for({}, ["C|C++", "a;b"]) == "/"
+    assert separator_for({"label_separator": ","}, ["a,b"]) == ","
 
 
 def test_an_edited_table_is_kept(tmp_path):

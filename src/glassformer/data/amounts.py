@@ -51,6 +51,8 @@ def _currency(text: str) -> str | None:
     name = text.upper()
     if CODES.fullmatch(name):
         return name
+    if name.startswith("$") and len(name) == 3 and name[1:].isalpha():  # $US, as French Canada writes it
+        name = f"{name[1:]}$"
     if len(name.rstrip("$")) <= 2 and name.endswith("$") and name.count("$") == 1:  # $, US$, A$
         return "USD" if name in ("$", "US$") else name
     return (

@@ -10,6 +10,7 @@ from glassformer.data.spreadsheet import SEPARATOR
 from glassformer.errors import DataError
 
 MAX_COLUMNS = 1 << 16
+LONGEST_HEADER = 1 << 20  # characters that are looked through for the end of a quoted name
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -23,6 +24,8 @@ def delimiter_of(path: Path, errors: str) -> str:
     if said := SEPARATOR(header):
         return said[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
+    while header.count('"') % 2 and len(header) < LONGEST_HEADER and (more := next(lines, "")):
+        header += more  # a line end within quotes is a name's
     bare = _QUOTED.sub("", header)
     header = bare if any(map(bare.count, ",;\t")) else header
     delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)

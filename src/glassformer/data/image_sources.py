@@ -24,7 +24,7 @@ from glassformer.data.numbers import are_numbers, check_numbers, number_column, 
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
-from glassformer.data.table_labels import column_checks, read_labels
+from glassformer.data.table_labels import by_name, column_checks, read_labels
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -188,7 +188,9 @@ class _Labels:
     def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
         if self.numbers:
             return read_numbers(table, label)
-        return read_labels(table, label, class_names, self.separator)
+        own = table.class_names.get(label, ())
+        found = read_labels(table, label, own, self.separator)
+        return found if own else by_name(found, class_names, table)
 
 
 def _load_path(
@@ -232,11 +234,8 @@ def _from_tables(
         for i, table in enumerate(parts):
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
-                raise DataError(
-                    "no column of pictures",
-                    where=table.origin,
-                    fix=f"There are: {', '.join(table.names)}. Name it with image_column",
-                )
+                fix = f"There are: {', '.join(table.names)}. Name it with image_column"
+                raise DataError("no column of pictures", where=table.origin, fix=fix)
             label = kind.find(table, column)
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)

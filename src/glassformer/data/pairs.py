@@ -19,7 +19,7 @@ from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.pair_sides import Gaps, Unusable, checked_side
 from glassformer.data.rejected import RejectedRow, lenient_table
-from glassformer.data.shards import refuse_tables
+from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
 from glassformer.errors import DataError
@@ -354,8 +354,12 @@ def plain_files(
     stems = {"train": path}
     if path.is_dir():
         names = {p.stem for p in path.glob(f"*.{left}")} | {p.stem for p in path.glob(f"*.{right}")}
-        found = {SPLIT_OF[name.lower()]: path / name for name in names if name.lower() in SPLIT_OF}
-        stems = {name: found[name] for name in SPLITS if name in found}
+        found: dict[str, list[Path]] = {}
+        for name in sorted(names):
+            if split := SPLIT_OF.get(name.lower()):
+                found.setdefault(split, []).append(path / name)
+        one_or_parts(found, path)
+        stems = {name: found[name][0] for name in SPLITS if name in found}
     splits = {}
     for name, stem in stems.items():
         files = [stem.with_name(f"{stem.name}.{end}") for end in (left, right)]

@@ -149,6 +149,8 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
     with opened(Path(path)) as raw:
         for group in groups:
             about = file.metadata.row_group(group)
+            if not about.num_rows:  # as of an empty batch: there are no pages
+                continue
             for number, leaf in leaves:
                 chunk = about.column(number)
                 start = chunk.data_page_offset

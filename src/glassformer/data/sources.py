@@ -179,7 +179,7 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                     amounts.append(said_of_amounts(table.read(found.label), columns.form))
                 else:
                     read = read_labels(table, found.label, own, columns.separator)
-                    labels += read if own else by_name(read, class_names)
+                    labels += read if own else by_name(read, class_names, table)
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
     if not columns.numbers:

@@ -65,24 +65,32 @@ def column_checks(table: Table, label: str | None, separator: str | None) -> dic
     return {label: check}
 
 
-def by_name(labels: Sequence[Any], class_names: Sequence[str]) -> Sequence[Any]:
+def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
     """The labels of a file without names for its numbers, by those of the file before it.
 
-    What is a name already stays, and so does all of a file that has other numbers: they are no such classes.
+    Where all are names already they stay; else all are numbers, or none is: what both could be is refused.
+
+    Raises:
+        DataError: a number without a name, or beside names; its row is named.
     """
     every = each(labels)
-    numbers = {label: number for label in every if (number := whole_number(label)) is not None}
-    if not class_names or not every or not all(0 <= n < len(class_names) for n in numbers.values()):
-        return [] if class_names and {*numbers.values()} == {-1} else labels
-    if any(label not in numbers and label not in class_names for label in every):
+    numbers = {label: whole_number(label) for label in every if label not in class_names}
+    if not class_names or all(number is None for number in numbers.values()):
         return labels
+    if {*numbers.values()} == {-1} and len(numbers) == len({*every}):
+        return []
+    if all(whole_number(label) is not None for label in every):
+        numbers = {label: whole_number(label) for label in every}
 
-    def name(label: Any) -> Any:
-        return label if label in class_names else class_names[numbers[label]]
+    def name(label: Any, row: int) -> str:
+        return _named(numbers.get(label, label), class_names, table, row)
 
     if are_sets(labels):
-        return [LabelSet(sorted(map(name, own))) for own in labels]
-    return [name(label) for label in labels]
+        return [
+            LabelSet(sorted(name(label, row) for label in own))
+            for row, own in zip(table.rows, labels, strict=True)
+        ]
+    return [name(label, row) for row, label in zip(table.rows, labels, strict=True)]
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:

@@ -18,6 +18,7 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import is_missing
 from glassformer.data.encodings import reading
+from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import JOIN
 from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
@@ -28,6 +29,7 @@ from glassformer.evaluate.predictions import Prediction
 from glassformer.tasks.catalog import known_recipe_of
 
 NAME = "to_correct.csv"
+SEPARATORS = ("|", ";", "/", "¦", "‖")
 SECTIONS = ("text", "image", "model", "train")  # of a recipe: what a training does, beside its data
 ADDED = tuple(f"{REVIEWED}{name}" for name in ("rank", "suggested", "suspicious", "label_probability"))
 
@@ -60,15 +62,12 @@ def write_corrected(
     return path, True
 
 
-def give_back(data: dict[str, Any], path: Path, several: bool = False) -> list[str]:
+def give_back(data: dict[str, Any], path: Path) -> list[str]:
     """The command that trains on a corrected table, with the settings of the data that it was made with.
 
     Args:
-        data: the section ``data`` of the recipe.
-        several: an example has several labels; those that were lists stand joined in the table.
+        data: the section ``data`` of the recipe; of lists of labels with what joins them in the table.
     """
-    if several and not data.get("label_separator"):
-        data = data | {"label_separator": JOIN.strip()}
     pictures = "broken" in data  # a key of pictures
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
     keys = ("text_column", "pair_column", "image_column", "label_column")
@@ -148,13 +147,15 @@ def _spell(
     """Where a column holds the labels that were judged, write each in place as suggestions are written.
 
     Numbers of classes become their names, lists are joined, ``True`` and ``1.0`` become 1: what is corrected
-    by a suggestion is then no further class beside them.
+    by a suggestion is then no further class beside them. Classes that were merged keep their own names, for
+    the next training merges them again.
     """
-    separator = data.get("label_separator") or JOIN.strip()
+    merged, separator = data.get("merge_labels"), data.get("label_separator") or JOIN.strip()
+    into = merged if isinstance(merged, dict) else {}
 
     def parts(value: Any) -> list[str]:
         if isinstance(value, list | tuple | np.ndarray):
-            return sorted(part for one in value for part in parts(one))
+            return sorted({part for one in value for part in parts(one)})
         whole = isinstance(value, float) and value.is_integer()
         if whole or isinstance(value, int | np.integer | np.bool_):
             number = int(value)
@@ -164,10 +165,17 @@ def _spell(
     known = [parts(value) for value in column]
     several = any(isinstance(value, list | tuple | np.ndarray) for value in column)
     for row in rows:
-        own = [part for part in row.label.split(separator) if part] if several else [row.label]
-        if known[place[row.row]] != sorted(own):
+        judged = row.label.split(separator) if several else [row.label]
+        own = {plain_name(str(into.get(part, part))) for part in known[place[row.row]]}
+        if own - {""} != {plain_name(label) for label in judged if label}:
             return
     column[:] = [separator.join(own) for own in known]
+
+
+def separator_for(data: dict[str, Any], classes: Sequence[Any]) -> str:
+    """What stands between the labels of a cell: what the data have, else a sign that no label holds."""
+    free = (sign for sign in SEPARATORS if not any(sign in str(label) for label in classes))
+    return data.get("label_separator") or next(free, SEPARATORS[0])
 
 
 def as_text(value: Any) -> str:

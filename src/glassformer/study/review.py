@@ -15,14 +15,14 @@ import numpy as np
 from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
-from glassformer.data.label_sets import JOIN, as_sets, indicator, labels_in
+from glassformer.data.label_sets import as_sets, indicator, labels_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import Prediction, csv_safe, read_predictions
 from glassformer.report.review import write_review_page
 from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
-from glassformer.study.corrected import give_back, given_settings, write_corrected
+from glassformer.study.corrected import give_back, given_settings, separator_for, write_corrected
 from glassformer.study.fold import NAME
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
@@ -142,7 +142,8 @@ def _review_sets(
         )
         for rank, i in enumerate(judged.order[:top].tolist(), 1)
     ]
-    separator = config.get("data", {}).get("label_separator") or JOIN.strip()
+    separator = separator_for(config.get("data", {}), classes)
+    config = config | {"data": config.get("data", {}) | {"label_separator": separator}}
     cells = [separator.join(map(str, own)) for own in sets]  # as the table's own column has them
     each = [(k, has_it) for k in range(len(classes)) for has_it in (1, 0)]
     pairs = [
@@ -184,8 +185,7 @@ def _written(
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
     found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
     found["judge"] = _judge(folder)
-    found["give_back"] = give_back(config.get("data", {}), path, found.get("several", False))
-    found["give_back"] += given_settings(config)
+    found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
     found["to_correct"] = {"file": path.name, "edited": not fresh}
     replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     write_review_page(folder)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.checks import check_pairs
-from glassformer.errors import CheckpointError, ConfigError, IdleSettingWarning
+from glassformer.data.checks import check_pairs, check_weights
+from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning
 from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import wilson
 from glassformer.runtime import choose_device
@@ -264,14 +264,13 @@ class Classifier(ClassifierMixin, Supervised):
         those with all of them right. A label that was not trained counts as wrong.
 
         Raises:
-            DataError: examples or labels that cannot be used, or another number of labels.
+            DataError: examples or labels that cannot be used, another number of labels, or no weights.
         """
         check_is_fitted(self, "model_")
         kind = self.kind_
         examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.check, kind.read)
         truth = kind.spelled(labels, self.classes_.tolist())
-        right = [a == b for a, b in zip(self.decide(self.outputs(examples)).tolist(), truth, strict=True)]
-        return float(np.average(right, weights=sample_weight))
+        return share_right(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -290,3 +289,15 @@ class Classifier(ClassifierMixin, Supervised):
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
         about = {"abstain_below": None, "int8": None} | about
         return super().restore(folder, about | {"int8": read_outcome(about["int8"], str(folder))})
+
+
+def share_right(answers: Sequence[Any], truth: Sequence[Any], weights: Any = None) -> float:
+    """The share of answers that are right, weighted.
+
+    Raises:
+        DataError: another number of answers or weights, or weights that are all 0.
+    """
+    if len(answers) != len(truth):
+        raise DataError(f"{len(answers)} answers, {len(truth)} labels", where="score", fix="Give one each")
+    right = [a == b for a, b in zip(answers, truth, strict=True)]
+    return float(np.average(right, weights=None if weights is None else check_weights(weights, len(right))))

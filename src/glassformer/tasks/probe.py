@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,12 +27,14 @@ from glassformer.checkpoints.settings import ABOUT, read_about
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
+from glassformer.data.label_kinds import as_known
 from glassformer.data.transform import read_pictures
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.pair_map import page
 from glassformer.outputs import write_text_whole
 from glassformer.runtime import choose_device
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
+from glassformer.tasks.decisions import share_right
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.targets import kind_of_targets
@@ -114,6 +117,22 @@ class Probe(ClassifierMixin, BaseEstimator):
     def __sklearn_clone__(self) -> Probe:
         """A probe that is not fitted, on the same backbone, which stays fitted as it is."""
         return type(self)(self.backbone, head=self.head, k=self.k, C=self.C, pooling=self.pooling)
+
+    def set_params(self, **params: Any) -> Probe:
+        """As scikit-learn's; settings of the backbone (``backbone__max_length``) become those of a copy."""
+        if any(name.startswith("backbone__") for name in params) and "backbone" not in params:
+            self.backbone = copy(self.backbone)
+        return super().set_params(**params)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of examples whose label is right; labels are read as a classifier's ``score`` reads them.
+
+        Raises:
+            DataError: examples or labels that cannot be used, another number of labels, or no weights.
+        """
+        check_is_fitted(self, "head_")
+        truth = as_known(check_labels(y), self.classes_.tolist(), spelling=True)
+        return share_right(self.predict(X).tolist(), truth, sample_weight)
 
     def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Probe:
         """Put a head behind the vectors of examples and their labels.

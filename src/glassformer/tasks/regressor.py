@@ -125,10 +125,16 @@ class Regressor(RegressorMixin, Supervised):
         return self.errors_
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R²: 1 - squared errors over those of the mean."""
+        """R²: 1 - squared errors over those of the mean.
+
+        Raises:
+            DataError: examples or numbers that cannot be used, or another number of them.
+        """
         from sklearn.metrics import r2_score
 
-        return float(r2_score(self.kind_.read(y), self.predict(X), sample_weight=sample_weight))
+        check_is_fitted(self, "model_")
+        given = check_pairs(X, y, "score", self.NOUN, "targets", self.check, self.kind_.read)
+        return float(r2_score(given[1], self.predict(given[0]), sample_weight=sample_weight))
 
     # --- files -----------------------------------------------------------------------------------
 
