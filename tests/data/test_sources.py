@@ -340,3 +340,17 @@ def test_names_of_pictures_in_one_file_hold_for_another(labels, tmp_path):
     splits = load_image_dataset(tmp_path).splits
     assert splits["train"].labels == ["neg", "pos", "neg"]
     assert splits["test"].labels == ["neg", "pos"]
+
+
+def test_a_number_without_a_name_is_left_out_where_that_is_asked(tmp_path):
+    path = class_label_parquet(tmp_path / "t.parquet", [f"a film {i}" for i in range(6)], [0, 1, -1, 1, 0, 7])
+    with pytest.raises(DataError, match="row 3: label -1 has no name"):
+        load_text_dataset(path, need_labels=True)
+    found = load_text_dataset(path, need_labels=True, on_bad_row="skip")
+    assert found.splits["train"].labels == ["neg", "pos", "pos", "neg"]
+    assert [(row.row, row.reason) for row in found.rejected] == [
+        (3, "label -1 has no name"),
+        (6, "label 7 has no name"),
+    ]
+    hidden = class_label_parquet(tmp_path / "u.parquet", ["a film", "b film"], [-1, -1])
+    assert load_text_dataset(hidden, on_bad_row="skip").splits["train"].labels is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from glassformer.data.checks import check_class_names, check_labels
@@ -53,11 +54,15 @@ def read_labels(
 
 
 def column_checks(table: Table, label: str | None, separator: str | None) -> dict[str, Callable] | None:
-    """Column -> what raises for a value of it, where labels are sets; None: the usual checks."""
+    """Column -> what raises for a value of it, where labels are sets or have names; None: the usual check."""
     if label is None:
         return None
-    if separator is None and not holds_sets(table.read(label)):
-        return None
+    values = table.read(label)
+    if separator is None and not holds_sets(values):
+        names = table.class_names.get(label, ())
+        if not names or all(value == -1 for value in values):
+            return None
+        return {label: partial(_check_named, names)}
 
     def check(values: Sequence[Any]) -> Any:
         return check_sets(of_column(values, separator))
@@ -91,6 +96,13 @@ def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> 
             for row, own in zip(table.rows, labels, strict=True)
         ]
     return [name(label, row) for row, label in zip(table.rows, labels, strict=True)]
+
+
+def _check_named(class_names: Sequence[str], values: Sequence[Any]) -> None:
+    """Raises DataError for what is no label, or a number that has no name."""
+    for label in check_labels(values):
+        if not isinstance(label, int) or not 0 <= label < len(class_names):
+            raise DataError(f"label {label!r} has no name")
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
