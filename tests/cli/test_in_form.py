@@ -115,7 +115,7 @@ def test_fine_tuning_vit(gf, tmp_path, pictures, tiny_vit, row):
         (
             "10",
             (),
-            "glassformer compare hotdog-ladder-cifar or glassformer compare flowers-ladder-cifar or glassformer compare flowers-ladder-backbone",
+            "glassformer compare hotdog-ladder-cifar or glassformer compare hotdog-ladder-backbone or glassformer compare flowers-ladder-cifar or glassformer compare flowers-ladder-backbone",
         ),
         ("5", ("flowers-vit-given",), "glassformer train flowers-best"),
     ],

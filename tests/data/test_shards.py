@@ -72,10 +72,14 @@ def test_folders_of_texts_and_pictures_are_none_of_tables(tmp_path: Path):
 @pytest.mark.parametrize(
     ("load", "names", "content"),
     [
-        (load_tagged, ("train.conll", "train.jsonl"), ("a O\nb B-X\n\n", '{"tokens": ["a"], "ner_tags": ["O"]}\n')),
+        (
+            load_tagged,
+            ("train.conll", "train.jsonl"),
+            ("a O\nb B-X\n\n", '{"tokens": ["a"], "ner_tags": ["O"]}\n'),
+        ),
         (load_answered, ("train-v1.1.json", "train-v2.0.json"), ('{"data": []}', '{"data": []}')),
     ],
-)  # fmt: skip
+)
 def test_two_whole_files_for_one_split_are_not_read_as_one(load, names, content, tmp_path: Path):
     for name, text in zip(names, content, strict=True):
         (tmp_path / name).write_text(text)

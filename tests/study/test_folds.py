@@ -175,10 +175,12 @@ def write_rows(path: Path, rows: list[list[str]]) -> None:
         (TaggedSplit([["a", "b"]], [["O", "X"]], "t"), TaggedSplit([["a", "b"]], [["X", "O"]], "t")),
         (ScoredSplit(["a"], ["b"], [1.0], "t"), ScoredSplit(["a"], ["b"], [2.0], "t")),
         (ScoredSplit(["a"], ["b"], None, "t"), ScoredSplit(["a"], ["c"], None, "t")),
-        (AnsweredSplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
-         AnsweredSplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t")),
+        (
+            AnsweredSplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
+            AnsweredSplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_digest_of_data_has_all_that_is_learned(split, other):
     def of(train, validation=None):
         return data_digest(SimpleNamespace(train=train, validation=validation))

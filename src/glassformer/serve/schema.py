@@ -107,9 +107,7 @@ class ExplainResponse(Strict):
         None, description="Of a pair: the number of the piece that its second text begins with"
     )
     special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
-    scores: list[list[float]] | list[float] = Field(
-        description="Rows and columns of patches; of a tagger's words one each; else empty for texts"
-    )
+    scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
     image: str | None = Field(description="data: URL of the picture as the model saw it")
     error: float | None = Field(description="Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
