@@ -70,11 +70,10 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
     """
     pictures = "broken" in data  # a key of pictures
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
-    keys = ("text_column", "pair_column", "image_column", "label_column")
-    for key in (
-        *(keys if _source(data) is not None else ()),
-        "label_separator",
-    ):  # else columns have our names
+    keys = ["label_separator"]
+    if _source(data) is not None:  # else the columns have names of ours
+        keys = ["text_column", "pair_column", "image_column", "label_column", *keys]
+    for key in keys:
         named = data.get(key) not in (None, "", "none")
         words += ["--" + key.replace("_", "-"), data[key]] if named else []
     skip = data.get("on_bad_row") == "skip"
