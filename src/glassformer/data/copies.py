@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.checks import is_missing
+from glassformer.data.image import file_of
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
 
@@ -39,16 +40,15 @@ def same_but_for_case(text: str) -> str:
 
 def digest(picture: Any) -> str:
     """Of the bytes that a picture lies in, or of its pixels; empty where it is missing."""
-    if isinstance(picture, Mapping):
-        picture = picture.get("bytes") or picture.get("path")
-    if isinstance(picture, str) and is_missing(picture):
+    picture = file_of(picture)
+    if isinstance(picture, str | bytes) and (not picture or is_missing(picture)):
         return ""
     if isinstance(picture, str | os.PathLike):
         try:
             picture = Path(picture).expanduser().read_bytes()
         except OSError:
-            picture = str(picture).encode()
-    if not isinstance(picture, bytes):
+            picture = os.fsencode(picture)
+    if not isinstance(picture, bytes | bytearray | memoryview):
         if is_missing(picture):
             return ""
         if getattr(picture, "mode", None) in ("P", "PA"):  # whose numbers are of colours in a table

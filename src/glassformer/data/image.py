@@ -1,12 +1,13 @@
 """One picture, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
 
-A picture is a path, the bytes of a file, a ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8
-tensor ``[C, H, W]``, or a mapping with ``bytes`` or ``path`` (the way Parquet files of the ``datasets``
-library hold it).
+A picture is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
+``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor ``[C, H, W]``, or a mapping with
+``bytes`` or ``path`` (the way Parquet files of the ``datasets`` library hold it).
 """
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import warnings
@@ -52,8 +53,7 @@ def open_picture(source: Any, where: str = "picture") -> Image:
         _check_size(source.size, where)
         found = _decoded(source, where)
         return found.copy() if found is source else found
-    if isinstance(source, Mapping):
-        source = source.get("bytes") or source.get("path")
+    source = file_of(in_memory(source, where))
     if isinstance(source, str | os.PathLike):
         where = where if where != "picture" else str(source)
         source = _read_file(Path(source).expanduser())
@@ -66,7 +66,7 @@ def open_picture(source: Any, where: str = "picture") -> Image:
     raise DataError(
         f"a {type(source).__name__} is no picture",
         where=where,
-        fix="Give a path, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]",
+        fix="Give a path, an open file, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]",
     )
 
 
@@ -84,14 +84,15 @@ def picture_files(folder: Path) -> list[Path]:
 def check_pictures(
     pictures: Iterable[Any], origin: str = "pictures", rows: Sequence[int] | None = None
 ) -> list[Any]:
-    """The pictures as a list, not yet decoded; a whole array or tensor of them is taken apart.
+    """The pictures as a list, not yet decoded; a whole array or tensor of them is taken apart, open files are
+    read.
 
     Raises:
-        DataError: none at all, or one path or picture where a list is wanted.
+        DataError: none at all, one path or picture where a list is wanted, or a file that cannot be read.
     """
     from PIL import Image
 
-    if isinstance(pictures, str | bytes | os.PathLike | Image.Image | Mapping):
+    if isinstance(pictures, str | bytes | os.PathLike | Image.Image | Mapping) or hasattr(pictures, "read"):
         raise DataError("one picture where a list is wanted", where=origin, fix="Put it into a list")
     if hasattr(pictures, "columns"):
         raise DataError(
@@ -104,10 +105,67 @@ def check_pictures(
             raise DataError(
                 f"{tuple(shape)} is one picture where a list is wanted", where=origin, fix=f"Give {batch}"
             )
-    found = list(pictures)
+    found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(pictures)]
     if not found:
         raise DataError("no pictures", where=origin, fix="Give at least one")
     return found
+
+
+def in_memory(source: Any, where: str) -> Any:
+    """What an open file holds, as a mapping of its bytes and its name; anything else as it is.
+
+    The whole file is read, wherever it stands; it stays open and goes back to where it was.
+
+    Raises:
+        DataError: closed, opened as text, empty, too large, or it cannot be read.
+    """
+    if not hasattr(source, "read"):
+        return source
+    stream = source.file if inspect.iscoroutinefunction(source.read) else source  # FastAPI's UploadFile
+    name = getattr(source, "filename", None) or getattr(source, "name", None)
+    name = os.fspath(name) if isinstance(name, str | os.PathLike) else None
+    where = name or where
+    try:
+        before = stream.tell()
+        stream.seek(0)
+    except (OSError, AttributeError, NotImplementedError):  # a pipe, which is read from where it stands
+        before = None
+    except ValueError:
+        raise DataError("the file is closed", where=where, fix="Open it again, or give its path") from None
+    try:
+        content = _read_all(stream)
+    except (OSError, ValueError) as error:  # text that cannot be decoded is a ValueError
+        fix = "Open it with mode 'rb', or give its path"
+        raise DataError(f"cannot be read ({error})", where=where, fix=fix) from None
+    finally:
+        if before is not None:
+            stream.seek(before)
+    if not isinstance(content, bytes):
+        raise DataError("the file is open as text", where=where, fix="Open it with mode 'rb'")
+    if not content:
+        raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
+    if len(content) > MAX_BYTES:
+        raise _too_many_bytes(where)
+    return {"bytes": content, "path": name}
+
+
+def _read_all(stream: Any) -> Any:
+    """Up to one byte more than a picture may have; what is not buffered gives less at a time."""
+    parts, left = [], MAX_BYTES + 1
+    while left > 0 and (part := stream.read(left)):
+        if isinstance(part, str):
+            return part
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def file_of(source: Any) -> Any:
+    """The bytes or the path of a mapping; anything else as it is."""
+    if not isinstance(source, Mapping):
+        return source
+    content = source.get("bytes")
+    return source.get("path") if content is None else content
 
 
 def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
@@ -123,7 +181,7 @@ def _read_file(path: Path) -> bytes:
     try:
         size = path.stat().st_size
         if size > MAX_BYTES:
-            raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path), fix="Scale it down")
+            raise _too_many_bytes(str(path))
         return path.read_bytes()
     except FileNotFoundError:
         raise DataError("no such file", where=str(path), fix="Check the path") from None
@@ -181,8 +239,7 @@ def content_of(source: Any) -> bytes | None:
     Raises:
         DataError: the file cannot be read.
     """
-    if isinstance(source, Mapping):
-        source = source.get("bytes") or source.get("path")
+    source = file_of(in_memory(source, "picture"))
     if isinstance(source, str | os.PathLike):
         return _read_file(Path(source).expanduser())
     return bytes(source) if isinstance(source, bytes | bytearray | memoryview) else None
@@ -314,6 +371,10 @@ def _too_large(where: str, size: tuple[int, int] | None = None, most: int = MAX_
         where=where,
         fix="Scale it down or remove it",
     )
+
+
+def _too_many_bytes(where: str) -> DataError:
+    return DataError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
 
 
 def _damaged(error: Exception, where: str) -> DataError:

@@ -39,8 +39,8 @@ from glassformer.train.objectives import ImageClassification
 
 
 class ImageModel(Supervised):
-    """What reads pictures (PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors ``[C, H, W]``) and
-    learns their targets.
+    """What reads images (PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or tensors
+    ``[C, H, W]``) and learns their targets.
 
     Fitted state beside that of ``Supervised``: ``transform_``.
     """
@@ -145,8 +145,8 @@ class ImageModel(Supervised):
 
 
 class ImageClassifier(ImageModel, Classifier):
-    """A Transformer that classifies pictures: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or tensors
-    ``[C, H, W]``.
+    """A Transformer that classifies images: PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]``
+    or tensors ``[C, H, W]``.
 
     The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
     says what each means. Fitted state: that of ``ImageModel``.

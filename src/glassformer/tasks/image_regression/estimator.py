@@ -13,8 +13,8 @@ from glassformer.train.config import NumberFitConfig
 
 
 class ImageRegressor(Regressor, ImageModel):
-    """A Transformer that gives pictures numbers: PIL images, paths, bytes, uint8 arrays ``[H, W, C]`` or
-    tensors ``[C, H, W]``.
+    """A Transformer that predicts numbers from images: PIL images, paths, bytes, open files, uint8 arrays
+    ``[H, W, C]`` or tensors ``[C, H, W]``.
 
     The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its file says what
     each means. Numbers are standardized for training; answers have the unit of ``y``. ``score`` is R².
