@@ -7,6 +7,7 @@ import json
 import os
 import random
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -316,10 +317,72 @@ def test_a_reader_between_the_two_renames_does_no_harm(tmp_path, monkeypatch):
 
 
 def test_an_old_folder_that_a_kill_left_aside_counts_as_existing(tmp_path):
-    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.old")
+    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.77-0123abcd.old")
     with pytest.raises(CheckpointError, match="exists already"):
         write_folder(tmp_path / "model", fill)
     assert content(tmp_path / "model") == CONTENT
+
+
+def test_what_a_finished_save_left_aside_is_cleared(tmp_path):
+    write_folder(tmp_path / "model", fill)
+    shutil.copytree(tmp_path / "model", tmp_path / ".model.77-0123abcd.old")
+    write_folder(tmp_path / "model", fill, overwrite=True)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+@pytest.mark.parametrize("name", [".model.old", ".model.tmp", ".model.bak", ".other.old"])
+@pytest.mark.parametrize("own", ["notes", "copy", "file", "link"])
+def test_a_folder_of_the_user_beside_ours_stays(tmp_path, monkeypatch, name, own, exchanges):
+    if not exchanges:
+        monkeypatch.setattr(files, "exchange", lambda one, two: False)
+    path = write_folder(tmp_path / "model", fill)
+    mine = tmp_path / name
+    if own == "notes":
+        mine.mkdir()
+        (mine / "notes.txt").write_text("mine")
+    elif own == "copy":
+        shutil.copytree(path, mine)
+    elif own == "file":
+        mine.write_text("mine")
+    else:
+        mine.symlink_to(path)
+    before = mine.lstat().st_ino, sorted(os.listdir(mine)) if mine.is_dir() else mine.read_text()
+    verify_folder(path)
+    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    files.sweep(tmp_path)
+    if own == "link":  # it leads to the folder that is new now
+        assert os.readlink(mine) == str(path)
+        return
+    assert (mine.lstat().st_ino, sorted(os.listdir(mine)) if mine.is_dir() else mine.read_text()) == before
+
+
+@pytest.mark.parametrize("own", ["notes", "file", "link"])
+def test_a_load_renames_nothing_that_is_not_ours(tmp_path, own):
+    mine = tmp_path / ".model.old"
+    if own == "notes":
+        mine.mkdir()
+        (mine / "manifest.json").write_text('{"mine": 1}')
+    elif own == "file":
+        mine.write_text("mine")
+    else:
+        mine.symlink_to(write_folder(tmp_path / "elsewhere", fill))
+    with pytest.raises(CheckpointError, match="no such folder"):
+        verify_folder(tmp_path / "model")
+    write_folder(tmp_path / "model", fill)
+    assert os.path.lexists(mine)
+
+
+def test_what_an_earlier_version_left_aside_is_found_by_a_load(tmp_path):
+    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.old")
+    assert verify_folder(tmp_path / "model")["files"].keys() == CONTENT.keys()
+
+
+def test_a_file_of_the_user_with_a_name_like_ours_goes_along(tmp_path):
+    path = write_folder(tmp_path / "model", fill)
+    (path / ".notes.old").write_text("mine")
+    write_folder(path, fill, overwrite=True)
+    assert (path / ".notes.old").read_text() == "mine"
 
 
 def test_leftovers_of_others_are_not_touched(tmp_path):

@@ -65,6 +65,21 @@ def test_the_lock_of_a_killed_process_locks_nothing(tmp_path, holder):
     assert os.listdir(tmp_path / "run") == ["kept"]
 
 
+def test_a_copy_of_hard_links_keeps_the_lock_that_a_kill_left(tmp_path):
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    run.mkdir(), copy.mkdir()
+    (run / LOCK).write_text('{"pid": 1}\n')
+    (copy / LOCK).hardlink_to(run / LOCK)
+    with writing(run):
+        assert (copy / LOCK).read_text() == '{"pid": 1}\n'
+        assert json.loads((run / LOCK).read_text())["pid"] == os.getpid()
+        with writing(copy):  # another folder
+            pass
+        with pytest.raises(ConfigError, match="is being written by"):
+            refuse_held(run)
+    assert os.listdir(run) == os.listdir(copy) == []
+
+
 def test_two_threads_of_one_process_are_two_writers(tmp_path):
     inside = threading.Barrier(2)
     done, told = threading.Event(), []

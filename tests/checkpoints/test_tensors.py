@@ -249,3 +249,14 @@ def test_a_header_as_long_as_a_pickles_first_bytes(length, tmp_path):
     else:
         pytest.fail("no name gives that length")
     assert torch.equal(next(iter(read_tensors(tmp_path).values())), torch.ones(3))
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
+def test_files_have_the_rights_of_any_new_file(tmp_path, mask):
+    """Asked of the file system: the process's mask is never set, since other threads make files meanwhile."""
+    before = os.umask(mask)
+    try:
+        write_tensors(tmp_path, {"a": torch.ones(2)})
+    finally:
+        os.umask(before)
+    assert (tmp_path / "model.safetensors").stat().st_mode & 0o777 == 0o666 & ~mask

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 import glassformer
 from glassformer.errors import ConfigError
+
+from .tiny import snapshot
 
 VERBS = [
     ["predict", "{run}", "a text"],
@@ -64,3 +67,16 @@ def test_a_run_goes_on_by_its_name_alone(gf, refused, unfinished: Path):
     assert "two runs are named" in refused("train", unfinished, "--resume", "--out", "other")
     assert gf("train", unfinished, "--resume").code == 0
     assert (unfinished / "report.html").is_file()
+
+
+def test_a_copy_of_hard_links_stays_as_it_is_when_the_run_goes_on(gf, unfinished, tmp_path):
+    """Backups are made with ``cp -al``: both folders name the same files."""
+    copy = tmp_path / "copy"
+    shutil.copytree(unfinished, copy, copy_function=os.link)
+    before = snapshot(copy)
+    assert gf("train", "--resume", "--out", unfinished).code == 0
+    assert snapshot(copy) == before
+    assert snapshot(unfinished).keys() > before.keys()
+    assert gf("train", "--resume", "--out", copy).code == 0  # and goes on to the same model
+    for name in ("model.safetensors", "config.json"):
+        assert (copy / "model" / name).read_bytes() == (unfinished / "model" / name).read_bytes()

@@ -109,6 +109,22 @@ def test_history_file_has_one_record_a_line(make_rig, tmp_path):
     assert len(rig.training.history) == 12
 
 
+def test_a_copy_of_hard_links_keeps_its_history(make_rig, tmp_path):
+    """Backups are made with ``cp -al``, before a resume or in the middle of a run."""
+    file, early, middle = tmp_path / "history.jsonl", tmp_path / "early", tmp_path / "middle"
+    file.write_text('{"kind": "step"}\n')
+    early.hardlink_to(file)
+    rig, kept = make_rig(), []
+    drive(
+        rig,
+        HistoryFile(file),
+        At(3, lambda: (middle.hardlink_to(file), kept.append(middle.read_bytes()))),
+    )
+    assert early.read_text() == '{"kind": "step"}\n'
+    assert middle.read_bytes() == kept[0]
+    assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history
+
+
 def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path, without_clock):
     """Steps after the last checkpoint are done again: they must not stand there twice."""
     file = tmp_path / "history.jsonl"

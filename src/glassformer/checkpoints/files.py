@@ -37,7 +37,8 @@ MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
 # of all files that a manifest lists: more is no model, and would be summed up for hours
 MAX_FOLDER_BYTES = 2**40
-_LEFTOVER = re.compile(r"\.(.+)\.(?:(\d+)-[0-9a-f]{8}\.tmp|old)")
+# ``.NAME.PID-RANDOM.tmp`` is being written, ``.NAME.PID-RANDOM.old`` waits for its successor.
+_LEFTOVER = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
 
@@ -134,11 +135,38 @@ def _sum_of(file: Path) -> str:
 
 
 def restore_folder(path: str | Path) -> None:
-    """Bring back the old folder if a kill hit :func:`write_folder` between its two renames."""
+    """Bring back the old folder if a kill hit :func:`write_folder` between its two renames.
+
+    Earlier versions left ``.NAME.old``, a name that a folder of the user may have too: it is renamed only if
+    its manifest is ours, and never removed.
+    """
     path = Path(path)
-    if not os.path.lexists(path) and _aside(path).is_dir():
-        with suppress(OSError):  # another process was faster, or we may not write: the caller will see
-            os.rename(_aside(path), path)
+    if os.path.lexists(path):
+        return
+    with suppress(OSError):  # another process was faster, or we may not write: the caller will see
+        names = [name for name in os.listdir(path.parent) if _is_aside(name, path.name)]
+        asides = sorted((path.parent / name for name in names), key=lambda aside: aside.lstat().st_mtime_ns)
+        earlier = path.parent / f".{path.name}.old"
+        if asides or _is_marked(earlier):
+            os.rename(asides[-1] if asides else earlier, path)
+
+
+def _is_aside(name: str, target: str) -> bool:
+    match = _LEFTOVER.fullmatch(name)
+    return match is not None and match[1] == target and match[3] == "old"
+
+
+def _is_marked(folder: Path) -> bool:
+    """Whether a folder, and no link to one, has a manifest as ``write_folder`` writes it."""
+    if folder.is_symlink() or not folder.is_dir():
+        return False
+    try:
+        _read_manifest(folder)
+    except NewerFormatError:
+        return True
+    except CheckpointError:
+        return False
+    return True
 
 
 def missing_run(path: Path) -> str:
@@ -170,10 +198,16 @@ def sweep(parent: Path, name: str | None = None) -> None:
 
 def _sweep(parent: Path, name: str | None) -> None:
     for entry in os.listdir(parent):
-        match = _LEFTOVER.fullmatch(entry)
-        if match and name in (None, match[1]) and not (match[2] and is_alive(parent / entry, int(match[2]))):
-            restore_folder(parent / match[1])
-            shutil.rmtree(parent / entry, ignore_errors=True)
+        match, path = _LEFTOVER.fullmatch(entry), parent / entry
+        if match is None or name not in (None, match[1]):
+            continue
+        if match[3] == "old":
+            if not os.path.lexists(parent / match[1]):
+                restore_folder(parent / match[1])
+            else:  # of a save that was finished
+                shutil.rmtree(path, ignore_errors=True)
+        elif not is_alive(path, int(match[2])):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
@@ -209,6 +243,13 @@ def replace_text(path: Path, text: str) -> None:
     """Write a file anew as ``replacing`` does."""
     with replacing(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
+
+
+def unshare(path: Path) -> None:
+    """Give ``path`` a file of its own before it is written to, where a copy of hard links names it too."""
+    if path.stat().st_nlink > 1:
+        with replacing(path) as fresh:
+            shutil.copy2(path, fresh)
 
 
 def file_sha256(path: str | Path) -> str:
@@ -297,10 +338,10 @@ def _seal(folder: Path, extra: dict[str, Any]) -> None:
 
 def _publish(fresh: Path, target: Path) -> None:
     """Put ``fresh`` at ``target``, the old folder at ``fresh``; in steps where names cannot be exchanged."""
+    aside = fresh.with_suffix(".old")
     while not (target.exists() and exchange(fresh, target)):
         if target.exists():
-            shutil.rmtree(_aside(target), ignore_errors=True)  # of an earlier, finished save
-            os.rename(target, _aside(target))
+            os.rename(target, aside)
         try:
             os.rename(fresh, target)
             break
@@ -310,11 +351,7 @@ def _publish(fresh: Path, target: Path) -> None:
                 restore_folder(target)
                 raise
     _sync_folder(target.parent)
-    shutil.rmtree(_aside(target), ignore_errors=True)
-
-
-def _aside(path: Path) -> Path:
-    return path.parent / f".{path.name}.old"
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def _sync_folder(path: Path) -> None:

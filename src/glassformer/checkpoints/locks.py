@@ -158,6 +158,8 @@ def _take(folder: Path) -> int:
                 if refused > GRACE:
                     raise _refusal(folder, handle)
                 time.sleep(0.02)
+            elif _same(handle, path) and os.fstat(handle).st_nlink > 1:
+                path.unlink()  # a copy of hard links names it too: the next turn makes one of our own
             elif _same(handle, path):
                 _write_note(handle, path)
                 return handle

@@ -35,6 +35,7 @@ from glassformer.errors import CheckpointError, NewerFormatError
 # 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
 STATE_FORMAT = 2
 _STEP = re.compile(r"step-(\d{8,})")
+_ASIDE = re.compile(r"\.(step-\d{8,})\.(?:.*\.)?old")  # see ``restore_folder``
 
 
 class LoadedState(NamedTuple):
@@ -102,8 +103,8 @@ def list_states(folder: str | Path) -> list[tuple[int, Path]]:
     if not folder.is_dir():
         return []
     for name in os.listdir(folder):
-        if name.startswith(".step-") and name.endswith(".old"):
-            restore_folder(folder / name.removeprefix(".").removesuffix(".old"))
+        if aside := _ASIDE.fullmatch(name):
+            restore_folder(folder / aside[1])
     found = [(match, folder / name) for name in os.listdir(folder) if (match := _STEP.fullmatch(name))]
     return sorted((int(match[1]), path) for match, path in found if path.is_dir())
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -109,8 +110,10 @@ def write_tensors(
         names = [f"{name}-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
     for file_name, shard in zip(names, shards, strict=True):
         try:
+            (folder / file_name).touch()
+            mode = (folder / file_name).stat().st_mode  # that of any new file here
             save_file(_separate(shard), folder / file_name, header)
-            os.chmod(folder / file_name, 0o666 & ~_umask())  # the library writes files that only we may read
+            os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library lets nobody else read its files
         except (SafetensorError, OSError) as error:
             raise GlassformerError(f"{folder / file_name}: could not be written: {error}") from error
     if len(shards) > 1:
@@ -121,12 +124,6 @@ def write_tensors(
         text = json.dumps(index, indent=2, sort_keys=True) + "\n"
         (folder / f"{name}.safetensors.index.json").write_text(text, encoding="utf-8")
     return [folder / file_name for file_name in names]
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

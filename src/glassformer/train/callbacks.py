@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from pathlib import Path
 from typing import Any, Self
 
-from glassformer.checkpoints.files import disk_errors, sweep
+from glassformer.checkpoints.files import disk_errors, replace_text, sweep, unshare
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
@@ -115,8 +115,7 @@ class HistoryFile(Callback):
 
     def start(self, training: Training) -> None:
         self.written = 0
-        with disk_errors(self.path):
-            self.path.write_text("", encoding="utf-8")
+        replace_text(self.path, "")  # a new file: a copy of hard links keeps the old one
         self._flush(training)
 
     def step(self, training: Training, info: StepInfo) -> None:
@@ -125,6 +124,8 @@ class HistoryFile(Callback):
     def _flush(self, training: Training) -> None:
         # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
         lines = "".join(json.dumps(record) + "\n" for record in training.history[self.written :])
+        with disk_errors(self.path):
+            unshare(self.path)
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:
             before, left = file.seek(0, os.SEEK_END), lines.encode()
             try:
