@@ -156,3 +156,36 @@ def test_where_no_question_is_left_the_first_reason_is_said(tmp_path):
         DataError, match=r"no question can be used; 2 rows left out; the first: .* stands 2 times"
     ):
         load_answered(file, on_bad_row="skip")
+
+
+@pytest.mark.parametrize("start", ["16", " 16 ", "16.0", 16.0, 16, ["16"], [16.0], None, ""])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "squad.json", "a.csv"])
+def test_a_place_may_be_written_as_text(tmp_path, name, start):
+    first = ROWS[0][0], CONTEXT, "Hanoi"
+    path = tmp_path / name
+    if name == "squad.json":
+        qa = {"id": "q", "question": first[0], "answers": [{"text": "Hanoi", "answer_start": start}]}
+        path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": [qa]}]}]}))
+    elif name == "a.csv":
+        place = start[0] if isinstance(start, list) else start
+        cells = (*first, "" if place is None else str(place))
+        path.write_text(
+            "question,context,answer,answer_start\n" + ",".join(f'"{cell}"' for cell in cells) + "\n"
+        )
+    else:
+        row = {
+            "question": first[0],
+            "context": CONTEXT,
+            "answers": {"text": ["Hanoi"], "answer_start": start},
+        }
+        path.write_text(json.dumps([row] if name == "a.json" else row))
+    assert load_answered(path).splits["train"].answers == [Answers(("Hanoi",), (16,))]
+
+
+@pytest.mark.parametrize("start", ["here", "16.5", 16.5, True, "0x10"])
+def test_a_place_that_is_not_a_number_is_named(tmp_path, start):
+    path = tmp_path / "a.jsonl"
+    answer = {"text": ["Hanoi"], "answer_start": [start]}
+    path.write_text(json.dumps({"question": ROWS[0][0], "context": CONTEXT, "answers": answer}))
+    with pytest.raises(DataError, match=r"row 1: answer_start = .* is not a whole number"):
+        load_answered(path)

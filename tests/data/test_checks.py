@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,6 +56,7 @@ def test_rows_of_a_file_are_named():
         (np.array([1, 0], np.int8), [1, 0]),
         (np.array(["x", "y"]), ["x", "y"]),
         (pd.Series([2, 3]), [2, 3]),
+        ([Decimal("3"), Decimal("2.00"), Decimal("1E+1"), Decimal(2**60)], [3, 2, 10, 2**60]),
     ],
 )
 def test_labels_become_plain(labels, wanted):
@@ -72,6 +75,9 @@ def test_labels_become_plain(labels, wanted):
         (["a", "NaN"], "missing"),
         ([0.5], "0.5 is a fraction"),
         ([float("inf")], "fraction"),
+        ([Decimal("0.5")], "0.5 is a fraction"),
+        ([Decimal("Infinity")], "fraction"),
+        ([Decimal("NaN")], "missing"),
         ([1, "a"], r"labels\[1\]: label 'a' is text where the first is a number"),
         ([["a"]], "neither text nor a whole number but list"),
     ],

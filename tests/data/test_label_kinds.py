@@ -7,7 +7,10 @@ import json
 import pytest
 
 from glassformer.data.checks import check_classes, check_labels, check_pairs
+from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.doctor_labels import twin_classes
 from glassformer.data.label_kinds import as_known, what_labels_are
+from glassformer.data.mending import mended
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.errors import DataError
@@ -121,3 +124,33 @@ def test_numbers_are_called_so_on_every_road(road):
 def test_a_class_of_one_may_be_left_out():
     with pytest.raises(DataError, match=r"leave the class out with --set 'merge_labels=\{\"N/A\" = \"\"\}'"):
         stratified_split(["a", "b"] * 9 + ["N/A"], 0.2, 0)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Cat", "cat"),
+        ("good", "good\u200b"),
+        ("good", "\ufeffgood"),
+        ("co-op", "co\u00ad-op"),
+        ("good", "go\u200dod"),
+        ("good film", "good\u00a0film"),
+        ("1", "1.0"),
+        ("caf\u00e9", "cafe\u0301"),
+    ],
+)
+def test_one_class_in_two_ways_is_told_and_merged(one, other):
+    labels = [one, other, "bad"] * 2
+    split = TextSplit([f"text {i}" for i in range(6)], labels, "a.csv")
+    (finding,) = twin_classes({"train": split})
+    assert finding.severity == "warning"
+    assert " and ".join(map(repr, sorted([one, other]))) in finding.message
+    merged, said = mended(TextDataset("a", {"train": split}), "spelling", False)
+    assert len(set(merged.splits["train"].labels)) == 2
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize("names", [("1", "10"), ("1.5", "1.50"), ("a", "b"), ("C", "C++"), ("0", "-0.5")])
+def test_classes_that_differ_in_more_are_two(names):
+    split = TextSplit(["a", "b"], [*names], "a.csv")
+    assert [f.severity for f in twin_classes({"train": split})] == ["ok"]

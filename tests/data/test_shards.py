@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.data.answered import load_answered
+from glassformer.data.kinds import kind_of
 from glassformer.data.shards import split_files
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tagged import load_tagged
@@ -85,3 +87,61 @@ def test_two_whole_files_for_one_split_are_not_read_as_one(load, names, content,
         (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=f"two files for train: {names[0]} and {names[1]}"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_decimals_of_a_data_base_are_labels_and_numbers(tmp_path: Path, numbers):
+    write(tmp_path / "a.parquet", [{"text": f"text {i}", "label": Decimal(i % 3)} for i in range(9)])
+    found = load_text_dataset(tmp_path / "a.parquet", numbers=numbers).splits["train"].labels
+    assert found == [i % 3 for i in range(9)]
+    assert {type(label) for label in found} == {float if numbers else int}
+
+
+def parts(rows: list[dict], path: Path) -> None:
+    """One partition for each label."""
+    for label in {row["label"] for row in rows}:
+        write(
+            path / f"label={label}" / "part-0.parquet",
+            [{"text": r["text"]} for r in rows if r["label"] == label],
+        )
+
+
+@pytest.mark.parametrize(
+    ("layout", "splits"),
+    [
+        ({".": ROWS}, {"train": ROWS}),
+        ({"train": ROWS[:12], "test": ROWS[12:]}, {"train": ROWS[:12], "test": ROWS[12:]}),
+        ({"split=train": ROWS[:12], "split=test": ROWS[12:]}, {"train": ROWS[:12], "test": ROWS[12:]}),
+        ({"year=2025": ROWS[:12], "year=2026": ROWS[12:]}, {"train": ROWS}),
+    ],
+)
+def test_partitions_name_a_column(tmp_path: Path, layout, splits):
+    for folder, rows in layout.items():
+        parts(rows, tmp_path / "d" / folder)
+    (tmp_path / "d" / "_SUCCESS").write_text("")
+    found = load_text_dataset(tmp_path / "d", label_column="label").splits
+    assert {name: sorted(zip(split.texts, split.labels, strict=True)) for name, split in found.items()} == {
+        name: sorted((row["text"], row["label"]) for row in rows) for name, rows in splits.items()
+    }
+
+
+def test_partitions_as_other_tools_write_them(tmp_path: Path):
+    table = pa.Table.from_pylist([row | {"label": row["label"] + " / x"} for row in ROWS])
+    pq.write_to_dataset(table, tmp_path / "d", partition_cols=["label"])
+    split = load_text_dataset(tmp_path / "d").splits["train"]
+    assert sorted(set(split.labels)) == ["neg / x", "pos / x"]
+    assert kind_of(tmp_path / "d") == "texts"
+
+
+def test_a_partition_without_a_value_is_a_missing_label(tmp_path: Path):
+    write(tmp_path / "d" / "label=neg" / "0.parquet", [{"text": "a"}, {"text": "b"}])
+    write(tmp_path / "d" / "label=__HIVE_DEFAULT_PARTITION__" / "0.parquet", [{"text": "c"}])
+    with pytest.raises(DataError, match="the label is missing"):
+        load_text_dataset(tmp_path / "d")
+
+
+def test_a_column_of_the_file_goes_before_a_folder_of_that_name(tmp_path: Path):
+    write(tmp_path / "label=other" / "a.parquet", ROWS)
+    assert load_text_dataset(tmp_path / "label=other" / "a.parquet").splits["train"].labels == [
+        row["label"] for row in ROWS
+    ]

@@ -122,6 +122,8 @@ def read_stdin() -> tuple[list[str], list[int]]:
     Raises:
         DataError: too much, not UTF-8, or nothing at all.
     """
+    from glassformer.data.files import split_lines
+
     where = "standard input"
     content = sys.stdin.buffer.read(MOST_STDIN + 1)
     if len(content) > MOST_STDIN:
@@ -129,10 +131,10 @@ def read_stdin() -> tuple[list[str], list[int]]:
             f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
         )
     try:
-        lines = content.decode("utf-8-sig").split("\n")  # not splitlines: a text may hold U+2028
+        lines = split_lines(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
-    kept = [(line.removesuffix("\r"), row) for row, line in enumerate(lines, start=1) if line.strip()]
+    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
     if not kept:
         fix = "Give one text a line; it was read because '-' stands among the texts"
         raise DataError("no text", where=where, fix=fix)

@@ -315,8 +315,7 @@ def _at(text: Any, start: Any) -> Any:
     """An answer and where it starts (a number, or a number as text); without a number it is looked for."""
     if not isinstance(text, str) or is_missing(text) or is_missing(start):
         return text
-    number = str(start).strip().removesuffix(".0")
-    return {"text": [text], "answer_start": [int(number) if number.isdecimal() else start]}
+    return {"text": [text], "answer_start": [start]}
 
 
 def _column(table: Table, given: str | None, usual: Sequence[str], what: str, key: str) -> str:

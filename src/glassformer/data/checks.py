@@ -5,9 +5,11 @@ Every error names the place: ``reviews.csv, row 17`` for a file, ``texts[16]`` f
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -122,8 +124,10 @@ def check_label(label: Any, where: str = "label") -> str | int:
         return int(label)
     if is_missing(label):
         raise DataError("the label is missing", where=where, fix="Fill it in or remove the row")
-    if isinstance(label, float | np.floating):
-        if not np.isfinite(label) or label != int(label):
+    if isinstance(label, Decimal) and label.is_finite() and label == int(label):  # of a data base
+        return check_label(int(label), where)
+    if isinstance(label, float | np.floating | Decimal):
+        if not math.isfinite(label) or label != int(label):
             raise DataError(f"label {label} is a fraction", where=where, fix="Use names or whole numbers")
         if abs(label) > MAX_EXACT:
             what = f"label {label} is a float too large to be told from its neighbors"
@@ -179,8 +183,8 @@ def is_missing(value: Any) -> bool:
     """None, NaN, pandas' NA, or text that stands for nothing (empty, blank, ``nan``)."""
     if isinstance(value, str):
         return not value.strip() or value.strip().lower() == "nan"
-    if isinstance(value, float | np.floating):
-        return bool(np.isnan(value))
+    if isinstance(value, float | np.floating | Decimal):
+        return bool(value != value)
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 

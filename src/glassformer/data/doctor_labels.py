@@ -145,8 +145,8 @@ def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     twins = sorted(" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1)
     if twins:
         listed = "; ".join(twins[:3]) + (f" and {len(twins) - 3:,} more" if len(twins) > 3 else "")
-        message = "classes that differ in case, white space or accents' encoding only: "
-        message += f"{len(twins):,} ({listed})"
+        message = "classes whose names differ only in case, white space, invisible characters, the encoding "
+        message += f"of accents or the way a number is written: {len(twins):,} ({listed})"
         fix = "make one of them with --set merge_labels=spelling"
         yield Finding("warning", "twin-classes", message, len(twins), tuple(twins[:10]), fix)
     elif spellings:

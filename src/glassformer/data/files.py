@@ -14,7 +14,7 @@ import os
 import re
 import stat
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,12 +30,22 @@ MAX_LINE = 1 << 27  # bytes
 ALWAYS = 256 << 20  # bytes that every packed file may unfold to
 GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
 VARIABLE = "GLASSFORMER_TABLE_GB"
-LF = b"\n"
+LF, CR = b"\n", b"\r"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
+CLUTTER = frozenset(  # what other programs leave between folders of data
+    ["__MACOSX", "__pycache__", "@eaDir", "$RECYCLE.BIN", "System Volume Information", "lost+found"]
+)
 WESTERN = "cp1252"  # what Windows saves as text, or as CSV, in Western Europe and the Americas
 UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]").search  # bytes that it has no letters for
+MARKS = {  # that begin a file; those of 32 bits first, since one begins as that of 16 does
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _CHUNK = 1 << 20
+_HEADER = 16  # bytes of a file that show how wide its letters are
 
 
 def memory_limit(size: int) -> int:
@@ -89,6 +99,11 @@ def _close_to(path: Path) -> str:
     return f"Did you mean {close[0]!r}?" if close else "Check the path"
 
 
+def is_clutter(path: Path) -> bool:
+    """Whether a file or folder is hidden, or left there by another program (``__MACOSX``, ``._a.txt``)."""
+    return path.name.startswith(".") or path.name in CLUTTER
+
+
 def opened(path: Path) -> BinaryIO:
     """A plain file, opened for reading bytes; DataError where it cannot be."""
     try:
@@ -121,8 +136,8 @@ def encoding_fix(path: Path) -> str:
         piece = file.read(_CHUNK)
         while piece.isascii() and b"\0" not in piece and (more := file.read(_CHUNK)):
             piece = more
-    if piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return f"Read it with {OPTION} utf-16, or save it as UTF-8"
+    if wide := _wide_encoding(piece):
+        return f"Read it with {OPTION} {wide}, or save it as UTF-8"
     if b"\0" in piece:
         return "Save it as UTF-8 text"
     letters = [c for c in piece.decode("utf-8", "surrogateescape") if not c.isascii()]
@@ -130,6 +145,22 @@ def encoding_fix(path: Path) -> str:
     if damaged or UNDEFINED(piece):
         return "Save it as UTF-8"
     return f"Read it with {OPTION} {WESTERN}, or save it as UTF-8"
+
+
+def _wide_encoding(begin: bytes) -> str:
+    """The encoding of two or four bytes a letter that a file's beginning shows, by its mark or by where its
+    NUL bytes are (in a header of ASCII: beside each letter); empty: another."""
+    for mark, name in MARKS.items():
+        if begin.startswith(mark):
+            return name
+    letters = begin[:_HEADER] if begin[:_HEADER].isascii() else b""
+    for size, name in ((4, "utf-32"), (2, "utf-16")):
+        part = letters[: len(letters) - len(letters) % size]
+        for end, at in (("le", 0), ("be", size - 1)):
+            others = b"".join(part[i::size] for i in range(size) if i != at)
+            if part and not any(others) and all(part[at::size]):
+                return f"{name}-{end}"
+    return ""
 
 
 class NotUtf8Error(DataError):
@@ -147,10 +178,53 @@ def check_utf8(path: Path) -> None:
     _check_utf8(path) if encoding == UTF8 else _check_decoded(path, encoding)
 
 
+# --- lines ------------------------------------------------------------------------------------
+
+
+def _newline_in(pieces: Iterable[str] | Iterable[bytes]) -> str:
+    """What ends the lines, as ``open`` takes it: ``"\\n"``, or ``""`` (CR too) where more lines end with CR
+    alone, as old Macs and some exports write them. A stray CR within a text ends no line.
+    """
+    alone = ends = 0
+    held = ""
+    for piece in pieces:
+        part = held + (piece if isinstance(piece, str) else piece.decode("latin-1"))
+        held = "\r" * (len(part) - len(part.rstrip("\r")))  # whether it belongs to an LF shows in the next
+        part = part[: len(part) - len(held)]
+        ends += part.count("\n")
+        alone += part.count("\r") - part.count("\r\n") - part.count("\r\r\n")
+    return "" if alone + len(held) > ends else "\n"
+
+
+def _newline_of(path: Path, encoding: str) -> str:
+    if encoding == UTF8:
+        with opened(path) as file:
+            return _newline_in(iter(lambda: file.read(_CHUNK), b""))
+    with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors="replace") as text:
+        return _newline_in(iter(lambda: text.read(_CHUNK), ""))
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text without their ends, as ``text_lines`` finds those of a file."""
+    return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
+
+
+def _line_at(path: Path, at: int) -> int:
+    """The number of the line, from 1, that holds the byte at a place of a file."""
+    with opened(path) as file:
+        begin = file.read(at)
+    both = begin.count(LF) + begin.count(CR) - begin.count(CR + LF)
+    return 1 + (both if _newline_of(path, UTF8) == "" else begin.count(LF))
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
 def _check_decoded(path: Path, encoding: str) -> None:
     """The same of a file of another encoding."""
     line = 0
-    with io.TextIOWrapper(opened(path), encoding=encoding, newline=LF.decode(), errors=ESCAPE) as file:
+    newline = _newline_of(path, encoding)
+    with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=ESCAPE) as file:
         try:
             while text := file.readline(MAX_LINE):
                 line += 1
@@ -167,7 +241,7 @@ def _check_decoded(path: Path, encoding: str) -> None:
 
 def _check_utf8(path: Path) -> None:
     check_file(path)
-    decoder, at, line, begun = codecs.getincrementaldecoder("utf-8")(), 0, 1, 0
+    decoder, at, begun = codecs.getincrementaldecoder("utf-8")(), 0, 0
     with opened(path) as file:
         while True:
             try:
@@ -175,46 +249,48 @@ def _check_utf8(path: Path) -> None:
             except OSError as error:
                 what = f"cannot be read ({error.strerror})"
                 raise DataError(what, where=str(path), fix="Check its rights") from None
-            if at == 0 and piece.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise DataError("the file is UTF-16", where=str(path), fix=encoding_fix(path))
+            if at == 0 and (wide := _wide_encoding(piece)):
+                raise DataError(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
             nul = piece.find(b"\0")
             if nul >= 0:
-                where = f"{path}, line {line + piece.count(LF, 0, nul)}"
-                what = f"a NUL byte (byte {at + nul}): binary, or UTF-16 without a mark"
+                where = f"{path}, line {_line_at(path, at + nul)}"
+                what = f"a NUL byte (byte {at + nul}): not a text file, or a damaged one"
                 raise DataError(what, where=where, fix="Save it as UTF-8 text")
             waiting = len(decoder.getstate()[0])
             try:
                 decoder.decode(piece, final=not piece)
             except UnicodeDecodeError as error:
                 place = error.start - waiting  # within the piece; negative: in the one before
-                where = f"{path}, line {line + piece.count(LF, 0, max(place, 0))}"
+                where = f"{path}, line {_line_at(path, at + place)}"
                 byte = error.object[error.start]
                 what = f"not UTF-8: byte 0x{byte:02x} at position {at + place}"
                 raise NotUtf8Error(what, where=where, fix=encoding_fix(path)) from None
             if not piece:
                 return
-            end = piece.find(LF)
-            if begun + (len(piece) if end < 0 else end) > MAX_LINE:
+            ends = [place for place in (piece.find(LF), piece.find(CR)) if place >= 0]
+            if begun + min(ends, default=len(piece)) > MAX_LINE:
                 raise DataError(
                     f"more than {MAX_LINE:,} bytes in one line",
-                    where=f"{path}, line {line}",
+                    where=f"{path}, line {_line_at(path, at)}",
                     fix="Check that it is the file you mean, or break the line",
                 )
-            begun = begun + len(piece) if end < 0 else len(piece) - piece.rfind(LF) - 1
-            at, line = at + len(piece), line + piece.count(LF)
+            begun = len(piece) - max(piece.rfind(LF), piece.rfind(CR)) - 1 if ends else begun + len(piece)
+            at += len(piece)
 
 
-def text_lines(path: Path, newline: str = "\n", errors: str = "strict") -> Iterator[str]:
+def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
     """The lines of a file that ``check_utf8`` has passed, with their ends, a byte order mark taken off.
 
     Args:
-        newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``.
+        newline: what ends a line, as in ``open``: ``"\\n"`` that alone, ``""`` also ``"\\r"``; None: as the
+            file shows.
         errors: of bytes that are not UTF-8, as in ``open``.
 
     Raises:
         DataError: the file has changed in the meantime.
     """
     encoding = encoding_of(path)
+    newline = _newline_of(path, encoding) if newline is None else newline
     with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=errors) as file:
         try:
             yield next(file, "").removeprefix("\ufeff")

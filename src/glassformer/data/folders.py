@@ -11,7 +11,7 @@ from typing import Any
 from glassformer.config import read_toml
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, TextDataset, TextSplit, choose_splits
-from glassformer.data.files import MAX_TEXT, read_utf8
+from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.shards import refuse_tables, split_files
 from glassformer.errors import DataError
@@ -24,8 +24,8 @@ SAVED = frozenset({"config.json", "glassformer.json", "modules.json"})
 def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     """Split -> class -> its files: ``label/*.txt`` (one split, ``train``) or ``split/label/*.txt``.
 
-    Hidden files and folders are passed over. A folder ``unsup`` among the classes, as in the original
-    IMDb archive, becomes the split ``unsupervised``.
+    Hidden files and folders are passed over, and those that other programs leave (``__MACOSX``). A folder
+    ``unsup`` among the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
 
     Args:
         rejected: files that cannot be used are left out and listed here; None: the first ends the reading.
@@ -108,7 +108,7 @@ def _read_text(path: Path, rejected: list[RejectedRow] | None) -> str | None:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
 
 
 def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
@@ -118,12 +118,12 @@ def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
         given: the folder that was named for the data, or that around its splits.
     """
     classes = {
-        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not p.name.startswith("."))
+        sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_clutter(p))
         for sub in _subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
     if not classes:  # an unlabelled split: the files lie in it directly
-        return {"": sorted(p for p in folder.glob("*.txt") if not p.name.startswith("."))}
+        return {"": sorted(p for p in folder.glob("*.txt") if not is_clutter(p))}
     for name, files in classes.items():
         if not files:
             refuse_tables(given)

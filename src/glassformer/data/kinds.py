@@ -11,6 +11,7 @@ from typing import Any, Literal
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_nested
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
 from glassformer.data.dataset import SPLIT_OF
+from glassformer.data.files import is_clutter
 from glassformer.data.folders import refuse_models
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
@@ -49,7 +50,8 @@ def kind_of(source: str | Path) -> Kind:
         files = split_files(path)
         if files:
             return _kind_of_file(next(iter(files.values()))[0])
-        if len(picture_files(path)) > sum(1 for _ in path.rglob("*.txt")):  # a note may lie among pictures
+        texts = (p for p in path.rglob("*.txt") if not any(map(is_clutter, p.relative_to(path).parents)))
+        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # a note may lie among pictures
             return "pictures"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"

@@ -124,8 +124,15 @@ def whole_number(label: Any) -> int | None:
 
 
 def plain_name(label: str) -> str:
-    """A class's name in one way of writing: lower case, single spaces, letters composed."""
-    return " ".join(unicodedata.normalize("NFKC", label).casefold().split())
+    """A class's name in one way of writing: lower case, single spaces, letters composed, nothing invisible
+    (a zero-width space, a byte order mark); a whole number without its ``.0``."""
+    number = whole_number(label)
+    if number is not None:
+        return str(number)
+    text = unicodedata.normalize("NFKC", label).casefold()
+    if not text.isascii():
+        text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    return " ".join(text.split())
 
 
 def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = False) -> list[Any]:

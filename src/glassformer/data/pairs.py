@@ -17,6 +17,7 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_texts, check_two
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
+from glassformer.data.files import split_lines
 from glassformer.data.pair_sides import Gaps, Unusable, checked_side
 from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.shards import one_or_parts, refuse_tables
@@ -378,8 +379,7 @@ def plain_files(
 def _line_by_line(left: Path, right: Path, gaps: Gaps) -> PairSplit:
     sides = []
     for file in (left, right):
-        lines = read_utf8(file).split("\n")
-        sides.append([line.rstrip("\r") for line in (lines[:-1] if not lines[-1] else lines)])
+        sides.append(split_lines(read_utf8(file)))
     if len(sides[0]) != len(sides[1]):
         raise DataError(
             f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}",

@@ -10,9 +10,11 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, opened
 from glassformer.data.parquet_pages import AS_NUMBERS, PREFIXES, UNFOLDING, Pages, PagesError, chunk_pages
@@ -23,6 +25,8 @@ AT_ONCE = 64 << 20  # bytes of pages that one batch of rows may stand for
 MOST_ROWS = 65_536  # of a batch
 FREE_ROWS = 1 << 24  # rows that every file may have; more must take room in it, as what is honest does
 BYTES = "BYTE_ARRAY"  # Parquet's name for values of any length
+PARTITION = re.compile(r"([^=]+)=(.*)").fullmatch  # a folder whose rows all have one value of a column
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _POINTER = 8  # bytes a row takes in a list
 
 
@@ -44,6 +48,16 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         what = f"not a Parquet file ({first_line(error)})"
         raise DataError(what, where=str(path), fix="Write it anew as Parquet") from None
+
+
+def partitions(path: str | Path) -> dict[str, str | None]:
+    """The columns that the folders around a file name (``label=good``), and this file's value of each."""
+    found = []
+    for folder in Path(path).parents:
+        if (match := PARTITION(folder.name)) is None:
+            break
+        found.append((unquote(match[1]), None if match[2] == NO_VALUE else unquote(match[2])))
+    return dict(reversed(found))
 
 
 def check_rows(path: str | Path, file: Any) -> int:

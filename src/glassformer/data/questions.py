@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from glassformer.data.checks import check_texts, is_missing, place
 from glassformer.data.findings import excerpt
+from glassformer.data.label_kinds import is_number
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 
@@ -132,7 +133,7 @@ def _lists(given: Mapping[str, Any], where: str) -> tuple[list[Any], list[Any]]:
     texts, starts = given["text"], given.get("answer_start")
     texts = [texts] if isinstance(texts, str) else [] if texts is None else list(texts)
     starts = [None] * len(texts) if starts is None else starts
-    starts = list(starts) if hasattr(starts, "__iter__") else [starts]
+    starts = [starts] if isinstance(starts, str) or not hasattr(starts, "__iter__") else list(starts)
     if len(texts) != len(starts):
         what = f"{len(texts)} texts of answers and {len(starts)} places"
         raise DataError(what, where=where, fix=fix)
@@ -144,11 +145,11 @@ def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     if not isinstance(text, str) or not text.strip():
         raise DataError("an answer without words", where=where, fix="Give None where there is no answer")
     bare = text.strip()
-    if start is None:
+    if is_missing(start):
         return bare, found_in(bare, context, where)
-    if isinstance(start, bool) or not hasattr(start, "__index__"):
-        raise DataError(f"answer_start = {start!r} is no whole number", where=where, fix="Count from 0")
-    start = int(start)
+    if isinstance(start, bool) or not is_number(start) or not float(start).is_integer():
+        raise DataError(f"answer_start = {start!r} is not a whole number", where=where, fix="Count from 0")
+    start = int(float(start))
     if start < 0 or context[start : start + len(text)] != text:
         there = context.find(bare)
         what = f"the answer {excerpt(bare, 40)!r} does not stand at character {start} of the context"

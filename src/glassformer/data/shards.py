@@ -4,6 +4,8 @@ train.csv  test.csv                          a file a split
 train-00000-of-00002.parquet ...             shards of a split, as the Hub names them; also below data/
 train/part-00000.parquet ...  test/...       a folder of shards a split
 part-00000.parquet  part-00001.parquet       shards of train alone
+label=good/part-0.parquet ...                partitions, as Spark and Arrow write them, also below train/; the
+                                             column is read from the folder's name, and split=test/ is a split
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from glassformer.data.dataset import SPLIT_OF, SPLITS
+from glassformer.data.parquet import PARTITION
 from glassformer.data.tables import READERS
 from glassformer.errors import DataError
 
@@ -83,7 +86,7 @@ def _in_folders(folder: Path) -> dict[str, list[Path]]:
     """Folders that are called as a split and hold shards."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(path.name.lower())
+        split = SPLIT_OF.get(path.name.lower().removeprefix("split="))
         if split is not None and path.is_dir() and (shards := _shards(path)):
             if split in found:
                 what = f"two folders for {split}: {found[split][0].parent.name} and {path.name}"
@@ -93,6 +96,9 @@ def _in_folders(folder: Path) -> dict[str, list[Path]]:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The Parquet files in a folder; what other tools leave beside them begins with a dot or a stroke."""
-    files = [p for p in sorted(folder.iterdir()) if p.name[0] not in "._" and p.is_file()]
-    return [path for path in files if path.suffix.lower() == SHARD]
+    """The Parquet files in a folder and in its partitions (``label=good``); what other tools leave there
+    begins with a dot or an underscore."""
+    found = [p for p in sorted(folder.iterdir()) if p.name[0] not in "._"]
+    files = [path for path in found if path.suffix.lower() == SHARD and path.is_file()]
+    parts = [path for path in found if PARTITION(path.name) and path.is_dir()]
+    return files + [file for part in parts for file in _shards(part)]

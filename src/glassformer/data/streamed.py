@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.data.column_contents import looked_at
 from glassformer.data.delimiter import delimiter_of
 from glassformer.data.files import ESCAPE
-from glassformer.data.parquet import open_parquet
+from glassformer.data.parquet import open_parquet, partitions
 from glassformer.data.row_errors import NOT_UTF8
 from glassformer.data.spreadsheet import plain_under
 from glassformer.data.tables import (
@@ -49,7 +49,7 @@ def names_in(path: Path) -> tuple[str, ...] | None:
         return None
     with suppress(DataError):
         if suffix == ".parquet":
-            return tuple(open_parquet(path).schema_arrow.names)
+            return tuple(dict.fromkeys([*open_parquet(path).schema_arrow.names, *partitions(path)]))
         records = whole_records(path, delimiter_of(path, ESCAPE), pass_over, ESCAPE)
         names = tuple(next(records, (0, []))[1])
         return None if not names or any("\0" in name or NOT_UTF8(name) for name in names) else names

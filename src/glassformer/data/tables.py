@@ -32,7 +32,13 @@ from glassformer.data.files import (
     read_utf8,
     text_lines,
 )
-from glassformer.data.parquet import check_rows, huggingface_class_names, open_parquet, read_column
+from glassformer.data.parquet import (
+    check_rows,
+    huggingface_class_names,
+    open_parquet,
+    partitions,
+    read_column,
+)
 from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
 from glassformer.data.spreadsheet import SEPARATOR, other_kind, plain_under
 from glassformer.errors import DataError
@@ -367,13 +373,12 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
     schema, rows = file.schema_arrow, check_rows(path, file)
     check_names(schema.names, str(path))
     class_names = huggingface_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return Table(
-        str(path),
-        tuple(schema.names),
-        range(1, rows + 1),
-        lambda name: read_column(path, name),
-        class_names=class_names,
-    )
+    parts = {name: value for name, value in partitions(path).items() if name not in schema.names}
+
+    def read(name: str) -> list[Any]:
+        return [parts[name]] * rows if name in parts else read_column(path, name)
+
+    return Table(str(path), (*schema.names, *parts), range(1, rows + 1), read, class_names=class_names)
 
 
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.data import given
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
+from glassformer.data.files import split_lines
 from glassformer.errors import DataError
 from glassformer.reading import NotRegularError, open_regular
 
@@ -198,7 +199,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         raise DataError(f"not UTF-8 ({error})", where=str(path)) from None
     if len(text) > MAX_TEST:
         raise DataError(f"larger than {MAX_TEST >> 20} MB, so no test of word vectors", where=str(path))
-    lines = [(i, line.strip("\r\n")) for i, line in enumerate(text.split("\n"), 1) if line.strip()]
+    lines = [(i, line) for i, line in enumerate(split_lines(text), 1) if line.strip()]
     if not lines:
         raise DataError("the file is empty", where=str(path))
     return lines

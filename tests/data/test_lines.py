@@ -1,0 +1,151 @@
+"""Where a line ends: LF, CR LF and CR alone, at every door that reads lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from glassformer.cli.given import read_stdin
+from glassformer.cli.pair_rows import gather_pairs
+from glassformer.cli.rows import read_rows
+from glassformer.data.encodings import reading
+from glassformer.data.files import check_utf8, split_lines, text_lines
+from glassformer.data.kinds import kind_of
+from glassformer.data.pairs import load_pairs
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.streamed import StreamedTable
+from glassformer.data.tables import count_lines, read_lines, read_table
+from glassformer.data.tagged import load_tagged
+from glassformer.errors import DataError
+from glassformer.evaluate.vectors import _lines
+
+ENDS = {"LF": "\n", "CR LF": "\r\n", "CR": "\r", "CR CR LF": "\r\r\n"}
+every_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\rb\rc", ["a", "b", "c"]),
+        ("a\r\rb\r", ["a", "", "b"]),
+        ("a\rb\rc\n", ["a", "b", "c"]),  # whose last line an editor has ended
+        ("a\rb\nc\nd\n", ["a\rb", "c", "d"]),  # a stray CR ends no line
+        ("a\r\r\nb\r\r\n", ["a", "b"]),
+        ("a\r\nb\rc\r\n", ["a", "b\rc"]),
+        ("a\u2028b\u0085c\x0bd\x0ce", ["a\u2028b\u0085c\x0bd\x0ce"]),
+        ("", []),
+        ("\r", [""]),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_line_ends(tmp_path, text, lines, encoding):
+    path = tmp_path / "a.txt"
+    path.write_bytes(text.encode(encoding))
+    assert split_lines(text) == lines
+    with reading(encoding if encoding != "utf-8" else None):
+        assert [line.rstrip("\r\n") for line in text_lines(path) if line] == lines
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5, 7])
+def test_ends_across_the_pieces_of_a_file(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr("glassformer.data.files._CHUNK", chunk)
+    for text in ("ab\r\ncd\r\n\r\ne", "ab\rcd\r\re\r", "ab\r\r\ncd\r\r\n"):
+        path = tmp_path / "a.txt"
+        path.write_bytes(text.encode())
+        check_utf8(path)
+        assert [line.rstrip("\r\n") for line in text_lines(path)] == split_lines(text)
+
+
+def _write(path, lines, end):
+    path.write_bytes(end.join([*lines, ""]).encode())
+    return path
+
+
+@every_end
+def test_plain_text(tmp_path, monkeypatch, end):
+    path = _write(tmp_path / "a.txt", ["one text", "", "two texts"], end)
+    assert read_lines(path) == (["one text", "two texts"], [1, 3])
+    assert count_lines(path) == 3
+    assert load_text_dataset(path).splits["train"].texts == ["one text", "two texts"]
+    assert [(row.text, row.row) for row in read_rows(path)] == [("one text", 1), ("", 2), ("two texts", 3)]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(path.read_bytes())))
+    assert read_stdin() == (["one text", "two texts"], [1, 3])
+
+
+@every_end
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+def test_tables(tmp_path, end, name):
+    rows = [("a good film", "pos"), ("a bad film", "neg"), ("no film", "neg")]
+    if name == "a.jsonl":
+        lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
+    else:
+        between = "\t" if name == "a.tsv" else ","
+        lines = [between.join(row) for row in [("text", "label"), *rows]]
+    path = _write(tmp_path / name, lines, end)
+    table = read_table(path)
+    assert [*zip(table.read("text"), table.read("label"), strict=True)] == rows
+    assert [*StreamedTable(path, lambda *_: None).sample().read("label")] == ["pos", "neg", "neg"]
+    assert kind_of(path) == "texts"
+
+
+@every_end
+@pytest.mark.parametrize("name", ["train.conll", "train.txt", "a.conllu"])
+def test_conll(tmp_path, end, name):
+    path = _write(tmp_path / name, ["Ann\tB-per", "saw\tO", "", "Rome\tB-loc"], end)
+    split = load_tagged(path).splits["train"]
+    assert split.words == [["Ann", "saw"], ["Rome"]]
+    assert split.tags == [["B-per", "O"], ["B-loc"]]
+
+
+@every_end
+def test_translations_line_by_line(tmp_path, end):
+    _write(tmp_path / "a.en", ["one", "two", "three"], end)
+    _write(tmp_path / "a.de", ["eins", "zwei", "drei"], "\n")
+    split = load_pairs(tmp_path / "a").splits["train"]
+    assert (split.source, split.target) == (["one", "two", "three"], ["eins", "zwei", "drei"])
+
+
+@every_end
+def test_pairs_with_a_tab(tmp_path, end):
+    path = _write(tmp_path / "a.txt", ["one\ttwo", "three\tfour"], end)
+    assert [row.text.sides for row in gather_pairs([str(path)])] == [("one", "two"), ("three", "four")]
+
+
+@every_end
+def test_tests_of_word_vectors(tmp_path, end):
+    path = _write(tmp_path / "a.txt", [": capitals", "a b c d"], end)
+    assert _lines(path) == [(1, ": capitals"), (2, "a b c d")]
+
+
+@every_end
+@pytest.mark.parametrize("fault", [b"caf\xe9", b"a\x00b"])
+def test_a_fault_has_the_number_of_its_line(tmp_path, end, fault):
+    path = tmp_path / "a.txt"
+    path.write_bytes(end.encode().join([b"one", b"two", fault, b"four"]))
+    with pytest.raises(DataError, match=r"a\.txt, line 3: "):
+        check_utf8(path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "shown"),
+    [
+        ("utf-32", "utf-32"),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-16-be", "utf-16-be"),
+        ("utf-32-le", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
+    ],
+)
+def test_encodings_of_wide_letters_are_named(tmp_path, encoding, shown):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nfilm \u017c,1\nplot,0\n".encode(encoding))
+    with pytest.raises(DataError) as error:
+        read_table(path)
+    assert error.value.what == f"the file is {shown.upper()}"
+    assert error.value.fix == f"Read it with --encoding {shown}, or save it as UTF-8"
+    with reading(shown):
+        assert read_table(path).read("text") == ["film \u017c", "plot"]
