@@ -73,7 +73,7 @@ HEAVY = (
     "accelerate",
 )
 
-MAX_LINES = 400
+MAX_LINES = 800
 SOURCES = {".py", ".js"}
 GENERATED = {"node_modules", "_build", "__pycache__"}
 

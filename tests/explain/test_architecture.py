@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from glassformer.explain.architecture import Block, blocks, draw, picture
-from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
+from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
 from glassformer.families.baselines import lstm, textcnn
 from glassformer.families.bert import minilm
 from glassformer.families.own import encoder_mini
@@ -19,8 +19,7 @@ from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.models.skipgram import SkipGram
 from glassformer.models.text import TextEncoder as Bert
-from glassformer.models.text import TextEncoderConfig as BertConfig
-from glassformer.models.textcnn import TextCnn, TextCnnConfig
+from glassformer.models.textcnn import TextCnn
 from glassformer.nn.embed import EmbeddingConfig
 from glassformer.nn.encoder import EncoderConfig
 
@@ -61,7 +60,7 @@ MODELS = {
 
 
 def _model(config):
-    return {BertConfig: Bert, RnnConfig: Rnn, TextCnnConfig: TextCnn}[type(config)](config)
+    return family_of(config).model(config)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -28,6 +28,7 @@ class TextBatch:
     segments: Tensor | None
     packing: Packing
     index: np.ndarray
+    values: Tensor | None = None  # [N] fp32, where ids are features
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,16 @@ def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> 
     """The texts ``index`` of a ``TokenTable``, end to end."""
     starts, ends = table.starts[index], table.starts[index + 1]
     rows = np.concatenate([np.arange(s, e) for s, e in zip(starts, ends, strict=True)])
-    ids = torch.from_numpy(table.ids[rows].astype(np.int64)).to(device)
+    ids, values = table.ids[rows], None
+    if ids.dtype.names:  # features, each with a value
+        values = torch.from_numpy(np.ascontiguousarray(ids["value"])).to(device)
+        ids = ids["id"]
+    ids = torch.from_numpy(ids.astype(np.int64)).to(device)
     segments = None
     if table.segments is not None:
         segments = torch.from_numpy(table.segments[rows].astype(np.int64)).to(device)
-    return TextBatch(ids, segments, Packing(tuple((ends - starts).tolist()), torch.device(device)), index)
+    packing = Packing(tuple((ends - starts).tolist()), torch.device(device))
+    return TextBatch(ids, segments, packing, index, values)
 
 
 @dataclass(frozen=True)

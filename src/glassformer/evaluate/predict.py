@@ -140,7 +140,8 @@ def pool_windows(rows: np.ndarray, owners: np.ndarray, texts: int, how: str) -> 
 
 def read_logits(model: nn.Module, batch: TextBatch) -> Tensor:
     """``[B, C]``"""
-    return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+    options = {} if batch.values is None else {"values": batch.values}
+    return model(batch.ids, token_type_ids=batch.segments, packing=batch.packing, **options).logits
 
 
 def read_pooled(model: nn.Module, batch: TextBatch) -> Tensor:

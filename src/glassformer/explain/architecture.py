@@ -62,6 +62,9 @@ def blocks(model: nn.Module) -> list[Block]:
     A model of unknown parts is listed by its modules as they were made.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
+    if getattr(model, "kind", "") == "linear":
+        features = Block("features", "weighted words and n-grams of characters", "[N]")
+        return [features, _plain("head", model.head, Known(), f"[B, {_outputs(model.head)}]")]  # type: ignore[arg-type]  # a module
     if "embeddings" not in children or "encoder" not in children:
         return [_plain(name, child, Known()) for name, child in model.named_children()]
     known, translates = Known(), "decoder" in children

@@ -12,6 +12,7 @@ from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.family import Family
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from glassformer.families.tfidf import TFIDF
 from glassformer.families.vit import VIT
 
 FAMILIES: dict[str, Family] = {
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
     "glassformer-image": OWN_IMAGE,
     "glassformer-rnn": RNN,
     "glassformer-textcnn": TEXTCNN,
+    "glassformer-tfidf": TFIDF,
 }
 
 

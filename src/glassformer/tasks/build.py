@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.config import nearest
+from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
@@ -53,6 +54,15 @@ SHAPE_KEYS = (
 def is_from_scratch(model: str) -> bool:
     """Whether the name means an architecture (random weights) rather than a checkpoint."""
     return model in TEXT_ARCHITECTURES
+
+
+def is_linear(model: str) -> bool:
+    """Whether the name means a linear model of n-grams, which has no tokens and no layers."""
+    return (
+        isinstance(model, str)
+        and is_from_scratch(model)
+        and family_of(TEXT_ARCHITECTURES[model](SMALLEST)).model.kind == "linear"
+    )
 
 
 def check_name(model: str) -> None:
@@ -289,6 +299,14 @@ def check_table(tokenizer: Tokenizer, config: Any, where: str) -> None:
     if (count := id_count(tokenizer)) > rows:
         what = f"the tokenizer knows {count:,} tokens, the model {rows:,}"
         raise CheckpointError(what, where=where, fix="Use the tokenizer that belongs to these weights")
+
+
+def check_features(ngrams: Any, model: Any, folder: Path) -> None:
+    """Raises CheckpointError where a folder's n-grams are not what its linear model has weights of."""
+    known = ngrams.width if isinstance(ngrams, Ngrams) else 0
+    if getattr(model, "kind", "") != "linear" or known != model.width:
+        what = f"has {known:,} features of n-grams, and the model has weights of others"
+        raise CheckpointError(what, where=str(folder), fix="Save it again or take another copy")
 
 
 def _scratch_config(config: Any, model: ModelConfig, num_labels: int, max_length: int) -> Any:

@@ -13,14 +13,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer
 
 from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.ngrams import FILE as NGRAMS
+from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.copies import alike
 from glassformer.data.long_texts import Windows, encode_windows
+from glassformer.data.ngrams import Ngrams
 from glassformer.data.pair_tokens import encode_inputs, without_segments
 from glassformer.data.text import TokenTable, clean_text
 from glassformer.data.text_pairs import are_pairs, check_inputs
@@ -34,8 +36,10 @@ from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,
+    check_features,
     check_table,
     is_from_scratch,
+    is_linear,
     save_tokenizer,
     tells_segments,
 )
@@ -67,7 +71,7 @@ class TextModel(Supervised):
     window_stride: int | None
     batch_tokens: int
     clean: str
-    tokenizer_: Tokenizer
+    tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
     truncated_: int
     pairs_: bool | None = False
     segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
@@ -91,6 +95,14 @@ class TextModel(Supervised):
     @staticmethod
     def copies_of(examples: Sequence[str]) -> list[str]:
         return list(map(alike, examples))
+
+    def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Any:
+        if not is_linear(self.model):
+            return super()._fit(data, callbacks, checkpoints, resume)
+        from glassformer.tasks.text_classification.tfidf import fit_tfidf
+
+        with self._rollback():
+            return fit_tfidf(self, data, callbacks, checkpoints, resume)
 
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
@@ -125,6 +137,8 @@ class TextModel(Supervised):
                 else ("this model reads one text, not pairs", "Give one text each")
             )
             raise DataError(what, where=self.NOUN, fix=fix)
+        if isinstance(self.tokenizer_, Ngrams):
+            return self.tokenizer_.table(examples)
         table = encode_inputs(
             self.tokenizer_,
             examples,
@@ -139,7 +153,7 @@ class TextModel(Supervised):
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
-        if self.long_texts == "cut" or are_pairs(examples):
+        if self.long_texts == "cut" or are_pairs(examples) or isinstance(self.tokenizer_, Ngrams):
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
             self.tokenizer_,
@@ -241,6 +255,9 @@ class TextModel(Supervised):
             CheckpointError: that file has a step of an unknown kind.
         """
         model = self.predictor()
+        if isinstance(self.tokenizer_, Ngrams):
+            what = "a linear model makes no vectors of texts"
+            raise ConfigError(what, where="embed", fix="Name an encoder: model=all-minilm-l6-v2")
         if head or self.pairs_ or getattr(model, "sentences", None) is None:
             if prompt_name is not None or prompt is not None:
                 what = "prompts belong to models from folders with a modules.json"
@@ -256,22 +273,28 @@ class TextModel(Supervised):
         return [table.ids, table.starts, *([] if table.segments is None else [table.segments])]
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
+        pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
+        if isinstance(self.tokenizer_, Ngrams):
+            write_ngrams(self.tokenizer_, folder)
+            return {"truncated": 0} | pairs
         kinds = self.model_.config.embedding.segments
         save_tokenizer(
             self.tokenizer_, folder, self.max_length, segments=kinds, pairs=self.pairs_ is not False
         )
         if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
             write_sentences(sentences, folder, self.model_.config)
-        pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
         return {"truncated": self.truncated_} | pairs
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.tokenizer_ = load_tokenizer(folder)
+        self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
         self.truncated_ = about.get("truncated", 0)
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
+        if isinstance(self.tokenizer_, Ngrams) or is_linear(self.model):
+            check_features(self.tokenizer_, self.model_, folder)
+            return
         check_table(self.tokenizer_, self.model_.config, str(folder))
         config = self.model_.config
         longest = config.embedding.longest if hasattr(config, "encoder") else None  # others have no positions

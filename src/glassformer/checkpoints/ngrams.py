@@ -1,0 +1,64 @@
+"""The n-grams of a linear model beside its weights: ``ngrams.json`` and ``idf.safetensors``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.settings import shown
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.ngrams import Ngrams
+from glassformer.errors import CheckpointError
+
+FILE, IDF = "ngrams.json", "idf"
+FORMAT = 1
+CLEAN = ("none", "html", "words", "syllables", "trim")
+
+
+def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
+    """Write both files into a folder."""
+    about = {
+        "format": FORMAT,
+        "lowercase": ngrams.lowercase,
+        "strip_accents": ngrams.strip_accents,
+        "clean": ngrams.clean,
+        "pairs": ngrams.pairs,
+        "words": list(ngrams.words),
+        "characters": list(ngrams.pieces),
+    }
+    text = json.dumps(about, ensure_ascii=False, indent=0) + "\n"
+    (folder / FILE).write_text(text, encoding="utf-8")
+    write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
+
+
+def read_ngrams(folder: str | Path) -> Ngrams:
+    """What ``write_ngrams`` wrote.
+
+    Raises:
+        CheckpointError: a value that cannot be, or files that do not fit each other.
+    """
+    folder = Path(folder)
+    where, about = str(folder / FILE), read_json(folder / FILE)
+    if about.get("format") != FORMAT:
+        raise CheckpointError(f"has the format {shown(about.get('format'))}, not {FORMAT}", where=where)
+    grams = {key: about.get(key) for key in ("words", "characters")}
+    for key, value in grams.items():
+        if not isinstance(value, list) or not all(isinstance(gram, str) for gram in value):
+            raise CheckpointError(f"{key!r} is not a list of texts", where=where)
+    flags = {key: about.get(key) for key in ("lowercase", "strip_accents", "pairs")}
+    for key, value in flags.items():
+        if not isinstance(value, bool):
+            raise CheckpointError(f"{key} = {shown(value)} is not true or false", where=where)
+    clean = about.get("clean")
+    if clean not in CLEAN:
+        raise CheckpointError(f"clean = {shown(clean)} is not known", where=where, fix=", ".join(CLEAN))
+    count = len(grams["words"]) + len(grams["characters"])
+    idf = read_tensors(folder, IDF).get("idf")
+    fits = idf is not None and idf.dtype == torch.float64 and idf.shape == (count,)
+    if idf is None or not fits or not bool(idf.isfinite().all()):
+        what = f"has no weight for each of the {count:,} n-grams"
+        raise CheckpointError(what, where=str(folder / f"{IDF}.safetensors"), fix="Save it again")
+    return Ngrams(grams["words"], grams["characters"], idf.numpy().copy(), clean=clean, **flags)

@@ -1,0 +1,104 @@
+"""A linear model of weighted features: a bag of n-grams, and a weight of each for every class.
+
+logits = sum over the features of a text (value * weights of the feature) + bias
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import ConfigError
+from glassformer.models.backbone import TextDoors
+from glassformer.models.output import ModelOutput
+from glassformer.nn.heads import ClassificationHead
+from glassformer.nn.trace import Trace
+from glassformer.packing import Packing
+
+
+@dataclass(frozen=True)
+class FeaturesConfig:
+    """What the model reads."""
+
+    vocab_size: int  # features
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    """Features, and what they decide."""
+
+    embedding: FeaturesConfig = field(default_factory=lambda: FeaturesConfig(1))
+    num_labels: int = 2
+
+
+class LinearText(TextDoors):
+    """One weight for each feature and class, in fp32. It has no attention and no vectors of texts."""
+
+    has_attention = False
+    reads = "texts"
+    kind = "linear"
+
+    def __init__(self, config: LinearConfig):
+        super().__init__()
+        self.config = config
+        width, labels = config.embedding.vocab_size, config.num_labels
+        self.head = ClassificationHead(width, labels)
+        # [C, W] as every head, and in memory by feature: what a text has is read in few places.
+        self.head.out.weight = nn.Parameter(torch.zeros(width, labels).T)
+        nn.init.zeros_(self.head.out.bias)
+        self.mlm = None
+        self.weights_source = "zeros"
+
+    @property
+    def width(self) -> int:
+        """Features."""
+        return self.config.embedding.vocab_size
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        *,
+        packing: Packing | None = None,
+        trace: Trace | None = None,
+        values: Tensor | None = None,
+    ) -> ModelOutput:
+        """As of every text model; ``input_ids`` are features.
+
+        Args:
+            values: ``[N]`` fp32, of packed features; None: 1 each.
+        """
+        if packing is None:
+            return super().forward(input_ids, attention_mask, token_type_ids, trace=trace)
+        return self.read(input_ids, packing, token_type_ids, trace, values=values)
+
+    def read(
+        self,
+        ids: Tensor,
+        packing: Packing,
+        segments: Tensor | None,
+        trace: Trace | None,
+        every_row: bool = False,
+        values: Tensor | None = None,
+    ) -> ModelOutput:
+        """Packed features ``[N]`` -> logits; the states are what each of them adds, ``[N, C]``.
+
+        Raises:
+            ConfigError: a trace of attention is asked for.
+        """
+        if trace is not None and trace.attentions:
+            what = "a linear model has no attention to look at"
+            raise ConfigError(what, where="trace", fix="Use explain, which gives the weights themselves")
+        table, bias = self.head.out.weight.T, self.head.out.bias  # [W, C]
+        values = torch.ones_like(ids, dtype=table.dtype) if values is None else values
+        states = table[ids] * values[:, None] if every_row else None
+        sums = F.embedding_bag(ids, table, packing.first_rows, mode="sum", per_sample_weights=values)
+        return ModelOutput(packing, states=states, logits=sums + bias)  # [B, C]
+
+    def set_compute_dtype(self, dtype: torch.dtype):
+        """A linear model computes in fp32, whatever the others do."""
+        return self

@@ -1,0 +1,339 @@
+"""``model = "tfidf"``: a linear model on TF-IDF features of words and characters, solved by scikit-learn.
+
+One class each: a linear SVM for each class against the rest. Several labels: a logistic regression for each
+label. Numbers: a ridge regression. Cross-validation on the training examples chooses the strength, and one
+temperature, which becomes part of the weights: probabilities are calibrated as they come. The result is an
+ordinary text classifier whose explanation is exact: the weights of what stands in the text.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glassformer.data.long_texts import Windows
+from glassformer.data.ngrams import MOST, Ngrams, table_of
+from glassformer.data.text_pairs import are_pairs
+from glassformer.errors import ConfigError, IdleSettingWarning
+from glassformer.families import TEXT_ARCHITECTURES, family_of
+from glassformer.report.notebook import Records
+from glassformer.runtime import choose_device, own_generators
+from glassformer.tasks.card import counted
+from glassformer.tasks.estimator import Fit
+from glassformer.tasks.target_sets import pos_weights
+from glassformer.tasks.text_classification.recipe import TextConfig
+from glassformer.train.callbacks import Callback, Progress
+from glassformer.train.defaults import outside
+from glassformer.train.distributed import join, refuse_several
+from glassformer.train.loop import INSTEAD as DECIDES
+from glassformer.train.solved import Solved, refuse_checkpoints
+
+MOST_WEIGHTS = 50_000_000  # n-grams times classes
+SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
+STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
+SOFTMAX = (4.0, 16.0)  # of a logistic regression of more than two classes, which has all of them in one loss
+FEW_EACH = 16  # examples for each class up to which it is tried: slower, and better where there are so few
+FOLDS = 5
+SURE = 10.0  # the logit of a label that all examples have
+FEW, MANY = (
+    20_000_000,
+    100_000_000,
+)  # features of all texts times outputs: all folds are tried; half the strengths
+# Settings that ask for what a linear model has not, with the values that ask for nothing.
+ABSENT = {
+    "method": "fine-tune",
+    "tokenizer": "auto",
+    "long_texts": "cut",
+    "word_dropout": 0.0,
+    "label_smoothing": 0.0,
+    "train_layers": None,
+    "unfreeze_every": 0,
+    "lora_rank": 0,
+    "average": 0.0,
+    "keep_epochs": False,
+}
+# Of the fit's settings, those that say something here, or that change no result anywhere.
+OBEYED = (
+    "class_weight", "pos_weight", "tune_thresholds", "number_scale", "monitor", "keep_best",
+    "validation_fraction", "evaluate_every", "checkpoint_every", "seed", "precision", "device", "threads",
+    "strategy", "verbose", "batch_tokens", "length_window",
+)  # fmt: skip
+INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
+
+
+def fit_tfidf(
+    clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
+) -> Any:
+    """Fit a ``TextClassifier`` or a ``TextRegressor`` with ``model="tfidf"``; ``data`` as its ``fit`` hands
+    them on.
+
+    Raises:
+        ConfigError: a setting that asks for layers, tokens or steps.
+        DataError: unusable examples or labels, or no n-gram that stands in ``min_count`` texts.
+        CheckpointError: ``checkpoints`` has some, of another model.
+    """
+    from threadpoolctl import threadpool_limits
+
+    started = time.perf_counter()
+    check_settings(clf)
+    refuse_checkpoints(checkpoints)
+    configs = clf.configs()
+    fit = Fit(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
+    if fit.ranks.size > 1:
+        refuse_several("a linear model is solved by one process", "Run it without torchrun")
+    fit.together = bool(clf.validation_fraction)
+    fit.examples, fit.held = clf._examples(fit, *data)
+    texts, targets, _ = fit.examples
+    clf.pairs_, clf.segments_, clf.truncated_ = are_pairs(texts), False, 0
+    clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
+    clf.abstain_below_ = clf.int8_ = None
+    text: TextConfig = configs["text"]
+    bound = MOST if text.vocab_size == TextConfig.vocab_size else text.vocab_size
+    clf.tokenizer_, rows = Ngrams.fitted(
+        texts,
+        min_count=text.min_count,
+        most=min(bound, MOST_WEIGHTS // len(clf.classes_)),
+        lowercase=text.lowercase,
+        strip_accents=text.strip_accents,
+        clean=text.clean,
+    )
+    preset = TEXT_ARCHITECTURES[clf.model](clf.tokenizer_.width)
+    family = family_of(preset)
+    assert family.configure is not None
+    model = family.model(family.configure(preset, configs["model"], len(clf.classes_)))
+    clf.model_, clf._compute_model = model.eval(), None
+    clf.adapter_ = clf.adapter_scale_ = None
+    calls = [*callbacks, *([Progress()] if clf.verbose else [])]
+    solved = Solved(model, fit.train, calls=calls, began=started)
+    with own_generators(), threadpool_limits(1), solved.watched():
+        problem = _problem(clf, fit, rows)
+        chosen, spare = _choose(problem, clf, _folds(clf, texts, targets), solved.pause)
+        solved.pause()
+        weight, bias = problem.solve(np.arange(len(targets)), chosen)
+        _put(model, problem, weight, bias, problem.temperature(spare))
+        solved.chosen = clf.chosen_ = {chosen.key: chosen.strength}
+        kinds = (
+            f"{len(clf.tokenizer_.words):,} n-grams of words, {len(clf.tokenizer_.pieces):,} of characters"
+        )
+        model.weights_source = clf.weights_source_ = f"solved ({chosen}; TF-IDF of {kinds})"
+        _judge(clf, fit, solved, problem, spare)
+    clf.history_, clf.best_step_ = Records(solved.history), 1
+    clf.examples_ = counted(fit)
+    clf.train_seconds_ = time.perf_counter() - solved.began
+    return clf
+
+
+def check_settings(clf: Any) -> None:
+    """Raises ConfigError for a setting that asks for what a linear model has not; warns of those that do
+    nothing."""
+    for key, idle in ABSENT.items():
+        if getattr(clf, key, idle) != idle:
+            what = f"{key} = {getattr(clf, key)!r} has no effect with model = {clf.model}, a linear model"
+            raise ConfigError(what, where=key, fix=INSTEAD)
+    if clf.precision == "int8":
+        what = f"model = {clf.model}, a linear model, computes in fp32"
+        raise ConfigError(what, where="precision", fix="Leave it out")
+    usual = {f.name: f.default for section in ("text", "train") for f in fields(clf.SECTIONS[section])}
+    of_text = {f.name for f in fields(TextConfig)} - {"max_length", "add_special_tokens", "separator"}
+    idle = [k for k, v in usual.items() if k not in (*OBEYED, *of_text) and getattr(clf, k, v) != v]
+    if idle:
+        said = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
+        warnings.warn(f"{said}, which is solved and not trained in steps", IdleSettingWarning, outside())
+
+
+# --- what is solved -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kind of linear model, and how weakly (C) or strongly (alpha) its weights are kept small."""
+
+    kind: str
+    strength: float
+
+    @property
+    def key(self) -> str:
+        """What scikit-learn calls the strength."""
+        return "alpha" if self.kind == RIDGE else "C"
+
+    def __str__(self) -> str:
+        return f"{self.kind}, {self.key} = {self.strength:g}"
+
+    def fit(self, X: Any, y: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:
+        """scikit-learn's estimator, fitted."""
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.linear_model import LogisticRegression, Ridge
+        from sklearn.svm import LinearSVC
+
+        if self.kind == SVM:
+            made: Any = LinearSVC(C=self.strength, random_state=seed % 2**32)
+        elif self.kind == RIDGE:
+            made = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
+        else:
+            made = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return made.fit(X, y, weights)
+
+
+@dataclass(frozen=True)
+class Spare:
+    """What models that have not seen them say of some training examples."""
+
+    rows: np.ndarray  # [m] their numbers
+    logits: np.ndarray  # [m, K] fp64
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Features and targets, whatever the kind of these."""
+
+    rows: Any  # sparse [n, W] fp64
+    targets: np.ndarray  # [n], of several labels [n, K]
+    weights: np.ndarray | None  # [n]
+    kind: Any  # of target, as ``tasks/targets.py`` has it
+    outputs: int  # K
+    seed: int
+    positive: tuple[float, ...] | None = None  # of several labels: what a yes counts [K]
+
+    @property
+    def cost(self) -> int:
+        """Features of all texts times the weights that each has."""
+        return self.rows.nnz * (1 if self.outputs == 2 else self.outputs)
+
+    def candidates(self) -> list[Candidate]:
+        """What is tried."""
+        name = RIDGE if not self.kind.labels_given else LOGISTIC if self.kind.binary else SVM
+        strengths = STRENGTHS[name] if self.cost <= MANY else STRENGTHS[name][1:3]
+        found = [Candidate(name, x) for x in strengths]
+        few = len(self.targets) <= FEW_EACH * self.outputs and self.outputs > 2 and self.cost <= MANY
+        return found + [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and few]
+
+    def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
+        """Weights ``[K, W]`` and biases ``[K]`` by the training examples of these numbers."""
+        X, y = self.rows[rows], self.targets[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        if self.kind.binary:
+            found = [self._label(X, y[:, k], weights, k, candidate) for k in range(self.outputs)]
+            return np.stack([w for w, _ in found]), np.array([b for _, b in found])
+        model = candidate.fit(X, y, weights, self.seed)
+        weight, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+        if not self.kind.labels_given:
+            return weight, bias
+        if len(weight) == 1:  # of two classes: what speaks for the second speaks against the first
+            weight, bias = np.concatenate([-weight, weight]) / 2, np.concatenate([-bias, bias]) / 2
+        if len(model.classes_) == self.outputs:
+            return weight, bias
+        # A class that these examples lack is less likely than any other is at first.
+        every = np.zeros((self.outputs, weight.shape[1])), np.full(self.outputs, bias.min() - 1.0)
+        every[0][model.classes_], every[1][model.classes_] = weight, bias
+        return every
+
+    def _label(self, X: Any, y: np.ndarray, weights: Any, k: int, candidate: Candidate) -> tuple[Any, Any]:
+        """The weights ``[W]`` and the bias of one of several labels."""
+        share = float(y.mean())
+        if share in (0.0, 1.0):  # all of these examples say the same
+            return np.zeros(X.shape[1]), SURE * (2 * share - 1)
+        if self.positive is not None:
+            weights = np.where(y > 0, self.positive[k], 1.0) * (1.0 if weights is None else weights)
+        model = candidate.fit(X, y > 0, weights, self.seed)
+        return model.coef_[0], model.intercept_[0]
+
+    def temperature(self, spare: Spare) -> Any:
+        """What logits are divided by; of several labels one number each, ``[K]``."""
+        if not self.kind.labels_given:
+            return 1.0
+        return self.kind.fit_temperature(spare.logits, self.targets[spare.rows])
+
+
+def _problem(clf: Any, fit: Fit, rows: Any) -> Problem:
+    """
+    Raises:
+        DataError: every example has the weight 0.
+    """
+    kind, targets, weights = clf.kind_, fit.examples.targets, clf._weights(fit.examples)
+    positive = pos_weights(targets, clf.classes_.tolist(), fit.train.pos_weight) if kind.binary else None
+    return Problem(rows, targets, weights, kind, len(clf.classes_), clf.seed, positive)
+
+
+def _folds(clf: Any, texts: Sequence[str], targets: np.ndarray) -> np.ndarray:
+    """The fold of each training example ``[n]``; copies share one, and classes keep their shares."""
+    number: dict[str, int] = {}
+    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(texts)])
+    first = np.unique(group, return_index=True)[1]  # of each group
+    classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first))
+    order = np.random.default_rng(clf.seed).permutation(len(first))
+    order = order[np.argsort(classes[order], kind="stable")]
+    fold = np.empty(len(first), np.int64)
+    fold[order] = np.arange(len(first)) % FOLDS
+    return fold[group]
+
+
+def _choose(
+    problem: Problem, clf: Any, fold: np.ndarray, pause: Callable[[], None]
+) -> tuple[Candidate, Spare]:
+    """The candidate that serves examples best that it has not seen, and what it says of them.
+
+    ``monitor`` says by which metric; of equal ones the lower loss decides. Where a solution takes long, one
+    fold is held out and not each in turn.
+    """
+    folds = range(FOLDS if problem.cost <= FEW else 1)
+    rows = np.flatnonzero(np.isin(fold, folds))
+    best: tuple[tuple[float, float], Candidate, Spare] | None = None
+    for candidate in problem.candidates():
+        logits = np.empty((len(fold), problem.outputs))
+        for number in folds:
+            pause()
+            held = np.flatnonzero(fold == number)
+            weight, bias = problem.solve(np.flatnonzero(fold != number), candidate)
+            logits[held] = problem.rows[held] @ weight.T + bias
+        spare = Spare(rows, logits[rows])
+        found = clf.kind_.figures(clf, spare.logits / problem.temperature(spare), problem.targets[rows])
+        score = found.pop(DECIDES, None)
+        if score is None:
+            score = -found["loss"] if clf.monitor == "loss" else found[clf.monitor]
+        if best is None or (score, -found["loss"]) > best[0]:
+            best = (score, -found["loss"]), candidate, spare
+    assert best is not None
+    return best[1], best[2]
+
+
+def _put(model: Any, problem: Problem, weight: np.ndarray, bias: np.ndarray, temperature: Any) -> None:
+    """The weights into the model, the temperature part of them."""
+    scale = np.broadcast_to(1.0 / np.asarray(temperature, np.float64), (problem.outputs,))
+    with torch.no_grad():
+        model.head.out.weight.copy_(torch.from_numpy(weight * scale[:, None]))
+        model.head.out.bias.copy_(torch.from_numpy(bias * scale))
+
+
+def _judge(clf: Any, fit: Fit, solved: Solved, problem: Problem, spare: Spare) -> None:
+    """The one record of the history; thresholds and errors from examples that were not learned from: those
+    held out, else what cross-validation says of the others."""
+    kind, device = clf.kind_, torch.device("cpu")
+
+    def logits(rows: Any) -> np.ndarray:
+        return clf.table_rows(clf.model_, Windows(table_of(rows), rows.shape[0]), "logits", device)
+
+    seen = kind.figures(clf, logits(problem.rows), problem.targets)
+    record = {"train_loss": seen["loss"], "train_accuracy": seen.get("accuracy", 0.0)}
+    unseen, targets = spare.logits / problem.temperature(spare), problem.targets[spare.rows]
+    clf.cross_validated_ = _shares(kind.figures(clf, unseen, targets))
+    if fit.held is not None:
+        unseen, targets = logits(clf.tokenizer_.rows(fit.held[0])), fit.held[1]
+        record |= _shares(kind.figures(clf, unseen, targets))
+    if kind.binary:
+        clf.threshold_ = kind.threshold(fit.train, unseen, targets)
+    if hasattr(clf, "errors_"):
+        clf.errors_ = clf._errors(clf.chances(unseen)[:, 0], kind.own(targets))
+    solved.done(record["train_loss"], len(problem.targets), record)
+
+
+def _shares(found: dict[str, float]) -> dict[str, float]:
+    return {key: value for key, value in found.items() if key != DECIDES}

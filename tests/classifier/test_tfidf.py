@@ -1,0 +1,305 @@
+"""``model="tfidf"``: scikit-learn's features and solution as a model that is saved, loaded and asked like any other."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.svm import LinearSVC
+
+import glassformer as gf
+from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
+from glassformer.data.ngrams import Ngrams, pieces_of, words_of
+from glassformer.data.text_pairs import TextPair
+from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning
+
+WORDS = {
+    "sea": ["the", "wave", "and", "the", "tide", "of", "a", "cold", "sea", "salt", "sand", "gull"],
+    "wood": ["the", "oak", "and", "the", "fern", "of", "a", "green", "wood", "moss", "owl", "bark"],
+    "town": ["the", "tram", "and", "the", "bell", "of", "a", "loud", "town", "brick", "lamp", "shop"],
+}
+
+
+def made(count: int, classes: int = 3, seed: int = 5) -> tuple[list[str], list[str]]:
+    """Texts of seven words, five of them of their own class."""
+    rng = np.random.default_rng(seed)
+    names = list(WORDS)[:classes]
+    texts, labels = [], []
+    for i in range(count):
+        own = names[i % classes]
+        other = names[(i + 1) % classes]
+        drawn = [*rng.choice(WORDS[own], 5), *rng.choice(WORDS[other], 2)]
+        texts.append(" ".join(drawn).capitalize() + ("!" if i % 2 else "."))
+        labels.append(own)
+    return texts, labels
+
+
+TEXTS, LABELS = made(61)
+UNSEEN, TRUTH = made(31, seed=11)
+ODD = [
+    "ÉTÉ naïve Straße ΑΣ İstanbul",
+    "don't  stop—at all",
+    "x",
+    "  two\tlines\nhere ",
+    "Übung übung",
+    "1 22 333",
+]
+
+
+def vectorizers(min_df: int, **options) -> list[TfidfVectorizer]:
+    """scikit-learn's own, as a user would set them."""
+    words = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w+\b", ngram_range=(1, 2), sublinear_tf=True, min_df=min_df, **options
+    )
+    characters = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True, min_df=min_df, **options
+    )
+    return [words, characters]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({}, {}),
+        ({"lowercase": False}, {"lowercase": False}),
+        ({"strip_accents": True}, {"strip_accents": "unicode"}),
+    ],
+    ids=["as it comes", "case kept", "accents stripped"],
+)
+@pytest.mark.parametrize("least", [1, 2])
+def test_features_are_those_of_scikit_learn(ours, theirs, least):
+    texts = [*TEXTS, *ODD]
+    ngrams, rows = Ngrams.fitted(texts, min_count=least, **ours)
+    words, characters = vectorizers(least, **theirs)
+    wanted = hstack([words.fit_transform(texts), characters.fit_transform(texts)]).toarray()
+    assert list(ngrams.words) == words.get_feature_names_out().tolist()
+    assert list(ngrams.pieces) == characters.get_feature_names_out().tolist()
+    np.testing.assert_allclose(rows.toarray(), wanted, atol=1e-12)
+    unseen = [*UNSEEN, *reversed(ODD), "Unbekannt?"]
+    wanted = hstack([words.transform(unseen), characters.transform(unseen)]).toarray()
+    np.testing.assert_allclose(ngrams.rows(unseen).toarray(), wanted, atol=1e-12)
+
+
+def test_ngrams_of_one_word():
+    assert words_of("a b, c") == ["a", "b", "c", "a b", "b c"]
+    assert pieces_of("ab") == [" a", "ab", "b ", " ab", "ab ", " ab "]
+    assert pieces_of("a") == [" a", "a ", " a "]
+
+
+def test_pairs_have_both_sides_their_product_and_their_difference():
+    pairs = [TextPair(a, b) for a, b in zip(TEXTS[:13], UNSEEN[:13], strict=True)]
+    ngrams, rows = Ngrams.fitted(pairs, min_count=1)
+    both = [*TEXTS[:13], *UNSEEN[:13]]
+    single = Ngrams.fitted(both, min_count=1)[1].toarray()
+    a, b = single[:13], single[13:]
+    np.testing.assert_allclose(rows.toarray(), np.hstack([a, b, a * b, abs(a - b)]), atol=1e-12)
+    assert ngrams.width == 4 * len(ngrams.idf)
+
+
+def test_the_most_frequent_stay_where_there_are_too_many():
+    ngrams, rows = Ngrams.fitted(TEXTS, min_count=1, most=14)
+    assert rows.shape == (61, 14)
+    assert {"the", "a", "of", "and"} <= set(ngrams.words)
+
+
+def test_no_frequent_ngram_is_an_error():
+    with pytest.raises(DataError, match="stands in 7 texts or more"):
+        Ngrams.fitted(["aa", "bb", "cc"], min_count=7)
+
+
+def test_it_answers_as_scikit_learn_s_pipeline():
+    clf = gf.TextClassifier("tfidf", min_count=1).fit(TEXTS, LABELS)
+    assert clf.classes_.tolist() == sorted(WORDS)
+    words, characters = vectorizers(1)
+    features = hstack([words.fit_transform(TEXTS), characters.fit_transform(TEXTS)]).tocsr()
+    svm = LinearSVC(C=clf.chosen_["C"], random_state=0).fit(features, LABELS)
+    margins = svm.decision_function(hstack([words.transform(UNSEEN), characters.transform(UNSEEN)]).tocsr())
+    ours = clf.logits(UNSEEN)
+    scale = (ours * margins).sum() / (margins * margins).sum()  # one over the temperature
+    if "SVM" in clf.weights_source_:
+        np.testing.assert_allclose(ours, scale * margins, atol=2e-3 * scale)
+    assert scale > 0
+    assert clf.score(UNSEEN, TRUTH) > 0.9
+    assert clf.predict(UNSEEN).tolist() == svm.classes_[margins.argmax(1)].tolist()
+
+
+@pytest.mark.parametrize(
+    "kind", ["two classes", "three classes", "several labels", "pairs", "numbers", "log numbers"]
+)
+def test_a_folder_gives_it_back(kind, tmp_path):
+    estimator, X, y = example(kind)
+    fitted = estimator.fit(X, y)
+    fitted.save(tmp_path / "model")
+    again = gf.load(tmp_path / "model")
+    assert type(again) is type(fitted)
+    np.testing.assert_array_equal(again.outputs(X), fitted.outputs(X))
+    assert again.chosen_ == fitted.chosen_
+    assert not list((tmp_path / "model").glob("*.pkl"))
+    names = {file.name for file in (tmp_path / "model").iterdir()}
+    assert {"config.json", "model.safetensors", "ngrams.json", "idf.safetensors", "manifest.json"} <= names
+    if kind == "several labels":
+        np.testing.assert_array_equal(again.threshold_, fitted.threshold_)
+    if "numbers" in kind:
+        np.testing.assert_array_equal(again.predict_interval(X, 0.5), fitted.predict_interval(X, 0.5))
+
+
+def example(kind: str):
+    """An estimator, its examples and their targets."""
+    if kind == "several labels":
+        sets = [
+            {label} | ({"loud"} if "!" in text else set()) for text, label in zip(TEXTS, LABELS, strict=True)
+        ]
+        return gf.TextClassifier("tfidf"), TEXTS, sets
+    if kind == "pairs":
+        others = [TEXTS[(i + (3 if i % 2 else 1)) % len(TEXTS)] for i in range(len(TEXTS))]
+        same = ["same" if LABELS[i] == LABELS[TEXTS.index(o)] else "other" for i, o in enumerate(others)]
+        return gf.TextClassifier("tfidf"), list(zip(TEXTS, others, strict=True)), same
+    if "numbers" in kind:
+        scale = "log" if kind.startswith("log") else "linear"
+        numbers = [
+            10.0 ** (1 + list(WORDS).index(label)) + len(text)
+            for text, label in zip(TEXTS, LABELS, strict=True)
+        ]
+        return gf.TextRegressor("tfidf", number_scale=scale), TEXTS, numbers
+    texts, labels = made(61, 2 if kind == "two classes" else 3)
+    return gf.TextClassifier("tfidf"), texts, labels
+
+
+KINDS = ("two classes", "three classes", "several labels", "pairs", "numbers")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_seed_gives_the_same_bits(kind):
+    estimator, X, y = example(kind)
+    one, two = (estimator.__class__(**estimator.get_params()).fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.outputs(X), two.outputs(X))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_learns(kind):
+    estimator, X, y = example(kind)
+    assert estimator.fit(X, y).score(X, y) > 0.85
+
+
+def test_numbers_have_intervals_from_cross_validation():
+    estimator, X, y = example("numbers")
+    bounds = estimator.fit(X, y).predict_interval(X)
+    assert ((bounds[:, 0] <= y) & (y <= bounds[:, 1])).mean() > 0.85
+    held = gf.TextRegressor("tfidf").fit(X[:40], y[:40], validation=(X[40:], y[40:]))
+    assert len(held.errors_) == 21
+
+
+def test_metrics_of_validation_stand_in_the_history():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS, validation=(UNSEEN, TRUTH))
+    record = clf.history_[-1]
+    assert record["kind"] == "evaluation"
+    assert record["accuracy"] == pytest.approx(clf.score(UNSEEN, TRUTH))
+    assert clf.examples_ == {"train": 61, "validation": 31}
+    held = gf.TextClassifier("tfidf", validation_fraction=0.2).fit(TEXTS, LABELS)
+    assert held.examples_["validation"] == pytest.approx(12, abs=2)
+    assert 0 < clf.cross_validated_["accuracy"] <= 1
+
+
+def test_weights_of_examples_and_classes_count():
+    texts = ["red blue"] * 20 + ["red green"] * 20
+    labels = ["a", "b"] * 20
+    toward_a = gf.TextClassifier("tfidf").fit(texts, labels, sample_weight=[3.0, 1.0] * 20)
+    toward_b = gf.TextClassifier("tfidf", class_weight={"a": 1.0, "b": 3.0}).fit(texts, labels)
+    assert toward_a.predict(["red blue"]).tolist() == ["a"]
+    assert toward_b.predict(["red blue"]).tolist() == ["b"]
+
+
+def test_a_text_without_a_known_ngram_is_answered_by_the_bias(tmp_path):
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    bias = clf.model_.head.out.bias.detach().numpy()
+    np.testing.assert_allclose(clf.logits(["ЖЖЖ", "ЩЩ ЮЮ"]), np.stack([bias, bias]), atol=1e-6)
+    together = clf.logits([*UNSEEN, "ЖЖЖ"])
+    np.testing.assert_allclose(
+        together, np.concatenate([clf.logits([t]) for t in [*UNSEEN, "ЖЖЖ"]]), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"lora_rank": 4}, "lora_rank"),
+        ({"train_layers": 1}, "train_layers"),
+        ({"d_model": 64}, "d_model"),
+        ({"pooling": "mean"}, "pooling"),
+        ({"head": "mlp"}, "head"),
+        ({"vectors": "word2vec"}, "vectors"),
+        ({"word_dropout": 0.1}, "word_dropout"),
+        ({"label_smoothing": 0.1}, "label_smoothing"),
+        ({"tokenizer": "wordpiece"}, "tokenizer"),
+        ({"long_texts": "mean"}, "long_texts"),
+        ({"keep_epochs": True}, "keep_epochs"),
+        ({"precision": "int8"}, "precision"),
+        ({"method": "few-shot"}, "few-shot"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_what_a_linear_model_has_not_is_one_line(settings, key):
+    with pytest.raises(ConfigError, match=key) as error:
+        gf.TextClassifier("tfidf", **settings).fit(TEXTS, LABELS)
+    assert "\n" not in str(error.value)
+
+
+def test_settings_of_steps_are_said_to_do_nothing():
+    with pytest.warns(IdleSettingWarning, match="lr, epochs have no effect|epochs, lr have no effect"):
+        clf = gf.TextClassifier("tfidf", epochs=3, lr=1e-3).fit(TEXTS, LABELS)
+    assert clf.score(TEXTS, LABELS) == 1.0
+
+
+def test_it_makes_no_vectors():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="model=all-minilm-l6-v2"):
+        clf.embed(TEXTS)
+
+
+def test_one_text_and_pairs_are_told_apart():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    with pytest.raises(DataError, match="reads one text"):
+        clf.predict([("a", "b")])
+
+
+def test_a_failed_fit_leaves_the_one_before():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    before = clf.logits(UNSEEN)
+    clf.min_count = 99
+    with pytest.raises(DataError, match="99 texts"):
+        clf.fit(TEXTS, LABELS)
+    np.testing.assert_array_equal(clf.logits(UNSEEN), before)
+
+
+# --- damaged folders ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words": "x"}, "not a list of texts"),
+        ({"characters": [1]}, "not a list of texts"),
+        ({"lowercase": 1}, "lowercase = 1 is not true or false"),
+        ({"clean": "soap"}, "clean = 'soap' is not known"),
+        ({"format": 2}, "has the format 2, not 1"),
+        ({"words": ["one"]}, "no weight for each"),
+    ],
+)
+def test_damaged_ngrams_are_named(change, message, tmp_path):
+    ngrams, _ = Ngrams.fitted(TEXTS)
+    write_ngrams(ngrams, tmp_path)
+    about = json.loads((tmp_path / "ngrams.json").read_text())
+    (tmp_path / "ngrams.json").write_text(json.dumps(about | change))
+    with pytest.raises(CheckpointError, match=message):
+        read_ngrams(tmp_path)
+
+
+def test_ngrams_that_are_not_the_model_s_are_an_error(tmp_path):
+    one, two = (gf.TextClassifier("tfidf").fit(texts, LABELS) for texts in (TEXTS, [t[:12] for t in TEXTS]))
+    one.tokenizer_ = two.tokenizer_
+    one.save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="the model has weights of others"):
+        gf.load(tmp_path / "model")
