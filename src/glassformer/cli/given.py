@@ -97,7 +97,7 @@ def data_option(given: str) -> str | None:
 
     A folder is one of pictures where most of the first files below it are, and no run folder.
     """
-    from glassformer.data.image import SUFFIXES
+    from glassformer.data.image import is_image_name
     from glassformer.data.tables import READERS
 
     if given.lower().endswith(tuple(READERS)):
@@ -107,12 +107,12 @@ def data_option(given: str) -> str | None:
         if not path.is_dir() or (path / "config.toml").is_file():
             return None
         files = (file for file in path.rglob("*") if file.is_file())
-        first = [file.suffix.lower() for _, file in zip(range(100), files, strict=False)]
+        first = [file for _, file in zip(range(100), files, strict=False)]
     except OSError:
         return None
     if not first:
         return None
-    pictures = sum(suffix in SUFFIXES for suffix in first)
+    pictures = sum(map(is_image_name, first))
     return "--images" if 2 * pictures > len(first) else "--text"
 
 

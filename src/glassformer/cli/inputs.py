@@ -78,9 +78,9 @@ def gather_rows(
 
 def is_picture(argument: str) -> bool:
     """Whether an argument is named as pictures are."""
-    from glassformer.data.image import SUFFIXES
+    from glassformer.data.image import is_image_name
 
-    return argument.lower().endswith(tuple(SUFFIXES))
+    return is_image_name(argument)
 
 
 def pictures(given: Sequence[str]) -> Texts:
@@ -145,7 +145,7 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
     """
     from glassformer.data.checks import is_missing
     from glassformer.data.columns import find_column
-    from glassformer.data.image_sources import IMAGE_COLUMNS
+    from glassformer.data.image_sources import IMAGE_COLUMNS, beside
     from glassformer.data.tables import Table
 
     def choose(table: Table) -> tuple[str]:
@@ -166,7 +166,7 @@ def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:
         if values and not isinstance(values[0], str):
             fix = "Give --out a name that ends in .parquet"
             raise DataError("holds pictures, not names of files", where=f"{path}, row {row.row}", fix=fix)
-        row.text = str(path.parent / values[0]) if values else ""
+        row.text = beside(values[0], str(path)) if values else ""
         found.append(row)
     return found
 

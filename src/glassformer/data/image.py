@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from glassformer.data.checks import is_missing, place
+from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file
 from glassformer.data.image_tags import check_tags
 from glassformer.errors import DataError
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
 MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
-SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif")
+SUFFIXES = (
+    ".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif",
+    ".jpe", ".apng", ".pbm", ".pnm", ".tga",
+)  # fmt: skip
+# Of images that are not decoded: they count as images that cannot be read, so that none is dropped silently.
+NOT_READ = (
+    ".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".jxl", ".psd", ".svg", ".ico", ".dcm",
+    ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2",
+)  # fmt: skip
 # What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it
 # is opened, before its size can be looked at.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
@@ -71,14 +81,41 @@ def open_picture(source: Any, where: str = "picture") -> Image:
 
 
 def picture_files(folder: Path) -> list[Path]:
-    """Every picture file below a folder, in order of name; what is hidden (``.git``, ``._x.png``) is none."""
-    return sorted(
-        p
-        for p in folder.rglob("*")
-        if p.suffix.lower() in SUFFIXES
-        and p.is_file()
-        and not any(part.startswith((".", "__")) for part in p.relative_to(folder).parts)
-    )
+    """Every file below a folder whose name says that it is an image, in order of name.
+
+    Images that cannot be read (HEIC, links that lead nowhere) are among them, and an error when they are
+    used. Hidden files and those that other programs leave (``._x.png``, ``__MACOSX``) are not.
+
+    Raises:
+        DataError: a folder that may not be read.
+    """
+    return [path for path in files_below(folder) if is_image_name(path)]
+
+
+def is_image_name(path: str | Path) -> bool:
+    """Whether a file is named as images are, those that cannot be read among them."""
+    return str(path).lower().endswith((*SUFFIXES, *NOT_READ))
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every file below a folder and the folders that it links to, in order of name, without clutter.
+
+    Raises:
+        DataError: a folder that may not be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        what = f"the folder cannot be read: {error.strerror}"
+        raise DataError(what, where=str(error.filename), fix="Check who may read it")
+
+    found, seen = [], set()
+    for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
+        here = Path(name)
+        seen.add(os.path.realpath(here))  # a link may lead back to where it is
+        found += [path for path in map(here.joinpath, files) if not is_clutter(path)]
+        inner = [sub for sub in folders if not is_clutter(here / sub)]
+        folders[:] = [sub for sub in inner if os.path.realpath(here / sub) not in seen]
+    return sorted(path for path in found if path.is_file() or path.is_symlink())
 
 
 def check_pictures(
@@ -184,10 +221,22 @@ def _read_file(path: Path) -> bytes:
             raise _too_many_bytes(str(path))
         return path.read_bytes()
     except FileNotFoundError:
-        raise DataError("no such file", where=str(path), fix="Check the path") from None
+        raise _absent(path) from None
     except OSError as error:
         fix = "Name a file" if path.is_dir() else "Check the path and who may read it"
         raise DataError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
+
+
+def _absent(path: Path) -> DataError:
+    """Why there is no file of that name."""
+    name = str(path)
+    if path.is_symlink():
+        fix = f"Put the image at {os.readlink(path)}, or remove the link"
+        return DataError("a link that leads nowhere", where=name, fix=fix)
+    if re.match(r"[a-z]{2,}:/", name):
+        return DataError("a URL, which is not opened", where=name, fix="Download the image and name its file")
+    windows = "It is a path of Windows: name the file by its path from the folder of the table"
+    return DataError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
 
 def _from_bytes(content: bytes, where: str) -> Image:

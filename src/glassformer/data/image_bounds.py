@@ -40,6 +40,20 @@ ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before these
 ALONE = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
 PROFILES = {b"iCCP", b"eXIf"}
+# What a file that is not decoded begins with: what to call it, and how its image is read after all.
+CONVERT = "Convert it to JPEG or PNG"
+OTHERS = {
+    rb".{4}ftyp(hei|hev|mif1|msf1)": ("a HEIC image, which is not read", CONVERT),
+    rb".{4}ftypavi[fs]": ("an AVIF image, which is not read", CONVERT),
+    rb"\0\0\0\x0cjP  |\xff\x4f\xff\x51": ("a JPEG 2000 image, which is not read", CONVERT),
+    rb"\xff\x0a|\0\0\0\x0cJXL ": ("a JPEG XL image, which is not read", CONVERT),
+    rb"8BPS": ("a Photoshop file, which is not read", CONVERT),
+    rb".{128}DICM": ("a DICOM file, which is not read", "Convert it to PNG or TIFF"),
+    rb"\0\0\x01\0": ("an icon, which is not read", CONVERT),
+    rb"\s*(<\?xml[^>]*>\s*)?<svg": ("an SVG drawing, which is not read", CONVERT),
+    rb"\s*<(!doctype html|html)": ("an HTML page, not an image", "Download the image itself"),
+    rb"version https://git-lfs": ("a pointer of Git LFS, not the image", "Fetch it with 'git lfs pull'"),
+}
 PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
 
 
@@ -50,7 +64,7 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
         most: pixels that one picture may have. The size itself is judged by what the decoder says of it.
 
     Raises:
-        DataError: it asks for more work than a picture does.
+        DataError: it asks for more work than a picture does, or has a format that is known and not decoded.
     """
     if content.startswith(JPEG):
         _jpeg(content, where, most)
@@ -66,6 +80,8 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
         _bmp(content, where)
     elif content.startswith(b"P"):
         _ppm(content, where)
+    else:
+        _refuse_others(content[:512], where)
 
 
 def too_much(what: str, most: int, where: str) -> DataError:
@@ -73,6 +89,12 @@ def too_much(what: str, most: int, where: str) -> DataError:
     return DataError(
         f"the picture's file holds {what}, {most:,} at most", where=where, fix="Save it anew or remove it"
     )
+
+
+def _refuse_others(beginning: bytes, where: str) -> None:
+    for pattern, (what, fix) in OTHERS.items():
+        if re.match(pattern, beginning, re.DOTALL | re.IGNORECASE):
+            raise DataError(what, where=where, fix=fix)
 
 
 def _jpeg(content: bytes, where: str, most: int) -> None:

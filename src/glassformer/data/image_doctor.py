@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import digest
-from glassformer.data.doctor_labels import in_one_table, no_labels, odd_labels, without_classes
+from glassformer.data.doctor_labels import (
+    in_one_table,
+    no_labels,
+    odd_labels,
+    twin_classes,
+    without_classes,
+)
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
 from glassformer.data.image_checks import SKIP, Header, look_at
@@ -75,6 +81,7 @@ def examine_pictures(
     about: dict[str, Any] = {"splits": figures}
     findings += several_labels(splits, about)
     findings += odd_labels(splits)
+    findings += twin_classes(splits)
     findings += no_labels([label for pictures in splits.values() for label in each(pictures.labels)])
     findings += _leaks(splits, seen)
     findings += _near(splits, thumbs)
@@ -115,7 +122,8 @@ def _unreadable(split: str, pictures: ImageSplit, refused: Mapping[int, DataErro
     more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
     message = f"{len(refused):,} of {len(pictures):,} pictures of {split} cannot be read ({listed}{more})"
     examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
-    fix = f"fetch them again or remove them, or {SKIP}"
+    usual = next(error.fix for error in refused.values() if error.what == kinds.most_common(1)[0][0])
+    fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP}" if usual else f"remove them, or {SKIP}"
     yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 

@@ -6,7 +6,9 @@ table is Parquet with a column of pictures, or CSV, TSV or JSONL with one of fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.files import is_clutter
 from glassformer.data.folders import data_folders, refuse_models, refuse_tables
-from glassformer.data.image import picture_files, picture_name
+from glassformer.data.image import files_below, is_image_name, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
@@ -29,6 +32,7 @@ from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
 OF_NUMBERS = "Give a table with a column of pictures or file names, and one of numbers"
+SHOWN = 3  # files or endings that a sentence names
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
@@ -240,7 +244,7 @@ def _from_tables(
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)
                 table = parts[i] = without_bad_rows(table, column, label, rejected, checks)
-            images += [_beside(x, table.origin) for x in table.read(column)]
+            images += [beside(x, table.origin) for x in table.read(column)]
             if label not in (None, kind.column) and label.lower() not in LABEL_COLUMNS:
                 notes[f"found by what the columns hold: labels in {label!r}; label_column names another"] = 1
             if label is not None:
@@ -252,15 +256,19 @@ def _from_tables(
     return ImageDataset(name, splits, names, notes=tuple(notes))
 
 
-def _beside(value: Any, origin: str) -> Any:
-    """A file name in a table is looked for beside the table."""
-    if isinstance(value, str):
-        return str(Path(origin).parent / value)
-    return value
+def beside(value: Any, origin: str) -> Any:
+    """The path of a file that a table names: from the table's folder; ``\\`` is read as ``/`` where only that
+    leads to a file. URLs and what is not a name stay as they are."""
+    if not isinstance(value, str) or re.match(r"[a-z]{2,}://", value):
+        return value
+    path = Path(origin).parent / value
+    if "\\" in value and not path.exists():
+        path = min(path, Path(origin).parent / value.replace("\\", "/"), key=lambda p: not p.exists())
+    return str(path)
 
 
 def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:
-    """``label/*.jpg`` or ``split/label/*.jpg``, in order of name.
+    """``label/*.jpg`` or ``split/label/*.jpg``, in order of name; notes count the files that are not read.
 
     Raises:
         DataError: no such folders, or a class without pictures.
@@ -271,19 +279,37 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
         fix = "Put one folder of pictures for each class there"
         raise DataError("neither tables nor folders of pictures", where=str(folder), fix=fix)
     layout: dict[str, dict[str, list[Path]]] = {}
+    left: list[Path] = []
     if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
         for sub in subfolders:
             if SPLIT_OF[sub.name.lower()] in layout:
                 raise DataError(f"two folders for the split {sub.name}", where=str(folder), fix="Keep one")
-            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub, folder)
+            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub, folder, left)
     else:
         _refuse_mixture(folder, subfolders)
-        layout["train"] = _class_files(folder, folder)
+        layout["train"] = _class_files(folder, folder, left)
     splits = {}
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
         splits[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
-    return ImageDataset(folder.name, splits, _names(splits))
+    return ImageDataset(folder.name, splits, _names(splits), notes=tuple(_left_out(folder, left)))
+
+
+def _left_out(folder: Path, left: Sequence[Path]) -> Iterable[str]:
+    """A sentence on images outside of the folders of classes, and one on other files in these."""
+    outside = [str(p.relative_to(folder)) for p in left if is_image_name(p)]
+    if outside:
+        listed = ", ".join(outside[:SHOWN]) + (", ..." if len(outside) > SHOWN else "")
+        yield f"images outside of the class folders, which are not read: {len(outside):,} ({listed})"
+    if others := [p for p in left if not is_image_name(p)]:
+        yield f"files that are not images by their names and are not read: {_endings(others)}"
+
+
+def _endings(files: Iterable[Path]) -> str:
+    """How many files there are of each ending."""
+    counts = Counter(p.suffix.lower() or "without an ending" for p in files)
+    more = ", ..." if len(counts) > SHOWN else ""
+    return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
 
 
 def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
@@ -301,19 +327,23 @@ def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
 
 
 def _subfolders(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "__")))
+    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
 
 
-def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
-    classes = {sub.name: picture_files(sub) for sub in _subfolders(folder)}
-    if not classes:
+def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[Path]]:
+    """Class -> its images; images that lie in ``folder`` itself and other files are added to ``left``."""
+    below = {sub.name: files_below(sub) for sub in _subfolders(folder)}
+    if not below:
         raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
-    check_class_names(list(classes), str(folder))
-    for name, files in classes.items():
-        if not files:
+    check_class_names(list(below), str(folder))
+    for name, files in below.items():
+        if not any(map(is_image_name, files)):
             refuse_tables(given)
-            raise DataError(f"class {name!r} has no pictures", where=str(folder), fix="Put pictures there")
-    return classes
+            what = f"class {name!r} has no images" + (f", only {_endings(files)}" if files else "")
+            raise DataError(what, where=str(folder), fix="Put images there, or remove the folder")
+    here = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
+    left += [*here, *(path for files in below.values() for path in files if not is_image_name(path))]
+    return {name: [path for path in files if is_image_name(path)] for name, files in below.items()}
 
 
 def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from glassformer.config import KnownRecipe
 from glassformer.data.copies import digest
+from glassformer.data.files import is_clutter
 from glassformer.data.image import picture_files
 from glassformer.data.image_checks import refuse_unreadable, without_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
@@ -91,7 +92,7 @@ def pictures_of(source: str, d: PicturesConfig) -> tuple[list[Any], list[str]]:
 
 
 def _folders(path: Path) -> bool:
-    return any(p.is_dir() and not p.name.startswith((".", "__")) for p in path.iterdir())
+    return any(p.is_dir() and not is_clutter(p) for p in path.iterdir())
 
 
 def look(work: Work) -> Look:

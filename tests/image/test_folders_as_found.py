@@ -1,0 +1,240 @@
+"""Folders and tables of images as people have them: nothing is dropped without being counted and named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glassformer.cli.inputs import gather_pictures
+from glassformer.data.image import files_below, open_picture, picture_files
+from glassformer.data.image_checks import refuse_unreadable
+from glassformer.data.image_doctor import examine_pictures
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.kinds import kind_of
+from glassformer.errors import DataError
+
+COUNT = 7  # images of each class
+
+
+def fill(folder: Path, *classes: str) -> Path:
+    rng = np.random.default_rng(3)
+    for name in classes:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i in range(COUNT):
+            array = rng.integers(0, 256, (11, 13, 3), np.uint8)
+            Image.fromarray(array).save(folder / name / f"{i}.png")
+    return folder
+
+
+def sizes(dataset) -> dict[str, int]:
+    labels = dataset.splits["train"].labels
+    return {name: labels.count(name) for name in sorted(set(labels))}
+
+
+def findings(dataset) -> dict[str, object]:
+    report = examine_pictures("mine", dataset.splits, dataset.notes, decode=True)
+    return {finding.code: finding for finding in report.findings if finding.severity != "ok"}
+
+
+FTYP = {"heic": b"heic", "heif": b"mif1", "hif": b"heix", "avif": b"avif"}
+BYTES = {
+    **{ending: b"\0\0\0\x18ftyp" + brand + bytes(99) for ending, brand in FTYP.items()},
+    "jp2": b"\0\0\0\x0cjP  \r\n\x87\n" + bytes(99),
+    "j2k": b"\xff\x4f\xff\x51" + bytes(99),
+    "jxl": b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(99),
+    "psd": b"8BPS\0\x01" + bytes(99),
+    "svg": b"<?xml version='1.0'?>\n<svg width='5'/>",
+    "ico": b"\0\0\1\0\1\0\x10\x10\0\0\1\0\x20\0\x68\x04\0\0" + bytes(99),
+    "dcm": bytes(128) + b"DICM" + bytes(99),
+    "HEIC": b"\0\0\0\x18ftypheic" + bytes(99),
+}
+
+
+@pytest.mark.parametrize("ending", BYTES)
+def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
+    fill(tmp_path, "cat", "dog")
+    for i in range(3):
+        (tmp_path / "cat" / f"phone{i}.{ending}").write_bytes(BYTES[ending])
+    dataset = load_image_dataset(tmp_path)
+    assert sizes(dataset) == {"cat": COUNT + 3, "dog": COUNT}
+    with pytest.raises(
+        DataError, match=rf"phone0\.{ending}: an? .*not read.*3 of train\. Convert it"
+    ) as error:
+        refuse_unreadable(dataset.splits)
+    assert "broken=skip" in error.value.fix
+    found = findings(dataset)["unreadable"]
+    assert (found.severity, found.count) == ("warning", 3)
+    assert found.examples[0].startswith(str(tmp_path / "cat" / f"phone0.{ending}"))
+    kept = load_image_dataset(tmp_path, broken="skip")
+    assert sizes(kept) == {"cat": COUNT, "dog": COUNT}
+    assert kept.notes[0].startswith("3 pictures of train left out: ")
+    rows = gather_pictures([str(tmp_path)], skip=True)
+    assert sum(row.error is not None for row in rows) == 3
+    assert kind_of(tmp_path) == "pictures"
+
+
+def test_what_only_looks_like_an_image_is_named(tmp_path):
+    for content, what in (
+        (b"<!DOCTYPE html><html>", "an HTML page"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
+    ):
+        (tmp_path / "a.jpg").write_bytes(content)
+        with pytest.raises(DataError, match=what):
+            open_picture(tmp_path / "a.jpg")
+
+
+def test_the_content_decides_whether_an_image_can_be_read(tmp_path):
+    fill(tmp_path, "cat", "dog")
+    shutil.move(tmp_path / "cat" / "0.png", tmp_path / "cat" / "0.heic")
+    dataset = load_image_dataset(tmp_path)
+    refuse_unreadable(dataset.splits)
+    assert sizes(dataset) == {"cat": COUNT, "dog": COUNT}
+
+
+def test_links_that_lead_nowhere_are_counted_and_named(tmp_path):
+    fill(tmp_path, "cat", "dog")
+    for i in range(3):
+        (tmp_path / "cat" / f"link{i}.png").symlink_to("/nowhere/a.png")
+    dataset = load_image_dataset(tmp_path)
+    with pytest.raises(DataError, match=r"link0\.png: a link that leads nowhere; .*3 of train") as error:
+        refuse_unreadable(dataset.splits)
+    assert "/nowhere/a.png" in error.value.fix
+    assert findings(dataset)["unreadable"].count == 3
+    assert sizes(load_image_dataset(tmp_path, broken="skip")) == {"cat": COUNT, "dog": COUNT}
+    assert len(gather_pictures([str(tmp_path)])) == 2 * COUNT + 3
+
+
+def test_linked_folders_are_read_once(tmp_path):
+    fill(tmp_path / "data", "cat", "dog")
+    fill(tmp_path / "more", "second")
+    (tmp_path / "data" / "cat" / "linked").symlink_to(tmp_path / "more" / "second")
+    (tmp_path / "data" / "cat" / "circle").symlink_to(tmp_path / "data")
+    assert len(picture_files(tmp_path / "data" / "cat")) == 3 * COUNT  # the circle leads to dog, too
+    (tmp_path / "data" / "cat" / "circle").unlink()
+    assert sizes(load_image_dataset(tmp_path / "data")) == {"cat": 2 * COUNT, "dog": COUNT}
+
+
+CLUTTER = ("__MACOSX", ".ipynb_checkpoints", "@eaDir", ".git", "__pycache__")
+
+
+@pytest.mark.parametrize("name", CLUTTER)
+def test_what_other_programs_leave_is_no_class(name, tmp_path):
+    fill(tmp_path, "cat", "dog", name, f"cat/{name}")
+    shutil.copy(tmp_path / "cat" / "0.png", tmp_path / "cat" / "._0.png")
+    dataset = load_image_dataset(tmp_path)
+    assert sizes(dataset) == {"cat": COUNT, "dog": COUNT}
+    assert dataset.notes == ()
+    assert len(gather_pictures([str(tmp_path)])) == 2 * COUNT
+
+
+def test_names_that_begin_with_strokes_are_classes(tmp_path):
+    fill(tmp_path, "__background__", "cat")
+    assert sizes(load_image_dataset(tmp_path)) == {"__background__": COUNT, "cat": COUNT}
+
+
+TWINS = [("Cat", "cat"), ("cat ", "cat"), ("cat\u200b", "cat"), ("caf\u00e9", "cafe\u0301"), ("1", "1.0")]
+
+
+@pytest.mark.parametrize("names", TWINS)
+def test_classes_written_in_two_ways(names, tmp_path):
+    fill(tmp_path, *names, "dog")
+    found = findings(load_image_dataset(tmp_path))["twin-classes"]
+    assert (found.severity, found.count) == ("warning", 1)
+    assert found.fix == "make one of them with --set merge_labels=spelling"
+
+
+def test_images_outside_of_the_classes_are_counted(tmp_path):
+    fill(tmp_path, "cat", "dog")
+    for i in range(5):
+        shutil.copy(tmp_path / "cat" / "0.png", tmp_path / f"loose{i}.png")
+    (note,) = load_image_dataset(tmp_path).notes
+    assert note.startswith("images outside of the class folders, which are not read: 5 (loose0.png, loose1")
+    fill(tmp_path / "b", "train/cat", "train/dog", "test/cat", "test/dog")
+    shutil.copy(tmp_path / "cat" / "0.png", tmp_path / "b" / "test" / "loose.png")
+    dataset = load_image_dataset(tmp_path / "b")
+    assert dataset.notes == ("images outside of the class folders, which are not read: 1 (test/loose.png)",)
+    assert findings(dataset)["source"].severity == "note"
+
+
+def test_other_files_are_counted_by_their_endings(tmp_path):
+    fill(tmp_path, "cat", "dog")
+    for name in ("a.xml", "b.xml", "c", "d.JSON"):
+        (tmp_path / "dog" / name).touch()
+    (tmp_path / "LICENSE.txt").touch()
+    (note,) = load_image_dataset(tmp_path).notes
+    assert note.endswith("are not read: 2 .xml, 1 without an ending, 1 .json")
+    shutil.rmtree(tmp_path / "cat")
+    for path in picture_files(tmp_path / "dog"):
+        path.unlink()
+    with pytest.raises(DataError, match=r"class 'dog' has no images, only 2 \.xml"):
+        load_image_dataset(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["tga", "jpe", "pbm", "pnm", "apng", "TIFF"])
+def test_endings_of_formats_that_are_read(ending, tmp_path):
+    fill(tmp_path, "cat", "dog")
+    form = {"pbm": "PPM", "pnm": "PPM", "jpe": "JPEG", "apng": "PNG"}.get(ending, ending.upper())
+    Image.open(tmp_path / "cat" / "0.png").save(tmp_path / "cat" / f"x.{ending}", form)
+    dataset = load_image_dataset(tmp_path)
+    assert sizes(dataset) == {"cat": COUNT + 1, "dog": COUNT}
+    refuse_unreadable(dataset.splits)
+
+
+@pytest.mark.parametrize("before", ["", ".\\"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl"])
+def test_paths_of_windows_in_a_table(before, ending, tmp_path):
+    fill(tmp_path, "cat", "dog")
+    names = [f"{before}{name}\\{i}.png" for name in ("cat", "dog") for i in range(COUNT)]
+    rows = [(name, "cat" if "cat" in name else "dog") for name in names]
+    if ending == "jsonl":
+        lines = [f'{{"image": "{a}", "label": "{b}"}}'.replace("\\", "\\\\") for a, b in rows]
+    else:
+        sign = "," if ending == "csv" else "\t"
+        lines = [f"image{sign}label", *(sign.join(row) for row in rows)]
+    table = tmp_path / f"mine.{ending}"
+    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    dataset = load_image_dataset(table)
+    refuse_unreadable(dataset.splits)
+    assert dataset.splits["train"].images[0] == str(tmp_path / "cat" / "0.png")
+    rows = gather_pictures([str(table)])
+    assert [row.text for row in rows] == dataset.splits["train"].images
+
+
+@pytest.mark.skipif(os.name == "nt", reason="where a backslash can be part of a name")
+def test_a_backslash_in_a_name_is_kept(tmp_path):
+    fill(tmp_path, "cat")
+    shutil.copy(tmp_path / "cat" / "0.png", tmp_path / "cat\\0.png")
+    (tmp_path / "mine.csv").write_text("image,label\ncat\\0.png,cat\n", encoding="utf-8")
+    assert load_image_dataset(tmp_path / "mine.csv").splits["train"].images == [str(tmp_path / "cat\\0.png")]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("C:\\data\\cat\\0.png", "no such file.*path of Windows"),
+        ("https://example.org/cat/0.png", "a URL, which is not opened"),
+    ],
+)
+def test_names_that_lead_nowhere(name, what, tmp_path):
+    (tmp_path / "mine.csv").write_text(f"image,label\n{name},cat\n{name},dog\n", encoding="utf-8")
+    dataset = load_image_dataset(tmp_path / "mine.csv")
+    with pytest.raises(DataError, match=what):
+        refuse_unreadable(dataset.splits)
+
+
+def test_a_folder_that_may_not_be_read_is_named(tmp_path, monkeypatch):
+    fill(tmp_path, "cat", "dog")
+
+    def scandir(path, real=os.scandir):
+        if Path(path).name == "dog":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(DataError, match=r"dog: the folder cannot be read: Permission denied"):
+        files_below(tmp_path)
