@@ -107,7 +107,6 @@ def scratch() -> Iterator[Path]:
 def warm() -> None:
     """Import here what every forked process will need."""
     import onnx  # noqa: F401
-    import onnxruntime  # noqa: F401
     import scipy.stats  # noqa: F401
     import sklearn.linear_model  # noqa: F401
     import torch

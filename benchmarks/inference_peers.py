@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import torch
 from common import Contender, Window, half
 from hf_attention import choose_attention
 
-from glassformer.process import keep_freed_memory
+from glassformer.process import disable_telemetry, keep_freed_memory
 
 MAX_LENGTH = 256
 BATCH = 32
@@ -164,6 +165,7 @@ def export_onnx(folder: Path) -> Path:
 
 
 def onnx_session(file: Path, threads: int) -> Callable[[dict[str, np.ndarray]], np.ndarray]:
+    disable_telemetry(os.environ)
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -181,6 +183,7 @@ def onnx_fp32(folder: Path, rounds: Rounds, threads: int) -> Contender:
 
 
 def onnx_int8(folder: Path, rounds: Rounds, threads: int) -> Contender:
+    disable_telemetry(os.environ)
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

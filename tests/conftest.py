@@ -35,6 +35,8 @@ def _prepare_environment() -> None:
         os.environ["XDG_CACHE_HOME"] = str(home / "cache")
         os.environ["MPLCONFIGDIR"] = str(ROOT / ".pytest_cache" / "matplotlib")  # its font list, made once
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+        os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
         os.environ["HF_HUB_DISABLE_XET"] = "1"  # it opens sockets outside of Python, where no hook sees them
         path = [str(OFFLINE), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, path))

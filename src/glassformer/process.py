@@ -6,6 +6,7 @@ This module imports no torch, since two of the settings are read when torch is l
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from functools import cache
 
 ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
@@ -19,6 +20,23 @@ WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
 # last 1,024 shapes. Packed batches have a new number of rows each time, so most are never asked for again; 64
 # keep the hits, and memory stays flat.
 SETTINGS = WAITING | {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64", "LRU_CACHE_CAPACITY": "64"}
+
+# What switches off the usage reports of libraries that send them unless they are told not to.
+NO_TELEMETRY = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+
+def disable_telemetry(environment: MutableMapping[str, str]) -> None:
+    """Switch off the usage reports of ONNX Runtime, MLflow and Ray in the environment of a process of ours.
+
+    ONNX Runtime's own function comes too late: on import it has written a device id and looked up a host.
+    A library's caller decides for their own process, so only the command line and processes that glassformer
+    starts call this.
+    """
+    environment.update(NO_TELEMETRY)
 
 
 def tune_process() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.kept_table import kept_table
-from glassformer.cli.rows import Layout, Row
+from glassformer.cli.rows import Layout, Row, read_rows
 from glassformer.data.text_pairs import TextPair
 
 from .tiny import sentences, settings, write_csv
@@ -62,6 +62,42 @@ def test_another_encoding_gets_a_mark_and_utf8_without_one_gets_none(gf, run: Pa
         assert told.code == 0, told.err
         assert (tmp_path / f"out-{name}").read_bytes().startswith(MARK) is marked
         assert records(tmp_path / f"out-{name}")[1][:2] == ["a splendid café", "Zoë"]
+
+
+CELLS = (
+    "@at", "=1+1", "+49 30", "-5,0", "-x", "'quoted'", "'@at", "''=x", "a;=b", 'say "=b"', "\t=x", "  lead", "trail  ",
+    "two\nlines", "\r@x", "\uff20wide", "007", "1e5", "NULL", "nan", "\N{ZERO WIDTH SPACE}x", "\N{NO-BREAK SPACE}", "",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("piecewise", [False, True])
+@pytest.mark.parametrize(("name", "delimiter"), [("mine.csv", ","), ("mine.csv", ";"), ("mine.tsv", "\t")])
+def test_every_cell_stays_as_it_is(gf, run: Path, tmp_path: Path, monkeypatch, piecewise, name, delimiter):
+    if piecewise:
+        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.answers.PIECE", 2)
+    head = ["=id", "note", "text"]
+    rows = [[str(i), cell, f"@a film {cell}" if cell.strip() else "@x"] for i, cell in enumerate(CELLS)]
+    with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([head, *rows])
+    told = gf("predict", run, name, "--text-column", "text", "--out", "out.csv", "--keep-table")
+    assert told.code == 0, told.err
+    found = records(tmp_path / "out.csv", delimiter)
+    assert [line[:3] for line in found] == [head, *rows]
+    assert found[0][3:] == ["predicted", "probability"]
+    usual = gf("predict", run, name, "--text-column", "text", "--out", "usual.csv")
+    assert usual.code == 0, usual.err
+    assert records(tmp_path / "usual.csv")[1][2] == "'@a film @at"  # all other output is guarded
+
+
+def test_the_guards_of_a_label_review_stay(tmp_path: Path):
+    table = write_csv(tmp_path / "t.csv", [("yes", "'=a film", "''@x")], "review:rank,text,note")
+    kept = kept_table([str(table)], tmp_path / "o.csv")
+    (read,) = read_rows(table, "text")
+    assert (read.text, read.given["note"]) == ("=a film", "'@x")
+    with kept.written(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
+        write([read], [["@yes"]])
+    assert records(tmp_path / "o.csv")[1] == ["yes", "'=a film", "''@x", "'@yes"]
 
 
 @pytest.mark.parametrize("piecewise", [False, True])

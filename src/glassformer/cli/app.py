@@ -45,7 +45,7 @@ from glassformer.cli.given import instead_of_option, named_as_options
 from glassformer.cli.output import one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
-from glassformer.process import ENCODING, OPTION, tune_process
+from glassformer.process import ENCODING, OPTION, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
 
 ASKING = {
@@ -141,6 +141,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     tune_process()  # before torch is imported, which no verb has done yet
+    disable_telemetry(os.environ)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character is no reason to stop
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above

@@ -28,23 +28,28 @@ class KeptTable:
     def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
         """What takes rows and a value for each of ``ours``; the file appears whole at the end.
 
+        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``; those
+        of ``ours`` are guarded as in every CSV file of ours.
+
         Args:
             texts: the columns of the texts, of pairs both.
             ours: the columns behind; one whose name is taken is called ``model:NAME``.
         """
-        from glassformer.data.spreadsheet import csv_safe
+        from glassformer.data.spreadsheet import csv_safe, guard_under
         from glassformer.evaluate.table_file import table_file
 
         heads = list(ours)
         while any(taken := [head in self.names for head in heads]):
             heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
+        guard = guard_under(self.names)
         with table_file(out, delimiter=self.delimiter, mark=self.mark) as writer:
-            writer.writerow(map(csv_safe, [*self.names, *heads]))
+            writer.writerow([*self.names, *map(csv_safe, heads)])
 
             def write(rows: Sequence[Row], values: Sequence[Sequence[Any]]) -> None:
                 for row, found in zip(rows, values, strict=True):
                     own = row.given | dict(zip(texts, _sides(row.text), strict=False))
-                    writer.writerow(map(csv_safe, [*(own.get(name, "") for name in self.names), *found]))
+                    cells = [guard(own.get(name, "")) for name in self.names]
+                    writer.writerow([*cells, *map(csv_safe, found)])
 
             yield write
 

@@ -51,7 +51,16 @@ def _opens_cell(match: re.Match[str]) -> bool:
 
 def plain_under(names: Sequence[str]) -> Callable[[str], str]:
     """How cells under a header are read: those of our own files lose what guards them in a spreadsheet."""
-    return csv_plain if any(name.startswith(REVIEWED) for name in names) else str
+    return csv_plain if _ours(names) else str
+
+
+def guard_under(names: Sequence[str]) -> Callable[[str], str]:
+    """The other way: what gives cells that ``plain_under`` read the form that they have in their file."""
+    return csv_safe if _ours(names) else str
+
+
+def _ours(names: Sequence[str]) -> bool:
+    return any(name.startswith(REVIEWED) for name in names)
 
 
 def other_kind(suffix: str, known: Iterable[str]) -> str:

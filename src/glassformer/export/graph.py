@@ -7,7 +7,11 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
+import subprocess
+import sys
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.export import onnx_process
+from glassformer.process import disable_telemetry
 
 OPSET = 18
 Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
@@ -75,32 +81,53 @@ def draw_graph(
 def quantize(file: str | Path, out: str | Path) -> Path:
     """The graph with int8 weights; activation ranges come from each batch (ONNX Runtime's dynamic form)."""
     need_onnx()
-    import onnx  # pyright: ignore[reportMissingImports]  # of the extra
-    import onnxruntime.quantization as onnx_int8  # pyright: ignore[reportMissingImports]  # of the extra
-
-    graph = onnx.load(str(file))
-    del graph.graph.value_info[:]  # the exporter's shapes of inner tensors, which the quantiser disputes
-    level = logging.root.manager.disable
-    try:
-        logging.disable(logging.WARNING)
-        onnx_int8.quantize_dynamic(graph, str(out), weight_type=onnx_int8.QuantType.QInt8)
-    finally:
-        logging.disable(level)
+    _OnnxProcess("quantize", str(file), str(out)).close()
     return Path(out)
 
 
 def run_graph(file: str | Path, threads: int = 0) -> Run:
     """A graph in ONNX Runtime on the CPU, as a function of its inputs by name; others are left out.
 
+    It runs in a process of its own, which ends with the function that is returned.
+
     Args:
         threads: 0 leaves ONNX Runtime's own choice.
+
+    Raises:
+        GlassformerError: ONNX Runtime cannot open or run the graph.
     """
     need_onnx()
-    import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
+    return _OnnxProcess("run", str(file), str(threads))
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-    wanted = {value.name for value in session.get_inputs()}
-    return lambda batch: session.run(None, {k: v for k, v in batch.items() if k in wanted})
+
+class _OnnxProcess:
+    """ONNX Runtime in a process of its own, with telemetry switched off (see ``onnx_process``)."""
+
+    def __init__(self, verb: str, *values: str):
+        # The packages that this process sees, wherever it was told to look for them.
+        search = os.pathsep.join(path for path in sys.path if path)
+        environment = {**os.environ, "PYTHONPATH": search}
+        disable_telemetry(environment)
+        command = [sys.executable, "-P", onnx_process.__file__, verb, *values]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload]
+        self.close = weakref.finalize(self, _end, self._process)
+        self._reply()
+
+    def __call__(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        with contextlib.suppress(BrokenPipeError):  # it has ended: no reply says so below
+            onnx_process.send(self._process.stdin, dict(batch))
+        return list(self._reply().values())
+
+    def _reply(self) -> dict[str, np.ndarray]:
+        found = onnx_process.receive(self._process.stdout)
+        if found is None:
+            raise GlassformerError(f"ONNX Runtime's process ended with exit code {self._process.wait()}")
+        if onnx_process.ERROR in found:
+            raise GlassformerError(f"ONNX Runtime failed: {found[onnx_process.ERROR]}")
+        return found
+
+
+def _end(process: subprocess.Popen) -> None:
+    process.kill()
+    process.communicate()

@@ -1,0 +1,91 @@
+"""The program that runs ONNX Runtime, in a process of its own (``graph.py`` starts it).
+
+ONNX Runtime writes a device id below the user's cache and looks up a telemetry host as soon as it is
+imported. Only ``ORT_DISABLE_TELEMETRY=1`` in the environment of its process prevents that, and the
+environment of the caller's process is not ours to change.
+
+This file imports nothing of glassformer. Messages are arrays in NumPy's npz form behind their length.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from typing import BinaryIO
+
+import numpy as np
+
+LENGTH = 8  # bytes that give a message's length, little-endian
+ERROR = "error"  # the name of the array that holds what went wrong
+
+
+def send(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
+    """Write one message."""
+    memory = io.BytesIO()
+    np.savez(memory, allow_pickle=False, **{f"_{name}": array for name, array in arrays.items()})
+    file.write(len(memory.getbuffer()).to_bytes(LENGTH, "little"))
+    file.write(memory.getbuffer())
+    file.flush()
+
+
+def receive(file: BinaryIO) -> dict[str, np.ndarray] | None:
+    """The next message; None where the other side has gone."""
+    head = file.read(LENGTH)
+    size = int.from_bytes(head, "little")
+    if len(head) < LENGTH or len(body := file.read(size)) < size:
+        return None
+    with np.load(io.BytesIO(body), allow_pickle=False) as found:
+        return {name[1:]: found[name] for name in found.files}
+
+
+def quantize(file: str, out: str) -> None:
+    """Write the graph with int8 weights; activation ranges come from each batch."""
+    import logging
+
+    import onnx  # pyright: ignore[reportMissingImports]  # of the extra
+    from onnxruntime.quantization import (  # pyright: ignore[reportMissingImports]  # of the extra
+        QuantType,
+        quantize_dynamic,
+    )
+
+    logging.disable(logging.WARNING)
+    graph = onnx.load(file)
+    del graph.graph.value_info[:]  # the exporter's shapes of inner tensors, which the quantizer disputes
+    quantize_dynamic(graph, out, weight_type=QuantType.QInt8)
+
+
+def answer(file: str, threads: int, given: BinaryIO, out: BinaryIO) -> None:
+    """Run the graph on one message of inputs after the other, until there are no more."""
+    import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
+
+    onnxruntime.disable_telemetry_events()  # a build for Windows' own tracing asks this instead
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    wanted = {value.name for value in session.get_inputs()}
+    send(out, {})
+    while (batch := receive(given)) is not None:
+        found = session.run(None, {name: array for name, array in batch.items() if name in wanted})
+        send(out, {str(i): np.asarray(array) for i, array in enumerate(found)})
+
+
+def main(verb: str, *values: str) -> None:
+    """``quantize FILE OUT`` or ``run FILE THREADS``; an error is sent as the last message."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the caller's, who ends this process
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no message
+    try:
+        if verb == "quantize":
+            quantize(*values)
+            send(out, {})
+        else:
+            answer(values[0], int(values[1]), sys.stdin.buffer, out)
+    except Exception as error:  # ONNX Runtime has several of its own
+        send(out, {ERROR: np.array(f"{type(error).__name__}: {error}")})
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
