@@ -8,10 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
+from glassformer.data.questions import Answers
+from glassformer.evaluate.answers import answer_figures
 from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
 from glassformer.evaluate.label_sets import LabelSetMeter
 from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.tags import tag_figures
+from glassformer.report import wording
+from glassformer.report.card import _of
+from glassformer.tasks.decisions import abstention
+from glassformer.tasks.target_classes import Classes
 
 RARE = (2, 5, 19, 199)  # examples of each class
 
@@ -116,6 +123,56 @@ def test_the_meters_give_it():
     assert sets.result(bootstrap=50, seed=1)["macro_f1_interval"] == macro_f1_interval_of_sets(
         np.eye(4)[y], np.eye(4)[guess][None], resamples=50, seed=1
     )
+
+
+def all_or_none(right: bool, n: int) -> dict[str, tuple[float, list[float]]]:
+    """Shares of ``n`` examples that are all right, or all wrong, from every place that counts them."""
+    y = np.arange(n) % 2
+    guess = y if right else 1 - y
+    meter, sets = ClassificationMeter(["a", "b"]), LabelSetMeter(["a", "b"])
+    meter.update(np.eye(2)[guess], y)
+    sets.update(np.eye(2)[guess], np.eye(2)[y])
+    tags = [["B-a"]] * n, [["B-a" if right else "B-b"]] * n
+    answers = [Answers(("Rome",), (0,))] * n
+    asked = answer_figures(answers, ["Rome" if right else "Oslo"] * n, [str(i) for i in range(n)])
+    left = abstention(Classes(), np.eye(2)[guess], y, None, 0.5)
+    found = {"classes": meter.result(), "sets": sets.result(), "tags": tag_figures(*tags, "BIO")}
+    keys = {"classes": ("accuracy",), "sets": ("accuracy", "micro_f1"), "tags": ("entity_f1",)}
+    found |= {"answers": asked, "abstaining": left}
+    keys |= {"answers": ("exact_match", "f1"), "abstaining": ("accuracy",)}
+    return {f"{w} {k}": (found[w][k], found[w][f"{k}_interval"]) for w in found for k in keys[w]}
+
+
+@pytest.mark.parametrize(("right", "n", "wanted"), [
+    (True, 32, [0.90625, 1.0]), (True, 1, [0.0, 1.0]), (True, 3, [0.0, 1.0]), (True, 199, [1 - 3 / 199, 1.0]),
+    (False, 32, [0.0, 0.09375]), (False, 1, [0.0, 1.0]), (False, 199, [0.0, 3 / 199]),
+])  # fmt: skip
+def test_all_right_and_none_right_have_one_interval_everywhere(right, n, wanted):
+    for place, (share, interval) in all_or_none(right, n).items():
+        assert share == float(right), place
+        assert interval == pytest.approx(wanted, abs=1e-12), place
+        digits = wording.digits_for(n)
+        end = wording.percent(wanted[0] if right else wanted[1], digits)
+        told = f"at least {end}" if right else f"at most {end}"
+        assert wording.share_interval(share, interval, n, digits) == told
+        assert wording.share_interval(share, [share, share], n, digits) == told  # a file of before
+
+
+def test_what_a_macro_f1_knows_of_rare_classes_stays():
+    y = np.repeat([0, 1], [97, 3])
+    meter = ClassificationMeter(["a", "b"])
+    meter.update(np.eye(2)[y], y)
+    scores = meter.result()
+    assert scores["accuracy_interval"] == [0.97, 1.0]
+    low, high = scores["macro_f1_interval"]
+    assert low < 0.9
+    assert high == 1.0
+    assert wording.bounds(scores, "macro_f1") == f"at least {wording.percent(low)}"
+    card = {f.name: f.interval for f in _of(scores, "this model", "test")}
+    assert (card["accuracy"], card["macro-F1"]) == ((0.97, 1.0), (low, high))
+    before = scores | {"accuracy_interval": [1.0, 1.0]}
+    assert {f.name: f.interval for f in _of(before, "this model", "test")}["accuracy"] == (0.97, 1.0)
+    assert f"at least {wording.percent(0.97)} of such texts" in wording.verdict(scores, "test")
 
 
 def test_a_label_without_examples_counts_as_nothing_in_sets_and_is_left_out_of_classes():

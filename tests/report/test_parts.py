@@ -51,14 +51,15 @@ def test_numbers_as_a_person_writes_them():
 def test_an_interval_holds_its_own_figure():
     low, high = wilson(np.array([135, 0]), np.array([135, 11]))
     assert (high[0], low[1]) == (1, 0)
-    assert wording.share_interval(1.0, [float(low[0]), 1.0], 135) == f"at least 97.8{THIN}%"
+    assert wording.share_interval(1.0, [float(low[0]), 1.0], 135) == f"at least 97.2{THIN}%"
+    assert wording.share_interval(1.0, [1.0, 1.0], 135) == f"at least 97.8{THIN}%"  # as older files have it
     assert wording.share_interval(0.0, [0.0, 0.0], 30) == f"at most 10.0{THIN}%"
     assert wording.share_interval(0.5, [0.4, 0.6], 100) == f"40.0 to 60.0{THIN}%"
     assert wording.bounds(scores(1.0, 135), "macro_f1") == f"at least 97.8{THIN}%"
     assert wording.bounds(scores(0.0, 30), "accuracy") == f"at most 10.0{THIN}%"
-    assert unit_of("accuracy").between([1.0, 1.0], 1, 135) == f"at least 97.8{THIN}%"
-    assert unit_of("accuracy").between([0.97, 1.0], 1, 135) == f"97.0 to 100.0{THIN}%"
-    left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.972, 1.0]}
+    assert unit_of("accuracy").between([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
+    assert unit_of("accuracy").between([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
+    left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.978, 1.0]}
     assert abstention_line(left).endswith(
         f"100.0{THIN}% of these right (95 % interval: at least 97.8{THIN}%)"
     )

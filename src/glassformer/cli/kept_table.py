@@ -28,8 +28,8 @@ class KeptTable:
     def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
         """What takes rows and a value for each of ``ours``; the file appears whole at the end.
 
-        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``; those
-        of ``ours`` are guarded as in every CSV file of ours.
+        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``;
+        those of ``ours`` are guarded as in every CSV file of ours.
 
         Args:
             texts: the columns of the texts, of pairs both.

@@ -252,8 +252,8 @@ def predict_command(
         bool,
         typer.Option(
             "--keep-table",
-            help="Write your own CSV to --out as it is, with columns predicted and probability behind. Cells that "
-            "begin with = or @ stay so: a spreadsheet takes them for formulas.",
+            help="Write your own CSV to --out as it is, with columns predicted and probability behind. "
+            "Cells that begin with = or @ stay so: a spreadsheet takes them for formulas.",
         ),
     ] = False,
     engine: Annotated[

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.questions import Answers
+from glassformer.evaluate.intervals import share_interval
 
 MEASURE = "f1"
 FIGURES = ("exact_match", MEASURE)
@@ -118,4 +119,5 @@ def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) ->
     for i in range(draws):
         chosen = rng.integers(0, count, count)
         found[i] = sums[chosen].sum(0) / sizes[chosen].sum()
-    return np.quantile(found, [0.025, 0.975], axis=0).T.tolist()
+    ends = np.quantile(found, [0.025, 0.975], axis=0).T.tolist()
+    return [share_interval(share, count, own) for share, own in zip(scores.mean(0), ends, strict=True)]

@@ -10,6 +10,8 @@ K: classes, S: seeds, n: examples.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,6 +24,25 @@ def wilson(hits: np.ndarray, n: np.ndarray, z: float = 1.96) -> tuple[np.ndarray
     half = z / (n + z * z) * np.sqrt(hits * (n - hits) / n + z * z / 4)
     # Exactly 0 and 1 where nothing or all is a hit: a sum that is a little off leaves the share outside.
     return np.where(hits == 0, 0.0, center - half), np.where(hits == n, 1.0, center + half)
+
+
+def share_interval(share: float, n: int, drawn: Sequence[float] | None = None) -> list[float]:
+    """95 % interval of a share of ``n``, as every file, page and line has it.
+
+    Resamples of examples that are all right are all right, and their percentiles say 1 to 1. Where all
+    examples count, or none, the "rule of three" tells how far from there the share may be (Hanley and
+    Lippman-Hand, 1983).
+
+    Args:
+        drawn: the percentiles of resamples; None: Wilson's interval. One that knows more of 0 or 1 than
+            percentiles do, as of a macro-F1, stays as it is.
+    """
+    if share in (0, 1) and (drawn is None or drawn[0] == drawn[1]):
+        reach = min(3 / max(n, 1), 1.0)
+        return [1 - reach, 1.0] if share else [0.0, reach]
+    if drawn is None:
+        return [float(end) for end in wilson(np.array(share * n), np.array(n))]
+    return list(drawn)
 
 
 def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int = 0) -> list[float]:

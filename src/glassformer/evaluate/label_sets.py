@@ -5,7 +5,7 @@ Each label is a yes or no of its own: a probability, a threshold above which it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ from glassformer.evaluate.calibrate import (
     gap_over_bins,
     tune_threshold,
 )
-from glassformer.evaluate.intervals import macro_f1_interval_of_sets
+from glassformer.evaluate.intervals import macro_f1_interval_of_sets, share_interval
 
 HALF = 0.5  # the threshold of a label where none was chosen
 FEW = 5  # examples with a label, below which its own threshold would be chance
@@ -196,12 +196,12 @@ class LabelSetMeter:
         both: dict[str, Any] = {"y_true": y.astype(int), "y_pred": chosen.astype(int), "zero_division": 0}
         columns = precision_recall_fscore_support(**both, labels=range(y.shape[1]))
         precision, recall, f1, support = cast(tuple[np.ndarray, ...], columns)
-        intervals = self._bootstrap(y, chosen, bootstrap, seed) if bootstrap else {}
         areas = self._areas(p, y)
         likely = np.where(y, p, 1 - p).astype(np.float64).clip(TINY)
         out: dict[str, Any] = {"n": n, "kind": "labels", "accuracy": float((y == chosen).all(1).mean())}
         for average in ("macro", "micro"):
             out[f"{average}_f1"] = float(f1_score(**both, average=average))
+        intervals = self._bootstrap(y, chosen, out, bootstrap, seed) if bootstrap else {}
         out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
         known = [area for area in areas if area is not None]
         return out | {
@@ -250,7 +250,9 @@ class LabelSetMeter:
         ]
 
     @staticmethod
-    def _bootstrap(y: np.ndarray, chosen: np.ndarray, resamples: int, seed: int) -> dict[str, list[float]]:
+    def _bootstrap(
+        y: np.ndarray, chosen: np.ndarray, shares: Mapping[str, float], resamples: int, seed: int
+    ) -> dict[str, list[float]]:
         """95 % intervals: of accuracy and micro-F1 over draws of the examples, with replacement."""
         n, rng = len(y), np.random.default_rng(seed)
         counted = np.concatenate([y & chosen, y.astype(np.int8) + chosen], 1).astype(np.float32)  # [n, 2K]
@@ -262,9 +264,9 @@ class LabelSetMeter:
             hits, given = np.split(weights @ counted, 2, axis=1)  # [r, K] each; F1 = 2 hits / (true + given)
             found["accuracy"].append(weights @ right / n)
             found["micro_f1"].append(2 * hits.sum(1) / np.maximum(given.sum(1), 1))
-        ends = {
-            key: np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
-            for key, parts in found.items()
-        }
+        ends = {}
+        for key, parts in found.items():
+            drawn = np.quantile(np.concatenate(parts), [0.025, 0.975]).astype(float).tolist()
+            ends[key] = share_interval(shares[key], n, drawn)
         of_macro = macro_f1_interval_of_sets(y, chosen[None], resamples=resamples, seed=seed)
         return ends | {"macro_f1": of_macro}

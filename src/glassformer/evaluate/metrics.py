@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
-from glassformer.evaluate.intervals import macro_f1_interval
+from glassformer.evaluate.intervals import macro_f1_interval, share_interval
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
 OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
@@ -143,9 +143,10 @@ class ClassificationMeter:
             (nats), weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``;
             with more than two classes the mean over the classes, each against all others; None when only
             one class was seen, without ``curves``, or with more than ``MOST_SCORES`` scores), positive (None
-            with more than two classes), accuracy_interval (95 %, percentile bootstrap), macro_f1_interval
-            (95 %, see ``intervals``; both None with ``bootstrap=0``), labels, confusion ([true][predicted]
-            counts) and per_class (label, precision, recall, f1, support).
+            with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0 and
+            1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
+            ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
+            recall, f1, support).
 
         Raises:
             DataError: nothing was counted.
@@ -217,4 +218,5 @@ class ClassificationMeter:
         share = self._confusion[true, predicted] / n
         accuracy = [rng.multinomial(n, share)[true == predicted].sum() / n for _ in range(resamples)]
         ends = np.quantile(accuracy, [0.025, 0.975]).tolist()
+        ends = share_interval(float(np.trace(self._confusion) / n), n, ends)
         return ends, macro_f1_interval(self._confusion, resamples=resamples, seed=seed)

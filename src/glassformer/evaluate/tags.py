@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.tags import Scheme, Span, spans_of
+from glassformer.evaluate.intervals import share_interval
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
 CONFUSIONS = 12  # pairs of kinds that are listed
@@ -67,7 +68,7 @@ def tag_figures(
         "precision": whole["precision"],
         "recall": whole["recall"],
         MEASURE: whole["f1"],
-        **({f"{MEASURE}_interval": _interval(counts, bootstrap, seed)} if bootstrap else {}),
+        **({f"{MEASURE}_interval": _interval(whole, counts, bootstrap, seed)} if bootstrap else {}),
         "macro_f1": sum(s["f1"] for s in by_kind.values()) / max(len(by_kind), 1),
         "entities": whole["support"],
         "by_kind": by_kind,
@@ -134,10 +135,10 @@ def _scores(right: int, found: int, wanted: int) -> dict[str, Any]:
     return {"precision": precision, "recall": recall, "f1": f1, "support": wanted, "found": found}
 
 
-def _interval(counts: np.ndarray, draws: int, seed: int) -> list[float]:
+def _interval(whole: dict[str, Any], counts: np.ndarray, draws: int, seed: int) -> list[float]:
     """95 % interval of the F1 from resampled sentences; ``counts`` ``[n, 3]`` exact, predicted, true."""
     n = len(counts)
     rng = np.random.default_rng(seed)
     sums = np.array([counts[rng.integers(0, n, n)].sum(0) for _ in range(draws)])  # [draws, 3]
     f1 = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
-    return np.quantile(f1, [0.025, 0.975]).tolist()
+    return share_interval(whole["f1"], whole["support"], np.quantile(f1, [0.025, 0.975]).tolist())

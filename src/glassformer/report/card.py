@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.evaluate.intervals import wilson
+from glassformer.evaluate.intervals import share_interval
+from glassformer.evaluate.number_compare import MEASURES
 from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -222,6 +222,10 @@ def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
     for key, value in scores.items():
         if key not in NO_FIGURES and _is_number(value):
             bounds = scores.get(f"{key}_interval")
+            if (
+                bounds and n and key not in MEASURES
+            ):  # older files say 1 to 1 where all are right
+                bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
             yield Figure(whose, where, key, float(value), tuple(bounds) if bounds else None, n)
 
 
@@ -233,13 +237,8 @@ def _while_training(model: Model) -> Iterator[Figure]:
     """The figures of the kept weights on what the fit held out; an accuracy has Wilson's interval."""
     n = model.examples.get("validation")
     for key, value in model.judged.items():
-        bounds = _wilson(value, n) if n and key == "accuracy" else None
-        yield Figure("this model", "validation", key, value, bounds, n)
-
-
-def _wilson(share: float, n: int) -> tuple[float, float]:
-    low, high = wilson(np.array([share * n]), np.array([n]))
-    return float(low[0]), float(high[0])
+        low_high = tuple(share_interval(value, n)) if n and key == "accuracy" else None
+        yield Figure("this model", "validation", key, value, low_high, n)
 
 
 def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:

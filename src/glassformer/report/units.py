@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.evaluate.metrics import CALLED
 from glassformer.evaluate.number_compare import LOWER_IS_BETTER, MEASURES
 from glassformer.report.tables import leading
-from glassformer.report.wording import NONE, interval, percent, share_interval
+from glassformer.report.wording import NONE, percent, share_interval
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,9 @@ class Share:
     def value(self, x: float | None, digits: int) -> str:
         return percent(x, digits)
 
-    def between(self, bounds: Sequence[float] | None, digits: int, n: int | None = None) -> str:
-        """An interval; of a share of ``n`` that is 0 or 1, how far from there it may be."""
-        if n and bounds and bounds[0] == bounds[1] and bounds[0] in (0, 1):
-            return share_interval(bounds[0], bounds, n, digits)
-        return interval(bounds, digits)
+    def between(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
+        """The interval of a share of ``n``; of 0 or 1, how far from there it may be."""
+        return share_interval(share, bounds, n, digits) if bounds else NONE
 
     def apart(self, x: float, digits: int) -> str:
         """A difference without its sign."""
@@ -52,7 +50,7 @@ class Plain(Share):
     def value(self, x: float | None, digits: int) -> str:
         return NONE if x is None else f"{x:#.4g}" if self.lower else f"{x:.{digits + 2}f}"
 
-    def between(self, bounds: Sequence[float] | None, digits: int, n: int | None = None) -> str:
+    def between(self, bounds: Sequence[float] | None, digits: int, share: float | None, n: int) -> str:
         return f"{self.value(bounds[0], digits)} to {self.value(bounds[1], digits)}" if bounds else NONE
 
     def apart(self, x: float, digits: int) -> str:

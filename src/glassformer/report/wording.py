@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from glassformer.evaluate import intervals
 from glassformer.evaluate.metrics import MEASURES
 
 THIN = "\u202f"  # narrow no-break space, before units
@@ -34,16 +35,12 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
     return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
 
 
-def share_interval(share: float, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all of them count.
-
-    Nothing that resamples knows how far from all, or none, a share may be; the "rule of three" does.
-    """
-    if share == 1:
-        return f"at least {percent(_at_least(n), digits)}"
-    if share == 0:
-        return f"at most {percent(1 - _at_least(n), digits)}"
-    return interval(bounds, digits)
+def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
+    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all count."""
+    if share is None or share not in (0, 1):
+        return interval(bounds, digits)
+    low, high = intervals.share_interval(share, n, bounds)  # older files say 1 to 1
+    return f"at least {percent(low, digits)}" if share else f"at most {percent(high, digits)}"
 
 
 def count(value: float | None) -> str:
@@ -115,17 +112,7 @@ def digits_for(n: int) -> int:
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of a share, as ``accuracy`` and ``macro_f1`` are, in words."""
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
-    if key == "macro_f1" and scores["accuracy"] == 1 and known and known[0] < 1:
-        return f"at least {percent(known[0], digits)}"  # of rare classes less is known than of all examples
     return share_interval(scores.get(key, scores["accuracy"]), known, scores["n"], digits)
-
-
-def _at_least(n: int) -> float:
-    """The lower 95 % bound of a share after n successes in n trials, the "rule of three".
-
-    The bootstrap cannot give it: it knows only the mistakes that were made.
-    """
-    return max(1 - 3 / n, 0.0)
 
 
 def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: str = "accuracy") -> str:
@@ -150,8 +137,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         )
     texts = f"{split} {noun}, {_seen(split)} in training, were labelled correctly"
     if right == n:
-        least = percent(_at_least(n), digits)
-        share = f"at least {least} of such {noun}"
+        share = f"{share_interval(1, scores.get('accuracy_interval'), n, digits)} of such {noun}"
         return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
     known = scores.get("accuracy_interval")
     tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""

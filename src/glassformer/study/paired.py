@@ -25,7 +25,7 @@ from glassformer.evaluate.compare import (
     share_of,
     span_f1_of,
 )
-from glassformer.evaluate.intervals import macro_f1_interval_of_sets
+from glassformer.evaluate.intervals import macro_f1_interval_of_sets, share_interval
 from glassformer.evaluate.number_compare import LIMITS, MEASURES, number_statistic, permutation
 from glassformer.evaluate.tags import MEASURE
 from glassformer.study.answers import Answers
@@ -102,6 +102,8 @@ def add_tests(
             ends = np.clip(bounds(drawn[i]), *LIMITS.get(key, (0, 1))).tolist()
             if key == "macro_f1" and first.spans is None and first.shares is None:
                 ends = _macro_f1_interval(answered[i], first, resamples)
+            elif key not in MEASURES:
+                ends = share_interval(float(whole[i].mean()), n, ends)
             arm[key] = spread(whole[i].tolist()) | {"interval": ends}
         for i, values in enumerate(whole):
             if i == place:

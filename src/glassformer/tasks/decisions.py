@@ -14,7 +14,7 @@ from glassformer.checkpoints.settings import shown
 from glassformer.data.checks import check_pairs, check_weights
 from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning
 from glassformer.evaluate.calibrate import Metric
-from glassformer.evaluate.intervals import wilson
+from glassformer.evaluate.intervals import share_interval
 from glassformer.runtime import choose_device
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
 from glassformer.tasks.classifier import Supervised
@@ -81,9 +81,8 @@ def abstention(
     sure = kind.sureness(probabilities, chosen) >= below
     n, right = int(sure.sum()), int((chosen == targets)[sure].sum())
     out: dict[str, Any] = {"below": below, "n": len(targets), "answered": n}
-    low, high = wilson(np.array(right), np.array(max(n, 1)))
-    known = [max(float(low), 0.0), min(float(high), 1.0)]
-    return out | {"accuracy": right / n if n else None, "accuracy_interval": known if n else None}
+    known = share_interval(right / n, n) if n else None
+    return out | {"accuracy": right / n if n else None, "accuracy_interval": known}
 
 
 def abstaining(
