@@ -76,6 +76,18 @@ def _check_name(path: Path, option: str) -> Path:
     return path
 
 
+def printable(text: str, keep: str = "") -> str:
+    """Text that cannot steer a terminal: control characters of both sets (C0, C1), marks that turn the
+    direction of writing, separators of lines and halves of surrogate pairs become U+FFFD.
+
+    Args:
+        keep: characters that stay, such as a line break.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
     """A draft beside ``path`` to write to, which takes its place in one move when it is on the disk.

@@ -129,3 +129,12 @@ def test_export_is_silent_from_start_to_end(watched, text_model, tmp_path: Path)
     command = ["export", tmp_path / "model", "--to", "onnx", "--int8", "--check", "3"]
     assert watched(sys.executable, "-m", "glassformer", *command) == []
     assert (tmp_path / "model" / "onnx" / "model-int8.onnx").is_file()
+
+
+def test_the_script_prints_no_control_characters(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path / "copy")
+    about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    (tmp_path / "copy" / "onnx.json").write_text(json.dumps(about | {"labels": ["\x9b31m a\tb", "no"]}))
+    command = [sys.executable, str(tmp_path / "copy" / "run.py"), "warm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "\N{REPLACEMENT CHARACTER}31m a b\t0.8808\n"

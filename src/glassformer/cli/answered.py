@@ -11,10 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from glassformer.cli.given import STDIN
-from glassformer.cli.output import excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.rows import WAY_OUT, Row, counted, others_of, read_columns, usable, without_answer
 from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
@@ -123,9 +121,9 @@ def answer_command(
             if one["error"] is None:
                 question = one["question"]
                 question = excerpt(question) if sys.stdout.isatty() else one_line(question)
-                typer.echo(f"{one_line(one['answer']) or NONE}\t{one['probability']:.4f}\t{question}")
+                emit(f"{one_line(one['answer']) or NONE}\t{one['probability']:.4f}\t{question}")
             else:
-                typer.echo("\t\t")
+                emit("\t\t")
     if as_json:
         say_json(found if out is None else {"questions": len(found), "out": out})
     if missing := without_answer(rows):

@@ -8,11 +8,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from glassformer.cli.kept_table import KeptTable
 from glassformer.cli.least_sure import LeastSure
-from glassformer.cli.output import excerpt, one_line
+from glassformer.cli.output import emit, excerpt, one_line
 from glassformer.cli.rows import (
     Layout,
     Row,
@@ -155,7 +153,7 @@ class Answers:
             shown = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
             label, share = next(answers) if row.error is None else (None, None)
             said = "" if label is None else one_line(label)
-            typer.echo("\t\t" + shown if share is None else f"{said}\t{share:.4f}\t{shown}")
+            emit("\t\t" + shown if share is None else f"{said}\t{share:.4f}\t{shown}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
         answers = iter(zip(labels, shares, p, strict=True))

@@ -42,7 +42,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.given import instead_of_option, named_as_options
-from glassformer.cli.output import one_line, stdout_for_json
+from glassformer.cli.output import emit, one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import ENCODING, OPTION, disable_telemetry, tune_process
@@ -106,7 +106,7 @@ KINDS = {"integer": "a whole number", "number": "a number"}
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"glassformer {__version__}")
+        emit(f"glassformer {__version__}")
         raise typer.Exit
 
 
@@ -228,7 +228,7 @@ def _interrupted(arguments: list[str]) -> None:
     verb = next((a for a in arguments if not a.startswith("-")), "")
     if verb == "serve":  # which ends in no other way
         with suppress(OSError):
-            typer.echo("stopped", err=True)
+            emit("stopped", err=True)
         return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
     keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
@@ -271,11 +271,11 @@ def restore(variable: str, before: str | None) -> None:
 
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
-        traceback.print_exc()
+        emit(traceback.format_exc().rstrip(), err=True)
     rank = os.environ.get("RANK", "0")
     who = "" if rank == "0" else f"process {rank}: "
     with suppress(OSError):  # a terminal that has hung up
-        typer.echo(f"error: {who}{one_line(message)}", err=True)
+        emit(f"error: {who}{one_line(message)}", err=True)
     return code
 
 

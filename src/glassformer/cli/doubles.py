@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from glassformer.cli.output import one_line
+from glassformer.cli.output import emit, one_line
 
 Pair = tuple[int, int, float]  # places of two rows, and their cosine
 Beside = Sequence[Mapping[str, Any]]  # of each row its other columns
@@ -21,7 +19,7 @@ def show_doubles(found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int
     name = _name_of_rows(beside)
     for i, j, cosine in found:
         places = [f"{rows[k]}" if name is None else f"{rows[k]} ({_short(beside[k][name])})" for k in (i, j)]
-        typer.echo("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
+        emit("\t".join([f"{cosine:.4f}", *places, one_line(texts[i]), one_line(texts[j])]))
 
 
 def _name_of_rows(beside: Beside) -> str | None:

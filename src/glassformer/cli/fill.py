@@ -9,7 +9,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import with_stdin
-from glassformer.cli.output import AsJson, one_line, say_json
+from glassformer.cli.output import AsJson, emit, one_line, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
@@ -50,9 +50,9 @@ def fill_command(
         say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in asked])
         return
     for text, masks in zip(texts, found, strict=True):
-        typer.echo(one_line(text))
+        emit(one_line(text))
         for words in masks:
-            typer.echo("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
+            emit("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
 
 
 def _words(words: list[tuple[str, float]]) -> list[dict[str, Any]]:

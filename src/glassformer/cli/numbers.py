@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from glassformer.cli.answers import Answers
-from glassformer.cli.output import excerpt, note, one_line, say, show_table
+from glassformer.cli.output import emit, excerpt, note, one_line, say, show_table
 from glassformer.cli.rows import Layout, Row, others_of
 from glassformer.errors import ConfigError
 
@@ -207,11 +205,11 @@ class NumberAnswers(Answers):
         for row in rows:
             text = excerpt(row.text) if sys.stdout.isatty() else one_line(row.text)
             if row.error is not None:
-                typer.echo("\t\t" + text)
+                emit("\t\t" + text)
                 continue
             number, ends = next(numbers), next(bounds)
             inside = "" if ends is None else f"{ends[0]:.6g} to {ends[1]:.6g}"
-            typer.echo(f"{number:.6g}\t{inside}\t{text}")
+            emit(f"{number:.6g}\t{inside}\t{text}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
         numbers, bounds = iter(labels), self._bounds(labels)

@@ -24,6 +24,7 @@ from glassformer.errors import (
     OtherDeviceWarning,
     ShortModelWarning,
 )
+from glassformer.outputs import printable
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
@@ -60,12 +61,7 @@ AsJson = Annotated[
 
 def one_line(text: Any) -> str:
     """Text from data or files as one line that cannot steer the terminal."""
-    line = " ".join(str(text).split())
-    return (
-        line
-        if line.isprintable()
-        else "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
-    )
+    return printable(" ".join(str(text).split()))
 
 
 def excerpt(text: str, size: int = EXCERPT) -> str:
@@ -74,19 +70,30 @@ def excerpt(text: str, size: int = EXCERPT) -> str:
     return line if len(line) <= size else line[: size - 1].rstrip() + "…"
 
 
+def emit(text: str, err: bool = False) -> None:
+    """Print lines; of control characters only tabs and line breaks reach the terminal.
+
+    Every verb prints through here.
+    """
+    typer.echo(printable(text, keep="\t\n"), err=err)
+
+
 def say(line: str = "") -> None:
     """One line on stdout, at once, so that a log shows where a long run is; on stderr beside JSON."""
-    typer.echo(one_line(line), err=_BESIDE[0])
+    emit(one_line(line), err=_BESIDE[0])
 
 
 def note(line: str) -> None:
     """One line on stderr: worth knowing, not part of the result."""
-    typer.echo(f"note: {one_line(line)}", err=True)
+    emit(f"note: {one_line(line)}", err=True)
 
 
 def say_json(value: Any) -> None:
-    """A value for other programs."""
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=_plain))
+    """A value for other programs; what a terminal would obey is written as JSON's escapes, and reads back."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    emit(text)
 
 
 def _plain(value: Any) -> Any:
@@ -117,7 +124,7 @@ def show_table(
     table = Table(title=Text(one_line(title)), title_justify="left", title_style="bold", header_style="bold")
     for column in columns:
         justify = "right" if column in right else "left"
-        table.add_column(Text(column), justify=justify, no_wrap=column in right, overflow="fold")
+        table.add_column(Text(one_line(column)), justify=justify, no_wrap=column in right, overflow="fold")
     for row in rows:
         cells = [one_line(cell) for cell in row]
         table.add_row(

@@ -11,7 +11,7 @@ import typer
 
 from glassformer.cli.given import STDIN, TextColumn, read_stdin
 from glassformer.cli.inputs import names_a_file, read_texts, read_with_columns
-from glassformer.cli.output import AsJson, excerpt, one_line, say, say_json
+from glassformer.cli.output import AsJson, emit, excerpt, one_line, say, say_json
 from glassformer.cli.similar import open_embedder
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path, check_new_file
@@ -164,6 +164,6 @@ def search_command(
         if len(asked) > 1:
             say(f"{excerpt(query)}:")
         for one in near:
-            typer.echo(f"{one['cosine']:.4f}\t{one['row']}\t{one_line(one['text'])}")
+            emit(f"{one['cosine']:.4f}\t{one['row']}\t{one_line(one['text'])}")
         if not near:
             say(f"{NOTHING}: the nearest has {best[0]['cosine']:.4f}, less than {least:g}")

@@ -12,7 +12,7 @@ import typer
 from glassformer.cli.doubles import show_doubles, write_doubles
 from glassformer.cli.given import TextColumn
 from glassformer.cli.inputs import read_with_columns
-from glassformer.cli.output import AsJson, note, one_line, say, say_json, show_table
+from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
@@ -270,4 +270,4 @@ def _of_table(
         say_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
     else:
         for a, b, cosine in zip(*sides, cosines, strict=True):
-            typer.echo(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")
+            emit(f"{cosine:.4f}\t{one_line(a)}\t{one_line(b)}")

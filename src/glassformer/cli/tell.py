@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from glassformer.cli.answered import answer_command
-from glassformer.cli.output import excerpt, note, one_line, say, say_json
+from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json
 from glassformer.cli.rows import Row, usable, without_answer
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, with_article
@@ -101,7 +99,7 @@ def tell_command(
         say(f"{len(good):,} {model.NOUN}, {spans:,} spans: {out}")
     elif not as_json:
         for one in found:
-            typer.echo(_line(one))
+            emit(_line(one))
     if as_json:
         say_json(found if out is None else {model.NOUN: len(good), "spans": spans, "out": out})
     if missing := without_answer(rows):

@@ -12,7 +12,7 @@ import typer
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import Texts, gather
-from glassformer.cli.output import AsJson, note, one_line, say, say_json
+from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
@@ -191,4 +191,4 @@ def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more:
         say_json({"translations": rows, **more})
         return
     for line in translations:
-        typer.echo(one_line(line))
+        emit(one_line(line))

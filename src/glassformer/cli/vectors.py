@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.completing import run_folders
-from glassformer.cli.output import AsJson, say, say_json, show_table
+from glassformer.cli.output import AsJson, emit, say, say_json, show_table
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.outputs import check_new_file
 
@@ -97,7 +97,7 @@ def vectors_command(
         say_json([{"word": word, "cosine": cosine} for word, cosine in found])
         return
     for word, cosine in found:
-        typer.echo(f"{word}\t{cosine:.4f}")
+        emit(f"{word}\t{cosine:.4f}")
 
 
 def show_vectors_run(run: Run, recipe: Any) -> None:

@@ -109,18 +109,21 @@ class _OnnxProcess:
         environment = {**os.environ, "PYTHONPATH": search}
         disable_telemetry(environment)
         command = [sys.executable, "-P", onnx_process.__file__, verb, *values]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, env=environment, **pipes)  # type: ignore[call-overload]
+        pipe = subprocess.PIPE
+        self._process = process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._given, self._told = process.stdin, process.stdout
         self.close = weakref.finalize(self, _end, self._process)
         self._reply()
 
     def __call__(self, batch: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         with contextlib.suppress(BrokenPipeError):  # it has ended: no reply says so below
-            onnx_process.send(self._process.stdin, dict(batch))
+            onnx_process.send(self._given, dict(batch))
         return list(self._reply().values())
 
     def _reply(self) -> dict[str, np.ndarray]:
-        found = onnx_process.receive(self._process.stdout)
+        found = onnx_process.receive(self._told)
         if found is None:
             raise GlassformerError(f"ONNX Runtime's process ended with exit code {self._process.wait()}")
         if onnx_process.ERROR in found:

@@ -21,6 +21,7 @@ from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.evaluate.intervals import share_interval
 from glassformer.evaluate.number_compare import MEASURES
+from glassformer.outputs import printable
 from glassformer.report.wording import count, duration
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -222,9 +223,7 @@ def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
     for key, value in scores.items():
         if key not in NO_FIGURES and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            if (
-                bounds and n and key not in MEASURES
-            ):  # older files say 1 to 1 where all are right
+            if bounds and n and key not in MEASURES:  # older files say 1 to 1 where all are right
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
             yield Figure(whose, where, key, float(value), tuple(bounds) if bounds else None, n)
 
@@ -352,7 +351,7 @@ def _metadata(model: Model, form: Form, data: _Data, title: str, figures: list[F
 def _flat(value: Any) -> Any:
     """Strings on one line and of printable characters, wherever they stand."""
     if isinstance(value, str):
-        return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(value.split()))
+        return printable(" ".join(value.split()))
     if isinstance(value, Mapping):
         return {key: _flat(v) for key, v in value.items()}
     return [_flat(v) for v in value] if isinstance(value, list) else value

@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 import threading
+import traceback
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -23,6 +24,7 @@ from starlette.exceptions import HTTPException
 from glassformer import __version__
 from glassformer.data.text_pairs import TextPair
 from glassformer.explain.render import asset
+from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.answering import ROUTES as ANSWER_ROUTES
 from glassformer.serve.answering import add_answering
@@ -388,5 +390,6 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, json.dumps(request.url.path), exc_info=error)
+    told = printable("".join(traceback.format_exception(error)), keep="\n")
+    log.error("%s %s failed\n%s", request.method, json.dumps(request.url.path), told)
     return Problem(500, "the server has failed; its log says how").response()

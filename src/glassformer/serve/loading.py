@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer import outputs
 from glassformer.checkpoints.catalog import is_named
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.reading import read_regular
@@ -68,7 +70,8 @@ def load_models(
         except Exception as error:  # one folder must not keep the others from being served
             if broken is None:
                 raise
-            log.error("%s could not be loaded", name, exc_info=error)
+            told = outputs.printable("".join(traceback.format_exception(error)), keep="\n")
+            log.error("%s could not be loaded\n%s", outputs.printable(name), told)
             wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
     if wrong and not found:
         raise next(iter(wrong.values()))

@@ -13,6 +13,7 @@ from pathlib import Path
 import uvicorn
 
 from glassformer.errors import ConfigError
+from glassformer.outputs import printable
 from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.embedders import Table
@@ -63,7 +64,7 @@ def run_server(
     broken: dict[str, str] = {}
     models = load_models(runs, limits, threads=threads, precision=precision, broken=broken)
     for name, error in broken.items():
-        log.warning("%s is not served: %s", name, error)
+        log.warning("%s", printable(f"{name} is not served: {error}"))
     if search is not None:
         search_in(models, search)
     if is_local(host):
