@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import glassformer as gf
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.evaluate.number_file import read_numbers, write_numbers
+from glassformer.evaluate.simple_file import read_simple, write_simple
+from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
+from glassformer.tasks.target_numbers import Numbers
 
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
 
@@ -42,3 +48,85 @@ def test_onnx_gives_the_same_numbers(tmp_path):
     cells = np.array([line.split("\t") for line in done.stdout.splitlines()], float)
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    settings = dict(max_length=16, d_model=14, num_layers=1, num_heads=2, epochs=1, min_count=1, seed=1)
+    est = gf.TextRegressor("encoder-base", pooling="pooler", precision="fp32", threads=1, **settings)
+    numbers = [float(len(text)) + i % 3 for i, text in enumerate(TEXTS)]
+    return est.fit(TEXTS, numbers, validation=(TEXTS[:11], numbers[:11]))
+
+
+def placed(est, mean: float, unit: float):
+    """The same network, as if it had learned numbers elsewhere."""
+    est.errors_ = est.errors_ / est.kind_.unit * unit
+    est.kind_ = replace(est.kind_, mean=mean, unit=unit)
+    return est
+
+
+PLACES = [(0.0, 1.0), (10_000_000.0, 1.0), (1_700_000_000.0, 2.0**-6), (0.0, 2.0**-40), (1e-3, 2.0**-40)]
+
+
+@pytest.mark.parametrize(("mean", "unit"), PLACES)
+def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, mean, unit, tmp_path, capsys):
+    from glassformer.cli.numbers import NumberAnswers
+    from glassformer.cli.rows import Layout, Row
+
+    est = placed(regressor, mean, unit)
+    found = est.predict(TEXTS)
+    write_numbers(tmp_path / "p.csv", TEXTS, found, bounds=est.predict_interval(TEXTS), labels=found)
+    read = list(read_numbers(tmp_path / "p.csv"))
+    assert [row.predicted for row in read] == [row.label for row in read] == found.tolist()
+    write_simple(tmp_path / "b.csv", {"mean": found.tolist()})
+    assert [float(cell) for cell in read_simple(tmp_path / "b.csv")["mean"]] == found.tolist()
+    out = tmp_path / "out.csv"
+    answers = NumberAnswers(est, out, Layout((), False, False))
+    with answers.written():
+        answers.add([Row(text) for text in TEXTS], est.outputs(TEXTS))
+    assert [row.predicted for row in read_numbers(out)] == found.tolist()
+    answers = NumberAnswers(est, None, Layout((), False, False))
+    answers.add([Row(text) for text in TEXTS], est.outputs(TEXTS))
+    shown = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
+    assert np.abs(np.array(shown) - found).max() <= 1e-4 * unit
+    behind = [float(cells[0]) for cells in answers._behind(found, found)]
+    assert behind == found.tolist()
+
+
+def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regressor, tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    est = placed(regressor, 10_000_000.0, 1.0)
+    checked = export_onnx(est, tmp_path / "onnx", TEXTS[:5])
+    assert checked["largest_difference"] <= 1e-5
+    command = [sys.executable, tmp_path / "onnx" / "run.py", *TEXTS[:3]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    cells = np.array([line.split("\t") for line in done.stdout.splitlines()], float)
+    wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
+    np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
+    monkeypatch.setattr(  # as it was: rescaled in fp32
+        "glassformer.tasks.target_numbers.Numbers.chances_of", lambda kind, x, t: x * kind.unit + kind.mean
+    )
+    with pytest.raises(GlassformerError, match="does not agree"):
+        export_onnx(est, tmp_path / "wrong", TEXTS[:5])
+
+
+@pytest.mark.parametrize(
+    ("mean", "unit", "fits"), [(0.0, 2.0**-40, True), (2000.0, 8.0, True), (1e7, 1.0, False)]
+)
+def test_a_hub_folder_that_cannot_hold_the_numbers_is_not_written(regressor, mean, unit, fits, tmp_path):
+    est = placed(regressor, mean, unit)
+    if fits:
+        assert export_hf(est, tmp_path / "hf", TEXTS[:5])["largest_difference"] <= 1e-3
+        return
+    with pytest.raises(ConfigError, match="computes them in fp32, which has too few digits so far from 0"):
+        export_hf(est, tmp_path / "hf", TEXTS[:5])
+    assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.parametrize(("number", "mean", "unit", "told"), [
+    (12.3456789, 0.0, 1.0, "12.345679"), (10_000_000.123456, 1e7, 1.0, "10000000.123456"),
+    (1.23456789e-9, 0.0, 1e-9, "1.234568e-09"), (0.0, 0.0, 1.0, "0"), (123456.789, 0.0, 65536.0, "123456.8"),
+])  # fmt: skip
+def test_a_shown_number_has_six_digits_of_the_spread(number, mean, unit, told):
+    assert Numbers(mean, unit).shown(number) == told

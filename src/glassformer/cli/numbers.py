@@ -59,7 +59,7 @@ def show_numbers_run(run: Run, recipe: Any) -> None:
 
 def chosen_by(far: dict[str, Any]) -> str:
     """That the epoch hangs on validation numbers far from all others, and the way out."""
-    some, one = ", ".join(f"{value:g}" for value in far["first"]), far["count"] == 1
+    some, one = ", ".join(f"{value:.10g}" for value in far["first"]), far["count"] == 1
     epoch = "the epoch" if far["best_epoch"] is None else f"epoch {far['best_epoch']}"
     by = "a validation number" if one else f"{far['count']:,} validation numbers"
     share = f"{far['share_of_loss']:.0%} of the validation loss"
@@ -178,7 +178,7 @@ class NumberAnswers(Answers):
 
     def _behind(self, labels: Sequence[Any], shares: Sequence[float]) -> Iterator[Sequence[Any]]:
         for number, inside in zip(labels, self._bounds(labels), strict=True):
-            yield [f"{number:.8g}", *(["", ""] if inside is None else [f"{end:.8g}" for end in inside])]
+            yield [repr(float(number)), *(["", ""] if inside is None else map(repr, inside))]
 
     def _to_file(
         self, write: Callable[..., None], rows: Sequence[Row], labels: Any, shares: Sequence[float], p: Any
@@ -208,8 +208,9 @@ class NumberAnswers(Answers):
                 emit("\t\t" + text)
                 continue
             number, ends = next(numbers), next(bounds)
-            inside = "" if ends is None else f"{ends[0]:.6g} to {ends[1]:.6g}"
-            emit(f"{number:.6g}\t{inside}\t{text}")
+            shown = self.clf.kind_.shown
+            inside = "" if ends is None else f"{shown(ends[0])} to {shown(ends[1])}"
+            emit(f"{shown(number)}\t{inside}\t{text}")
 
     def _keep(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
         numbers, bounds = iter(labels), self._bounds(labels)

@@ -68,7 +68,7 @@ def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray
             held = spread > 1e-12 * near.var()
             values = 1 - times @ (found - true) ** 2 / n / np.where(held, spread, np.nan)
         elif measure == "pearson":
-            values = correlation(times, found[None], true[None])
+            values = correlation(times, found[None] - found.mean(), true[None] - true.mean())
         else:
             values = correlation(times, midranks(found, times), midranks(true, times))
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)

@@ -46,7 +46,7 @@ def _write(
     split: str = "",
     others: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
-    """Some rows.
+    """Some rows; every number reads back as the same.
 
     Args:
         predicted: [n]; None: a row without an answer.
@@ -56,10 +56,10 @@ def _write(
     for i, text in enumerate(texts):
         answer = predicted[i]
         inside = answer is not None and bounds is not None
-        low, high = (f"{x:.8g}" for x in bounds[i]) if inside and bounds is not None else ("", "")
+        low, high = (repr(float(x)) for x in bounds[i]) if inside and bounds is not None else ("", "")
         row = "" if rows is None or rows[i] is None else rows[i]
         label = "" if labels is None else repr(float(labels[i]))
-        told = "" if answer is None else f"{answer:.8g}"
+        told = "" if answer is None else repr(float(answer))
         cells = [csv_safe(split), row, csv_safe(first_of(text)), label, told, low, high]
         writer.writerow(cells + [csv_safe(column[i]) for column in (others or {}).values()])
 

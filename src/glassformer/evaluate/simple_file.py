@@ -25,7 +25,7 @@ def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None
     with table_file(path) as writer:
         writer.writerow([csv_safe(name) for name in answers])
         for row in zip(*answers.values(), strict=True):
-            writer.writerow([f"{x:.8g}" if isinstance(x, float) else csv_safe(x) for x in row])
+            writer.writerow([repr(float(x)) if isinstance(x, float) else csv_safe(x) for x in row])
 
 
 def read_simple(path: str | Path) -> dict[str, list[str]]:

@@ -64,7 +64,7 @@ def without_far(splits: Splits, scale: Scale = "linear") -> Splits:
         far = far_from(values, numbers, scale)
         parts[name] = split.select(np.flatnonzero(~far).tolist())
         if far.any():
-            some = ", ".join(f"{value:g}" for value in values[far][:3])
+            some = ", ".join(f"{value:.10g}" for value in values[far][:3])
             said.append(f"{far.sum():,} of {len(values):,} {name} numbers ({some})")
     if not said:
         return splits

@@ -36,9 +36,6 @@ ON_HUB: dict[Scale, str] = {  # as ``transformers`` calls the one output of a re
 }
 
 
-MOST_IN_FP32 = 87.0  # of a logarithm whose number fp32 can hold, and its inverse
-
-
 @dataclass(frozen=True)
 class Numbers(Classes):
     """A number an example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
@@ -131,8 +128,9 @@ class Numbers(Classes):
         return self.own(logits)
 
     def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
-        found = logits * self.unit + self.mean
-        return found.clamp(-MOST_IN_FP32, MOST_IN_FP32).exp() if self.scale == "log" else found
+        """Numbers ``[n, 1]`` fp64: fp32 has no digits left for a spread of 1 around 10,000,000."""
+        found = logits.double() * self.unit + self.mean
+        return found.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else found
 
     def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """The numbers ``[n]``."""
@@ -149,7 +147,14 @@ class Numbers(Classes):
         return 0
 
     def named(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
-        return f"{float(probabilities[0]):.6g}"
+        return self.shown(float(probabilities[0]))
+
+    def shown(self, number: float) -> str:
+        """A number with as many digits as tell six of a standard deviation apart: 10000000.25 of prices
+        that scatter by 1."""
+        spread = self.unit * (abs(number) if self.scale == "log" else 1.0)
+        beyond = math.log10(abs(number) / spread) if number and spread else 0.0
+        return f"{number:.{min(6 + max(0, math.ceil(beyond)), 17)}g}"
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
         return NumberMeter(self.mean, self.unit, self.scale)
@@ -171,8 +176,8 @@ class Numbers(Classes):
         return np.asarray(logits, np.float64) * self.unit + self.mean
 
     def apart(self, a: np.ndarray, b: np.ndarray) -> float:
-        """As a share of the largest number, where that is above 1: fp32 holds seven digits of it."""
-        return float(np.abs(a - b).max() / max(1.0, float(np.abs(b).max())))
+        """In standard deviations of the training numbers, or of their logarithms."""
+        return float(np.abs(a - b).max() / self.unit)
 
     # --- files ------------------------------------------------------------------------------------
 
