@@ -13,6 +13,8 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+from glassformer.errors import DataError
+
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
     stat.S_IFCHR: "a device",
@@ -69,6 +71,31 @@ def read_regular(path: str | Path, most: int) -> bytes:
         if size > most or len(content) > most:
             raise OSError(errno.EFBIG, f"is larger than the {most:,} bytes allowed")
     return content
+
+
+class Unchanged:
+    """A table that a long job reads in parts: ``check`` tells when another has taken its place.
+
+    Raises:
+        DataError: by ``check``: the file was replaced, written to or removed since this was made.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = path
+        self._before = self._stamp()
+
+    def check(self) -> None:
+        if self._stamp() != self._before:
+            what = "the file has changed while it was read, so its rows are not of one table"
+            fix = "Give the command again when nothing writes to the file"
+            raise DataError(what, where=str(self.path), fix=fix)
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        try:
+            info = os.stat(self.path)
+        except OSError:
+            return None
+        return info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -159,3 +159,41 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
     assert len(kept) == 20_000
     assert tracemalloc.get_traced_memory()[1] > large + 5_000_000
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
+@pytest.mark.parametrize("how", ["replaced", "appended", "removed"])
+def test_a_table_that_changes_between_two_pieces_ends_the_work(tmp_path: Path, piecewise, name, how):
+    piecewise(True)
+    path = next(path for path in table_files(tmp_path, False) if path.name == name)
+    pieces = iter(answers.LargeFile(path, "text", (), False))
+    assert len(next(pieces)) == 7
+    if how == "appended":
+        path.write_bytes(path.read_bytes() + b"\n")
+    elif how == "replaced":
+        (tmp_path / "other").write_bytes(path.read_bytes())  # same size, other file
+        (tmp_path / "other").replace(path)
+    else:
+        path.unlink()
+    with pytest.raises(
+        DataError, match=rf"{name}: the file has changed while it was read.*Give the command again"
+    ):
+        for _ in pieces:
+            pass
+
+
+def test_predict_of_a_table_that_changes_leaves_no_file_and_ends_with_one_line(
+    refused, run: Path, tmp_path: Path, piecewise, monkeypatch
+):
+    piecewise(True)
+    path = table_files(tmp_path, False)[0]
+    before = answers.Answers.add
+
+    def add(self, rows, probabilities):
+        (tmp_path / "other").write_bytes(path.read_bytes())
+        (tmp_path / "other").replace(path)
+        before(self, rows, probabilities)
+
+    monkeypatch.setattr(answers.Answers, "add", add)
+    assert "the file has changed while it was read" in refused("predict", run, path, "--out", "o.csv")
+    assert not (tmp_path / "o.csv").exists()

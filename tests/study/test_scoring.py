@@ -249,3 +249,32 @@ def test_texts_that_are_cut_are_marked_and_counted(model: Path, tmp_path: Path):
     assert clf.truncated(texts).tolist() == [False, True, False]
     clf.set_params(long_texts="mean")
     assert clf.truncated(texts).tolist() == [False] * 3  # read in windows
+
+
+@pytest.mark.parametrize("what", ["table", "model"])
+def test_what_changes_between_two_shards_ends_the_call(model: Path, table: Path, tmp_path: Path, what):
+    folder, changed = Path(shutil.copytree(model, tmp_path / "model")), []
+
+    def change(rows: int, total: int) -> None:
+        if changed:
+            return
+        changed.append(rows)
+        if what == "model":
+            other = gf.load(folder)
+            other.calibrate(TEXTS[:10], ["good", "bad"] * 5)
+            other.save(folder, overwrite=True)
+        else:
+            pq.write_table(pa.table({"id": range(23), "text": TEXTS[::-1]}), tmp_path / "other.parquet")
+            os.replace(tmp_path / "other.parquet", table)
+
+    with pytest.raises(
+        InputError, match=f"the (file|model) has changed while it .*{'[Gg]ive the'}"
+    ) as caught:
+        score_file(folder, table, tmp_path / "out.parquet", rows=5, progress=change)
+    assert str(tmp_path / "model" if what == "model" else table) in str(caught.value)
+    assert not (tmp_path / "out.parquet").exists()
+    done = score_file(folder, table, tmp_path / "out.parquet", rows=5)  # the same call again: of one state
+    shutil.rmtree(tmp_path / "out.parquet.parts", ignore_errors=True)
+    score_file(folder, table, tmp_path / "fresh.parquet", rows=5)
+    assert done["rows"] == 23
+    assert pq.read_table(tmp_path / "out.parquet") == pq.read_table(tmp_path / "fresh.parquet")

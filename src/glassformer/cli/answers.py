@@ -23,6 +23,7 @@ from glassformer.cli.rows import (
     usable,
 )
 from glassformer.errors import DataError
+from glassformer.reading import Unchanged
 
 LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
 PIECE = 4096  # rows
@@ -200,16 +201,18 @@ def large_file(given: Sequence[str]) -> Path | None:
 class LargeFile:
     """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
 
-    Every row is looked at before the first is answered, so that a bad one ends the work before it begins.
+    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
+    file that changes meanwhile ends it too: no answers of two tables come together.
 
     Args:
         text_column, usual, skip: as ``read_rows`` takes them.
 
     Raises:
-        DataError: as ``read_rows``, or no row can be used.
+        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
     """
 
     def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
+        self._unchanged = Unchanged(path)
         try:
             self._look(path, text_column, usual, skip)
         except DataError as error:
@@ -220,6 +223,7 @@ class LargeFile:
             with suppress(DataError):  # no row can be used
                 self._look(path, text_column, usual, True)
             raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+        self._unchanged.check()
 
     def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
         """Go through the file once: its columns, and how many rows are good and bad."""
@@ -258,7 +262,9 @@ class LargeFile:
         for row in self._rows():
             piece.append(row)
             if len(piece) == PIECE:
+                self._unchanged.check()
                 yield piece
                 piece = []
+        self._unchanged.check()
         if piece:
             yield piece

@@ -29,6 +29,7 @@ from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
 from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
 from glassformer.outputs import check_new_file
+from glassformer.reading import Unchanged
 from glassformer.scale.engines import mapped, needs
 from glassformer.scale.shards import Shard, in_portions, read_rows
 from glassformer.tasks.catalog import TASKS
@@ -106,10 +107,19 @@ def score_file(
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
 
     Raises:
-        InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it.
+        InputError: as ``score_shard``; ``out`` exists, has no folder to lie in, or another process writes it;
+            the model or the file has changed since the call began.
     """
     out = Path(out)
     check_new_file(out)
+    unchanged, state = Unchanged(source), _state(model)
+
+    def check() -> None:
+        unchanged.check()
+        if _state(model) != state:
+            what = "the model has changed while it answered; what is finished is not joined"
+            raise CheckpointError(what, where=str(model), fix="Give the same command again")
+
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_once(model), "reads_pairs", False):
         names = open_parquet(source).schema_arrow.names
@@ -127,9 +137,11 @@ def score_file(
         if out.exists():  # another process has just come to its end
             raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
         for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
+            check()
             failed += without
             if progress is not None:
                 progress(shard.rows, total)
+        check()
         join_parts([shard.target for shard in shards], out)
         for shard in shards:
             Path(shard.target).unlink(missing_ok=True)
