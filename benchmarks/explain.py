@@ -31,7 +31,7 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, InputError
 from glassformer.explain import faithfulness, heads, sanity
-from glassformer.explain.methods import METHODS, explain
+from glassformer.explain.methods import OF_LAYERS, explain
 from glassformer.explain.subject import subject_of
 from glassformer.tasks.load import load
 
@@ -45,7 +45,7 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
     for number in range(len(done), len(inputs)):
         subject = subject_of(clf, inputs[number], judge=clf.predictor())
         scores, seconds, errors = {}, {}, {}
-        for method in METHODS:
+        for method in OF_LAYERS:
             started = time.perf_counter()
             e = explain(subject, method=method, maps=False)
             scores[method], seconds[method] = e.scores, time.perf_counter() - started
@@ -67,8 +67,8 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
 def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     """Mean rank correlation of every pair of methods."""
     return {
-        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in METHODS}
-        for a in METHODS
+        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in OF_LAYERS}
+        for a in OF_LAYERS
     }
 
 
@@ -176,13 +176,13 @@ def main() -> None:
 
     noise = {}
     subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
-    for method in METHODS:
+    for method in OF_LAYERS:
         # A fixed number of points: under noise, completeness is not what is asked for.
         options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
         noise[method] = sanity.randomization(subjects, method, **options)
         console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
     stable: dict[str, Any] = {}
-    for method in METHODS:
+    for method in OF_LAYERS:
         stable[method] = {
             named: sanity.stability(clf, changeable, method, change=change, seed=args.seed)
             for named, change in changes.items()
@@ -202,7 +202,7 @@ def main() -> None:
                 "stability": stable[method],
                 "verdict": faithfulness.verdict(rows[method], abs(noise[method][-1]["mean"])),
             }
-            for method in METHODS
+            for method in OF_LAYERS
         },
         "random": rows["random"],
         "completeness_error": {
@@ -221,7 +221,7 @@ def main() -> None:
     }  # fmt: skip
     path = args.out or RESULTS / f"explain-{name}.json"
     write_result(path, rounded(result))
-    for method in METHODS:
+    for method in OF_LAYERS:
         console.print(f"{method}: {result['methods'][method]['verdict']}")
     console.print(str(path))
 

@@ -14,7 +14,7 @@ import glassformer as gf
 from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.data.ngrams import Ngrams, pieces_of, words_of
 from glassformer.data.text_pairs import TextPair
-from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning
+from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning, InputError
 
 WORDS = {
     "sea": ["the", "wave", "and", "the", "tide", "of", "a", "cold", "sea", "salt", "sand", "gull"],
@@ -303,3 +303,87 @@ def test_ngrams_that_are_not_the_model_s_are_an_error(tmp_path):
     one.save(tmp_path / "model")
     with pytest.raises(CheckpointError, match="the model has weights of others"):
         gf.load(tmp_path / "model")
+
+
+# --- explanations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["two classes", "three classes", "several labels", "pairs", "numbers", "log numbers"]
+)
+def test_the_weights_and_the_bias_add_up_to_the_logit(kind):
+    estimator, X, y = example(kind)
+    fitted = estimator.fit(X, y)
+    for x in X[:5]:
+        logits = fitted.logits([x])[0]
+        for k, label in enumerate(fitted.classes_.tolist()):
+            target = {} if "numbers" in kind else {"target": label}
+            e = fitted.explain(x, method="weights", **target)
+            wanted = logits[k]
+            if "numbers" in kind:
+                wanted = fitted.kind_.unit * logits[k] + fitted.kind_.mean
+            assert e.scores.sum() + e.settings["bias"] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+            assert e.settings["logit"] == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+        if kind == "numbers":
+            assert e.settings["logit"] == pytest.approx(fitted.predict([x])[0], rel=1e-5)
+        if kind == "log numbers":
+            assert np.exp(e.settings["logit"]) == pytest.approx(fitted.predict([x])[0], rel=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"lowercase": False}, {"strip_accents": True}, {"clean": "html"}])
+def test_they_add_up_in_every_script(options):
+    clf = gf.TextClassifier("tfidf", min_count=1, **options).fit(
+        [*TEXTS, *ODD], [*LABELS, *LABELS[: len(ODD)]]
+    )
+    for text in [*ODD, "ﬁne İi<b>Σ</b> e\u0301té\u200b x\u00a0y 你好，世界 한국어", "\u0301", "unseen ЖЖЖ"]:
+        e = clf.explain(text)
+        assert e.method == "weights"
+        assert e.scores.sum() + e.settings["bias"] == pytest.approx(clf.logits([text])[0].max(), abs=1e-5)
+        assert [e.text[a:b] for a, b in e.offsets] == e.tokens
+        assert "".join(e.tokens) == "".join(e.text.split())
+
+
+def test_a_word_has_the_weight_of_its_ngrams():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    e = clf.explain("salt wave of the tram", target="sea")
+    words = dict(e.words())
+    assert list(words) == ["salt", "wave", "of", "the", "tram"]
+    assert min(words["salt"], words["wave"]) > 0 > words["tram"]
+    assert "'wave'" in e.notes[-1] or "'salt'" in e.notes[-1]
+    assert e.to_dict()["settings"]["bias"] == pytest.approx(clf.model_.head.out.bias[0].item())
+
+
+def test_the_sides_of_a_pair_are_told_apart():
+    estimator, X, y = example("pairs")
+    clf = estimator.fit(X, y)
+    e = clf.explain(X[0])
+    assert [word for word, _ in e.words_of(0)] == [w.strip(".!") for w in X[0][0].split()] + [X[0][0][-1]]
+    assert len(e.words_of(0)) + len(e.words_of(1)) == len(e.tokens)
+    with pytest.raises(InputError, match="model=all-minilm-l6-v2"):
+        clf.explain(X[0], cross=True)
+
+
+def test_hiding_a_word_is_leaving_it_out():
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    e = clf.explain("salt wave tram", method="occlusion", target="sea")
+    whole, without = clf.logits(["salt wave tram", "salt  tram"])[:, 0]
+    assert e.scores[1] == pytest.approx(whole - without, abs=1e-5)
+    e = clf.explain(TEXTS[0], trust=True)
+    assert e.trust["figures"]["comprehensiveness"] > e.trust["random"]["figures"]["comprehensiveness"]
+
+
+@pytest.mark.parametrize(
+    "method", ["attention", "rollout", "attention_gradient", "gradient_x_input", "integrated_gradients"]
+)
+def test_methods_of_layers_name_another_model(method):
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="Use weights or occlusion, or an encoder: model=all-minilm-l6-v2"):
+        clf.explain(TEXTS[0], method=method)
+
+
+def test_weights_of_a_network_are_an_error():
+    tiny = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "max_length": 16, "epochs": 1}
+    clf = gf.TextClassifier("encoder-mini", **tiny).fit(TEXTS, LABELS)
+    with pytest.raises(InputError, match="a linear model: model=tfidf"):
+        clf.explain(TEXTS[0], method="weights")
+    assert clf.explain(TEXTS[0]).method == "attention"

@@ -10,14 +10,14 @@ import pytest
 
 from glassformer import ImageClassifier
 from glassformer.cli.explain import _figure
-from glassformer.explain.methods import METHODS
+from glassformer.explain.methods import OF_LAYERS
 
 from .tiny import sentences, settings, write_csv
 
 TEXT = "the film number 3 has a splendid ending"
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OF_LAYERS)
 def test_every_method_prints_a_table(gf, trained, method):
     result = gf("explain", trained, TEXT, "--method", method)
     assert result.code == 0, result

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from glassformer.errors import InputError
 from glassformer.explain import faithfulness as f
-from glassformer.explain.methods import METHODS, explain
+from glassformer.explain.methods import OF_LAYERS, explain
 from glassformer.explain.render import trust_picture
 from glassformer.explain.subject import Subject, text_subject
 
@@ -100,9 +100,9 @@ def test_the_truth_beats_random_and_its_opposite_loses():
 
 def test_every_method_can_be_judged(tiny):
     subject = text_subject(tiny, "it was wonderful , not a dull film")
-    scores = {m: explain(subject, method=m).scores for m in METHODS}
+    scores = {m: explain(subject, method=m).scores for m in OF_LAYERS}
     judged = f.judge(subject, scores, draws=2)
-    assert judged.keys() == {*METHODS, "random"}
+    assert judged.keys() == {*OF_LAYERS, "random"}
     assert all(np.isfinite(list(figures.values())).all() for figures in judged.values())
     again = f.judge(subject, scores, draws=2)
     assert again == judged

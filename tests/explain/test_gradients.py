@@ -9,7 +9,7 @@ import torch
 
 from glassformer import TextClassifier
 from glassformer.errors import InputError
-from glassformer.explain.methods import METHODS, explain, methods_for
+from glassformer.explain.methods import OF_LAYERS, explain, methods_for
 from glassformer.explain.render import page
 from glassformer.explain.subject import Subject, attention_maps, run_rows, text_subject
 from glassformer.models.backbone import Backbone
@@ -198,7 +198,7 @@ def test_options_that_cannot_be(tiny, options, said):
 def test_maps_that_no_answer_went_through_have_no_gradient(kind):
     settings = TINY | {"num_layers": 1, "epochs": 1, "attention": kind}
     clf = TextClassifier(**settings | ({"attention_window": 2} if kind == "local" else {})).fit(TEXTS, LABELS)
-    assert methods_for(clf.model_) == [name for name in METHODS if name != "attention_gradient"]
+    assert methods_for(clf.model_) == [name for name in OF_LAYERS if name != "attention_gradient"]
     for method in methods_for(clf.model_):
         assert len(clf.explain(TEXT, method=method).scores)
     with pytest.raises(InputError, match=f"{kind} attention has no gradient that reaches its maps"):

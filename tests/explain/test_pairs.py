@@ -11,7 +11,7 @@ import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.errors import InputError
 from glassformer.explain.cross import cross
-from glassformer.explain.methods import METHODS
+from glassformer.explain.methods import OF_LAYERS
 from glassformer.explain.subject import text_subject
 
 COLORS = ("red", "blue", "green")
@@ -27,7 +27,7 @@ def clf():
     return gf.TextClassifier("encoder-mini", **SETTINGS).fit(PAIRS * 3, SAME * 3)
 
 
-@pytest.mark.parametrize("method", [*METHODS])
+@pytest.mark.parametrize("method", [*OF_LAYERS])
 def test_every_method_scores_words_of_both_sides(method, clf):
     e = clf.explain(PAIR, method=method)
     assert e.text == "the red one\na red one here"

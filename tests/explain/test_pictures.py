@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from glassformer.explain import faithfulness
-from glassformer.explain.methods import METHODS, explain, explain_input
+from glassformer.explain.methods import OF_LAYERS, explain, explain_input
 from glassformer.explain.subject import picture_subject
 from glassformer.models.backbone import Backbone
 from glassformer.nn.encoder import Encoder, EncoderConfig
@@ -64,7 +64,7 @@ def picture():
     return np.random.default_rng(0).integers(0, 255, (3, 11, 13)).astype(np.uint8)  # 2 x 3 patches and a rest
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", OF_LAYERS)
 def test_every_method_scores_the_grid(clf, picture, method):
     e = explain_input(clf, picture, method=method, maps=True)
     assert e.scores.shape == (2, 3)

@@ -20,7 +20,7 @@ from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.explain.methods import METHODS
+from glassformer.explain.methods import OF_LAYERS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.samples import judge_in_fp32, random_text
@@ -144,7 +144,7 @@ def test_tuned_whole_in_part_and_by_its_head(name, tmp_path):
 @EACH
 def test_words_are_explained_whole(name, tmp_path):
     clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(TEXTS, LABELS)
-    for method in METHODS:
+    for method in OF_LAYERS:
         found = clf.explain("a warm dullish film", method=method, maps=True)
         words = dict(found.words())
         assert list(words) == ["a", "warm", "dullish", "film"]

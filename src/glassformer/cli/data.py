@@ -105,8 +105,10 @@ def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | N
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.data.doctor import examine
     from glassformer.data.tokenizer_file import load_tokenizer
+    from glassformer.tasks.build import is_from_scratch
 
-    tokenizer = load_tokenizer(resolve_checkpoint(model).path) if model else None
+    given = model is not None and not is_from_scratch(model)
+    tokenizer = load_tokenizer(resolve_checkpoint(model).path) if given else None  # type: ignore[arg-type]  # given
     return examine(dataset, tokenizer=tokenizer, max_length=max_length)
 
 

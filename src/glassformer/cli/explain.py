@@ -177,8 +177,8 @@ def explain_command(
     method: Annotated[
         str,
         typer.Option(
-            help="attention, rollout, gradient_x_input, integrated_gradients, attention_gradient or "
-            "occlusion."
+            help="attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, "
+            "occlusion or, of a linear model, weights."
         ),
     ] = "rollout",
     target: Annotated[

@@ -141,9 +141,21 @@ class Ngrams:
 
     # --- using ------------------------------------------------------------------------------------
 
-    def prepared(self, text: str) -> str:
-        """A text as its n-grams are taken."""
-        return _without_case(clean_text(text, self.clean), self.lowercase, self.strip_accents)
+    def folded(self, text: str) -> str:
+        """A cleaned text as its n-grams are taken: without case, without accents."""
+        text = text.lower() if self.lowercase else text
+        if self.strip_accents and not text.isascii():
+            text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+        return text
+
+    def number_of_words(self, gram: str) -> int | None:
+        """The number of an n-gram of words; None: not known."""
+        return self._word_ids.get(gram)
+
+    def number_of_pieces(self, gram: str) -> int | None:
+        """The number of an n-gram of characters; None: not known."""
+        found = self._piece_ids.get(gram)
+        return None if found is None else len(self.words) + found
 
     def rows(self, texts: Sequence[str]) -> Any:
         """The features of texts or pairs, sparse ``[n, W]`` fp64."""
@@ -158,8 +170,9 @@ class Ngrams:
     def _sides(self, texts: Sequence[str]) -> list[str]:
         """Prepared texts; of pairs all first ones, then all second ones."""
         if not self.pairs:
-            return [self.prepared(text) for text in texts]
-        return [self.prepared(text.sides[side]) for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
+            return [self.folded(clean_text(text, self.clean)) for text in texts]
+        sides = [text.sides[side] for side in (0, 1) for text in texts]  # type: ignore[attr-defined]  # checked: pairs
+        return [self.folded(clean_text(text, self.clean)) for text in sides]
 
     def _weighed(self, counts: list[Any]) -> Any:
         """Counts ``[n, ...]`` of words and of characters as weights, side by side."""
@@ -184,13 +197,6 @@ class Ngrams:
         half = rows.shape[0] // 2
         a, b = rows[:half], rows[half:]
         return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")
-
-
-def _without_case(text: str, lowercase: bool, strip_accents: bool) -> str:
-    text = text.lower() if lowercase else text
-    if strip_accents and not text.isascii():
-        text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
-    return text
 
 
 def _ids(known: Mapping[str, int] | None) -> tuple[Any, Any]:

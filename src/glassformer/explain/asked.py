@@ -17,12 +17,19 @@ class Explains:
     check: Any
 
     def explain(
-        self, X: Any, *, method: str = "attention", target: Any = None, trust: bool = False, **options: Any
+        self,
+        X: Any,
+        *,
+        method: str | None = None,
+        target: Any = None,
+        trust: bool = False,
+        **options: Any,
     ) -> Explanation:
         """Scores for the tokens of one text (or of both texts of a pair) or the patches of one picture.
 
         Args:
-            method: one of ``glassformer.explain.methods``, which has their options too.
+            method: one of ``glassformer.explain.methods``, which has their options too; None: attention, of a
+                model without it occlusion, of a linear one its weights.
             target: the label to explain; None: the predicted one.
             trust: judge them against random orders: curves and figures in ``trust``, a verdict in ``notes``.
             options: of the method; also ``cross=True``: the words of a pair against each other, in ``cross``.

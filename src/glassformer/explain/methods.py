@@ -17,9 +17,10 @@ from glassformer.explain.cross import cross as cross_of
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
+from glassformer.explain.ngrams import ngram_subject, weights
 from glassformer.explain.occlusion import occlusion
 from glassformer.explain.result import ABOUT, Scores
-from glassformer.explain.subject import Subject, attention_maps, subject_of
+from glassformer.explain.subject import Subject, attention_maps, picture_subject, text_subject
 
 # Those that take a target explain one label; the others show where the model looked.
 METHODS: dict[str, Callable[..., Scores]] = {
@@ -29,19 +30,30 @@ METHODS: dict[str, Callable[..., Scores]] = {
     "integrated_gradients": integrated_gradients,
     "attention_gradient": attention_gradient,
     "occlusion": occlusion,
+    "weights": weights,
 }
 
 # Those that show attention itself; a model without attention has the others.
 OF_ATTENTION = ("attention", "rollout", "attention_gradient")
+# Those that look into layers, or hide what goes into them.
+OF_LAYERS = tuple(name for name in METHODS if name != "weights")
+# Those of a linear model: its own weights, and what hides parts of the input.
+OF_LINEAR = ("weights", "occlusion")
 
 
 def methods_for(model: Any) -> list[str]:
     """The methods that can explain answers of a model; the first is the one to begin with."""
+    if _is_linear(model):
+        return list(OF_LINEAR)
     if getattr(model, "has_attention", True):
         # Local and linear attention make maps to be shown: what is answered does not go through them.
-        return [name for name in METHODS if name != "attention_gradient" or _kind(model) == "full"]
-    rest = [name for name in METHODS if name not in OF_ATTENTION]
+        return [name for name in OF_LAYERS if name != "attention_gradient" or _kind(model) == "full"]
+    rest = [name for name in OF_LAYERS if name not in OF_ATTENTION]
     return sorted(rest, key=lambda name: name != "occlusion")
+
+
+def _is_linear(model: Any) -> bool:
+    return getattr(model, "kind", "") == "linear"
 
 
 def _kind(model: Any) -> str:
@@ -56,8 +68,15 @@ def notes_of(explanation: Any) -> list[str]:
 
 
 def check_attention(clf: Any, method: str) -> None:
-    """Raises InputError where a method shows attention, and the model of a classifier has none."""
+    """Raises InputError where a method cannot explain the model of a classifier, such as one that shows
+    attention where there is none."""
     able = methods_for(clf.model_)
+    if method not in able and (_is_linear(clf.model_) or method == "weights"):
+        linear = _is_linear(clf.model_)
+        why = "a linear model has no layers" if linear else "its words have no weights of their own"
+        other = ", or an encoder: model=all-minilm-l6-v2" if linear else ", or a linear model: model=tfidf"
+        what = f"{method} does not explain {clf.model!r}: {why}"
+        raise InputError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}{other}")
     if method not in able:
         has_maps = getattr(clf.model_, "has_attention", True)
         raise InputError(
@@ -73,7 +92,7 @@ def explain_input(
     clf: Any,
     x: Any,
     *,
-    method: str = "attention",
+    method: str | None = None,
     target: Any = None,
     trust: bool = False,
     cross: bool = False,
@@ -82,12 +101,19 @@ def explain_input(
     """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``.
 
     Args:
+        method: None: the first of ``methods_for``.
         trust: judge them against ten random orders, in about 220 variants of the input, which the
             classifier's own (often faster) number format answers.
         cross: of a pair of texts, their words against each other (``cross.py``).
     """
+    method = methods_for(clf.model_)[0] if method is None else method
     check_method(method, target, options)
     check_attention(clf, method)
+    if cross and _is_linear(clf.model_):
+        what = "a linear model reads the words of both texts, and not what one does to another"
+        raise InputError(
+            what, where="cross", fix="Leave cross out, or name an encoder: model=all-minilm-l6-v2"
+        )
     subject = subject_of(clf, x)
     number = target_number(subject, target)
     made = explain(subject, method=method, target=target, **options)
@@ -98,6 +124,13 @@ def explain_input(
     if cross:
         made.cross = cross_of(subject, number)
     return made
+
+
+def subject_of(clf: Any, x: Any) -> Subject:
+    """A text or a picture, whichever the classifier reads."""
+    if not hasattr(clf, "tokenizer_"):
+        return picture_subject(clf, x)
+    return ngram_subject(clf, x) if _is_linear(clf.model_) else text_subject(clf, x)
 
 
 def explain(
@@ -126,13 +159,14 @@ def explain(
         METHODS[method](subject, number, **options) if has_target else METHODS[method](subject, **options)
     )
     kept, reads = result.maps, result.reads
+    shown = {**subject.shown, "notes": [*subject.shown.get("notes", ()), *result.notes]}
     if maps and kept is None and getattr(subject.model, "has_attention", True):
         kept, reads = attention_maps(subject)
     scores = result.scores
     if subject.grid is not None:
         scores = scores[subject.hideable].reshape(subject.grid)
     return Explanation(
-        **subject.shown,
+        **shown,
         scores=np.asarray(scores),
         probability=float(subject.probabilities[subject.target]),
         method=method,

@@ -21,6 +21,8 @@ ABOUT = {
     "the difference between the two logits, up to the error stated.",
     "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
     "explained.",
+    "weights": "The weights of the words and n-grams of characters that stand in the text, each shared out "
+    "among the characters that it stands on: the scores of all tokens and the bias add up to the logit.",
     "occlusion": "How far the logit of the label explained falls when the token is hidden.",
 }
 
@@ -34,6 +36,7 @@ class Scores:
     reads: np.ndarray | None = None  # [T], how much of each output row the head reads
     error: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -43,7 +46,7 @@ class Result:
     ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty. ``offsets`` are places in
     the text, (0, 0) for special tokens. Attention methods score how much was read, from 0 up. The others
     score what speaks for the target: negative ones speak against it, in its logit's units for ``occlusion``,
-    ``gradient_x_input``, ``integrated_gradients``.
+    ``gradient_x_input``, ``integrated_gradients`` and ``weights``.
     """
 
     text: str

@@ -203,7 +203,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         temperature=clf.temperature_,
         judge=judge,
         chances=None if clf.kind_.joint else clf.chances,
-        spread=_spread(clf, label),
+        spread=spread_of(clf, label),
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
@@ -211,13 +211,13 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
             "word_ids": tokens.words,
             "label": label,
             "number": not clf.kind_.labels_given,
-            "notes": [*_several(clf, probabilities), *_unread(clf, text)],
+            "notes": [*several_said(clf, probabilities), *_unread(clf, text)],
             **({} if tokens.sides is None else {"sides": tokens.sides}),
         },
     )
 
 
-def _several(clf: Any, probabilities: np.ndarray) -> list[str]:
+def several_said(clf: Any, probabilities: np.ndarray) -> list[str]:
     """Which labels are given, where there may be several and one of them is explained; or none."""
     if hasattr(clf, "abstains") and clf.abstains(probabilities[None])[0]:
         return [f"no label is given: its probability is below {clf.abstain_below_:g}"]
@@ -239,7 +239,7 @@ def _unread(clf: Any, text: str) -> list[str]:
 # --- pictures -------------------------------------------------------------------------------------
 
 
-def _spread(clf: Any, label: Any) -> float | None:
+def spread_of(clf: Any, label: Any) -> float | None:
     """How far apart a regressor's numbers lie about this one; None: there are labels."""
     kind = clf.kind_
     if kind.labels_given:
@@ -291,7 +291,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         temperature=clf.temperature_,
         judge=judge,
         chances=None if clf.kind_.joint else clf.chances,
-        spread=_spread(clf, label),
+        spread=spread_of(clf, label),
         shown={
             "text": "",
             "tokens": [],
@@ -299,11 +299,6 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
             "image": image,
             "label": label,
             "number": not clf.kind_.labels_given,
-            "notes": _several(clf, probabilities),
+            "notes": several_said(clf, probabilities),
         },
     )
-
-
-def subject_of(clf: Any, x: Any, judge: nn.Module | None = None) -> Subject:
-    """A text or a picture, whichever the classifier reads."""
-    return (text_subject if hasattr(clf, "tokenizer_") else picture_subject)(clf, x, judge)

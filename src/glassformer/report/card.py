@@ -172,7 +172,16 @@ SHOWN_SETTINGS = (
     "max_length",
     "precision",
 )
-SHOWN_SETTINGS += ("monitor", "keep_best", "class_weight", "label_smoothing", "lora_rank", "image_size")
+SHOWN_SETTINGS += (
+    "C",
+    "alpha",
+    "monitor",
+    "keep_best",
+    "class_weight",
+    "label_smoothing",
+    "lora_rank",
+    "image_size",
+)
 
 
 def base_of(source: str) -> str | None:
@@ -312,7 +321,7 @@ def _blanks(model: Model, data: _Data, figures: list[Figure], from_run: bool) ->
         out.append("model-index: no figure was measured; `glassformer evaluate` measures some")
     elif not from_run:
         out.append("figures on data that chose nothing: those above were seen while training")
-    if not base_of(model.source) and not model.source.startswith("random"):
+    if not base_of(model.source) and not model.source.startswith(("random", "solved")):
         out.append("base_model: the weights that it was begun with have no name on the Hub")
     return [*out, "intended use, and uses that it is not meant for"]
 

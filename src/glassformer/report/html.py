@@ -6,6 +6,7 @@ browser run and style only what is shipped here, so that a review cannot bring a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from glassformer.report.run import Run, read_run
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table
 SOURCES = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, width]"}
+FEATURES = "n-grams of a text [N]"  # what goes into a model whose first box is of features
 FILTERS = {
     f.__name__: f
     for f in (
@@ -91,6 +93,8 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
             leading=tables.leading(run.measure, scores),
             several=scores.get("kind") == "labels",
             guess_loss=wording.guess_loss(2 if scores.get("kind") == "labels" else len(scores["labels"])),
+            features=reads_features(metrics),
+            solved=solved_at_once(run.steps, run.evaluations),
             held=any(e.get("accuracy") is not None for e in run.evaluations),
             splits={s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: scores},
             comparison=tables.comparison(run),
@@ -139,6 +143,7 @@ def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
         DataError: the blocks are damaged.
     """
     noted = metrics.get("architecture") or []
+    source = FEATURES if reads_features(metrics) else source
     try:
         found = [Block.from_dict(block) for block in noted]
         return (
@@ -148,12 +153,25 @@ def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
         raise DataError(f"the architecture cannot be drawn ({error})", where="metrics.json") from None
 
 
+def reads_features(metrics: dict[str, Any]) -> bool:
+    """Whether the model of a run reads n-grams, and no tokens."""
+    noted = metrics.get("architecture") or [{}]
+    return isinstance(noted, list) and isinstance(noted[0], dict) and noted[0].get("name") == "features"
+
+
+def solved_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
+    """Whether a run's history is the one record of weights that were solved, not trained in steps."""
+    return len(steps) == 1 == len(evaluations) and steps[0].get("lr") == 0.0 and not steps[0].get("tokens")
+
+
 def _figures(run: Run) -> dict[str, Markup]:
     """SVG text of the figures that the run has data for."""
     drawn = {}
-    if run.steps or run.evaluations:
+    solved = solved_at_once(run.steps, run.evaluations)  # there is no curve
+    if (run.steps or run.evaluations) and not solved:
         drawn["loss"] = Markup(figures.loss_curves(run.steps, run.evaluations))
-    if any(e.get(key) is not None for e in run.evaluations for key in ("train_accuracy", "accuracy")):
+    shares = ("train_accuracy", "accuracy")
+    if not solved and any(e.get(key) is not None for e in run.evaluations for key in shares):
         judged = run.metrics.get("epochs") or ()
         drawn["accuracy"] = Markup(figures.accuracy_curves(run.steps, run.evaluations, run.measure, judged))
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the figures above do not

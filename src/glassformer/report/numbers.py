@@ -81,7 +81,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
             ratios=scores.get("ratios") or {},
             furthest=examples.get("furthest") or [],
             intervals=metrics.get("intervals") or [],
-            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
+            loss=Markup(figures.loss_curves(steps, evaluations)) if len(steps) > 1 else None,
             findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
             settings=tables.settings(config, known.defaults),
             expectation=tables.expectation(config, known.shipped),

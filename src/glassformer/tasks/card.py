@@ -45,7 +45,9 @@ def card_of(estimator: Any, run: str | Path | None = None, **form: Any) -> str:
     from glassformer.report.card import Form, Model, model_card
 
     tag, use = getattr(estimator.RECIPE, "CARD", ("", ""))
-    settings, model = estimator.get_params(deep=False), getattr(estimator, "model_", None)
+    idle = getattr(estimator, "idle_settings", ())
+    settings = {k: v for k, v in estimator.get_params(deep=False).items() if k not in idle}
+    model = getattr(estimator, "model_", None)
     classes = getattr(estimator, "classes_", None)  # None too where an embedder learned from pairs
     classes = classes if _gives_labels(estimator) else None
     facts = Model(
@@ -108,7 +110,9 @@ def _judged(estimator: Any) -> dict[str, float]:
 def _limits(estimator: Any, settings: Mapping[str, Any], from_run: bool) -> list[str]:
     """What bounds its answers, as far as the model itself shows it."""
     out = []
-    texts = hasattr(estimator, "tokenizer_") and settings.get("max_length")
+    texts = getattr(estimator, "reads_tokens", hasattr(estimator, "tokenizer_")) and settings.get(
+        "max_length"
+    )
     if texts and settings.get("long_texts", "cut") == "cut":
         out.append(f"It reads the first {settings['max_length']:,} tokens of a text and no more.")
     if settings.get("clean", "none") not in ("none", None):

@@ -102,6 +102,11 @@ class Estimator(Shown, BaseEstimator):
         if "__init__" in vars(cls):
             cls.__init__ = answering(cls.__init__)  # type: ignore[method-assign]  # names of other tools are answered
 
+    @property
+    def learns_in_steps(self) -> bool:
+        """Whether a fit takes steps, of which validation data may choose the best; else it is solved."""
+        return True
+
     # --- settings --------------------------------------------------------------------------------
 
     @classmethod

@@ -65,7 +65,7 @@ def fit(work: Work, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
     train, held = work.data.train, work.data.validation
     validation = (held.examples, held.labels or []) if held else None
-    if held and (said := few_to_choose_by(held, work.recipe.train)):
+    if held and work.estimator.learns_in_steps and (said := few_to_choose_by(held, work.recipe.train)):
         work.say(said)
     work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
 

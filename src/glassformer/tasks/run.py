@@ -174,7 +174,8 @@ def _facts(work: Work) -> dict[str, Any]:
     if not hasattr(estimator, "model_"):
         return facts
     steps = [r for r in estimator.history_ if r["kind"] == "step"]
-    speed = sum(r["tokens"] for r in steps) / max(steps[-1]["seconds"], 1e-9) if steps else None
+    tokens = sum(r["tokens"] for r in steps)
+    speed = tokens / max(steps[-1]["seconds"], 1e-9) if tokens else None
     return facts | {
         "weights_source": estimator.weights_source_,
         "chosen": dict(estimator.chosen_),
@@ -221,9 +222,12 @@ class Announce(Callback):
 
     def start(self, training: Training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
+        self.say(f"weights: {self.estimator.weights_source_}")
+        if not self.estimator.learns_in_steps:
+            self.say(f"{parameters:,} parameters, solved at once")
+            return
         weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")
-        self.say(f"weights: {self.estimator.weights_source_}")
         self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
         for line in training.skipped:
             self.say(f"damaged checkpoint passed over: {line}")

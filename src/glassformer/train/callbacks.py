@@ -263,6 +263,10 @@ class Progress(Callback):
         self.bar.start()
 
     def step(self, training: Training, info: StepInfo) -> None:
+        if (solution := getattr(training, "solution", "")) and info.evaluation is not None:
+            line = _judged(1, info.evaluation, training.config.monitor, False)
+            self._line(f"solved: {solution}  {line.removeprefix('epoch 1  ')}")
+            return
         if self.bar is not None:
             loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)

@@ -37,6 +37,7 @@ class Solved:
     history: History = field(default_factory=History)
     skipped: Sequence[str] = ()
     calls: Sequence[Callback] = ()
+    solution: str = ""  # what was chosen, in words
 
     @property
     def finished(self) -> bool:
@@ -61,7 +62,7 @@ class Solved:
                 call.signals.obeyed = True
                 raise Interrupted(f"stopped before the weights were solved; {GO_ON}")
 
-    def done(self, loss: float, examples: int, evaluation: dict[str, Any]) -> None:
+    def done(self, loss: float, evaluation: dict[str, Any]) -> None:
         """Tell the callbacks of the one step.
 
         Args:
@@ -70,7 +71,7 @@ class Solved:
         """
         seconds = round(time.perf_counter() - self.began, 3)
         self.step = self.epoch = 1
-        info: dict[str, Any] = {"step": 1, "epoch": 0, "loss": loss, "lr": 0.0, "tokens": examples}
+        info: dict[str, Any] = {"step": 1, "epoch": 0, "loss": loss, "lr": 0.0, "tokens": 0}
         self.history.append({"kind": "step", **info, "seconds": seconds})
         self.history.append({"kind": "evaluation", "step": 1, "epoch": 0, **evaluation, "best": True})
         for call in self.calls:

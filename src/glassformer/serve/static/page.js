@@ -7,7 +7,7 @@ const byId = (id) => document.getElementById(id);
 const WAIT = 350; // milliseconds after the last key
 const BETWEEN = "\u001f"; // the texts of a pair, in one input
 const LONGEST_LINK = 8000; // characters of one input in a link
-const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"];
+const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient", "weights"];
 const GIVES = { answers: "answer", tags: "tag" }; // what is explained, where it is no label
 const ABOUT = {
   attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
@@ -15,6 +15,7 @@ const ABOUT = {
   gradient_x_input: "The first-order part of what each part gives to the logit of the label explained.",
   integrated_gradients: "What each part gives to the logit, against an input of masks; the scores add up to the difference of the two logits.",
   attention_gradient: "Attention followed through all layers, where it raises the logit of the label explained.",
+  weights: "The weights of the words and n-grams of characters that stand in the text: the scores and the bias add up to the logit.",
   occlusion: "How far the logit of the label explained falls when the part is hidden.",
 };
 

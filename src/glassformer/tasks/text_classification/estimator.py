@@ -82,6 +82,23 @@ class TextModel(Supervised):
         return tags
 
     @property
+    def reads_tokens(self) -> bool:
+        """Whether the model reads tokens; a linear model has n-grams, of which none are cut or unknown."""
+        fitted = getattr(self, "tokenizer_", None)
+        return not (is_linear(self.model) if fitted is None else isinstance(fitted, Ngrams))
+
+    @property
+    def learns_in_steps(self) -> bool:
+        return not is_linear(self.model)
+
+    @property
+    def idle_settings(self) -> list[str]:
+        """Settings that change nothing, whatever their value."""
+        from glassformer.tasks.text_classification.tfidf import idle_settings
+
+        return [] if self.learns_in_steps else idle_settings(self)
+
+    @property
     def reads_pairs(self) -> bool:
         """Whether inputs are pairs; what others trained reads one text unless a subclass knows better."""
         return bool(self.pairs_)
@@ -137,7 +154,7 @@ class TextModel(Supervised):
                 else ("this model reads one text, not pairs", "Give one text each")
             )
             raise DataError(what, where=self.NOUN, fix=fix)
-        if isinstance(self.tokenizer_, Ngrams):
+        if not self.reads_tokens:
             return self.tokenizer_.table(examples)
         table = encode_inputs(
             self.tokenizer_,
@@ -153,7 +170,7 @@ class TextModel(Supervised):
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
-        if self.long_texts == "cut" or are_pairs(examples) or isinstance(self.tokenizer_, Ngrams):
+        if self.long_texts == "cut" or are_pairs(examples) or not self.reads_tokens:
             return Windows(self.encode(examples), len(examples))
         return encode_windows(
             self.tokenizer_,
@@ -255,7 +272,7 @@ class TextModel(Supervised):
             CheckpointError: that file has a step of an unknown kind.
         """
         model = self.predictor()
-        if isinstance(self.tokenizer_, Ngrams):
+        if not self.reads_tokens:
             what = "a linear model makes no vectors of texts"
             raise ConfigError(what, where="embed", fix="Name an encoder: model=all-minilm-l6-v2")
         if head or self.pairs_ or getattr(model, "sentences", None) is None:
@@ -274,7 +291,7 @@ class TextModel(Supervised):
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
-        if isinstance(self.tokenizer_, Ngrams):
+        if not self.reads_tokens:
             write_ngrams(self.tokenizer_, folder)
             return {"truncated": 0} | pairs
         kinds = self.model_.config.embedding.segments
@@ -292,7 +309,7 @@ class TextModel(Supervised):
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
-        if isinstance(self.tokenizer_, Ngrams) or is_linear(self.model):
+        if not self.reads_tokens or self.model_.kind == "linear":
             check_features(self.tokenizer_, self.model_, folder)
             return
         check_table(self.tokenizer_, self.model_.config, str(folder))

@@ -102,7 +102,7 @@ def _examine(work: Work) -> DoctorReport:
     """The data as they are trained on, with the tokenizer that reads them."""
     return examine(
         _as_split(work.data),
-        tokenizer=work.estimator.tokenizer_,
+        tokenizer=work.estimator.tokenizer_ if work.estimator.reads_tokens else None,
         max_length=work.estimator.max_length,
         clean=work.recipe.text.clean,
         held_out=_how_held_out(work.recipe, work.data),
@@ -127,26 +127,34 @@ def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines, what was cut and padded, and the recipe's own sentences."""
     started = time.perf_counter()
     work.say("judging")
-    clf, recipe, splits = work.estimator, work.recipe, work.data
-    lengths = clf.encode(splits.train.texts).lengths
-    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
-    others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    cut = {
-        name: [int(clf.truncated(split.texts).sum()), len(split)]
-        for name, split in others.items()
-        if split is not None
-    }
+    clf, recipe = work.estimator, work.recipe
+    of_tokens = padded_and_cut(work) if clf.reads_tokens else {}
     sentences = judge_sentences(clf, asked) if (asked := own_sentences(recipe.evaluate)) else []
-    out = judge_splits(work) | {
-        "padding": {"linear": 0.0, **padding},
-        "truncated": {"train": [clf.truncated_, len(splits.train)]} | cut,
-    }
+    out = judge_splits(work) | of_tokens
     if clf.max_length != recipe.text.max_length:  # the model has fewer positions
         out["max_length"] = clf.max_length
     if sentences:
         out["sentences"] = sentences
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
+
+
+def padded_and_cut(work: Work) -> dict[str, Any]:
+    """Which share of the rows is padding, and how many texts of each split were cut."""
+    clf, recipe, splits = work.estimator, work.recipe, work.data
+    lengths = clf.encode(splits.train.texts).lengths
+    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
+    return {"padding": {"linear": 0.0, **padding}, "truncated": cut_texts(clf, splits)}
+
+
+def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:
+    """Split -> how many of its texts were cut, and how many it has."""
+    others = {"validation": splits.validation, splits.judged_name: splits.judged}
+    return {"train": [est.truncated_, len(splits.train)]} | {
+        name: [int(est.truncated(split.texts).sum()), len(split)]
+        for name, split in others.items()
+        if split is not None
+    }
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
@@ -200,7 +208,7 @@ def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
 
 def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
     """The mean of learned vectors, of one class an example."""
-    if clf.kind_.binary:
+    if clf.kind_.binary or not clf.reads_tokens:
         return None
     found = bag_of_embeddings(
         clf.encode(splits.train.texts),
@@ -226,6 +234,8 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
 
     split = splits.judged or splits.train
     count = count if getattr(clf.model_, "has_attention", True) else 0
+    if not count:
+        return []
     lengths = clf.encode(split.texts[:2000]).lengths
     chosen = np.argsort(np.abs(lengths - 60), kind="stable")[:count].tolist()
     examples = []

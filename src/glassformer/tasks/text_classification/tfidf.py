@@ -59,8 +59,9 @@ ABSENT = {
     "average": 0.0,
     "keep_epochs": False,
 }
-# Of the fit's settings, those that say something here, or that change no result anywhere.
+# Settings of texts and of the fit that say something here, or that change no result anywhere.
 OBEYED = (
+    "clean", "lowercase", "strip_accents", "vocab_size", "min_count",
     "class_weight", "pos_weight", "tune_thresholds", "number_scale", "monitor", "keep_best",
     "validation_fraction", "evaluate_every", "checkpoint_every", "seed", "precision", "device", "threads",
     "strategy", "verbose", "batch_tokens", "length_window",
@@ -85,6 +86,7 @@ def fit_tfidf(
     check_settings(clf)
     refuse_checkpoints(checkpoints)
     configs = clf.configs()
+    _model(configs["model"], 1, 2)  # whether it has what was asked for, before the work
     fit = Fit(configs, choose_device(clf.device), join(clf.strategy, torch.device("cpu"), clf.seed))
     if fit.ranks.size > 1:
         refuse_several("a linear model is solved by one process", "Run it without torchrun")
@@ -104,10 +106,10 @@ def fit_tfidf(
         strip_accents=text.strip_accents,
         clean=text.clean,
     )
-    preset = TEXT_ARCHITECTURES[clf.model](clf.tokenizer_.width)
-    family = family_of(preset)
-    assert family.configure is not None
-    model = family.model(family.configure(preset, configs["model"], len(clf.classes_)))
+    words, pieces = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
+    features = f"solved on TF-IDF of {words:,} n-grams of words and {pieces:,} of characters"
+    model = _model(configs["model"], clf.tokenizer_.width, len(clf.classes_))
+    model.weights_source = clf.weights_source_ = features
     clf.model_, clf._compute_model = model.eval(), None
     clf.adapter_ = clf.adapter_scale_ = None
     calls = [*callbacks, *([Progress()] if clf.verbose else [])]
@@ -119,15 +121,25 @@ def fit_tfidf(
         weight, bias = problem.solve(np.arange(len(targets)), chosen)
         _put(model, problem, weight, bias, problem.temperature(spare))
         solved.chosen = clf.chosen_ = {chosen.key: chosen.strength}
-        kinds = (
-            f"{len(clf.tokenizer_.words):,} n-grams of words, {len(clf.tokenizer_.pieces):,} of characters"
-        )
-        model.weights_source = clf.weights_source_ = f"solved ({chosen}; TF-IDF of {kinds})"
+        model.weights_source = clf.weights_source_ = f"{features}: {chosen}"
+        solved.solution = str(chosen)
         _judge(clf, fit, solved, problem, spare)
     clf.history_, clf.best_step_ = Records(solved.history), 1
     clf.examples_ = counted(fit)
     clf.train_seconds_ = time.perf_counter() - solved.began
     return clf
+
+
+def _model(section: Any, width: int, outputs: int) -> Any:
+    """A model of the section's name, its weights 0.
+
+    Raises:
+        ConfigError: a key that it does not have.
+    """
+    preset = TEXT_ARCHITECTURES[section.model](width)
+    family = family_of(preset)
+    assert family.configure is not None
+    return family.model(family.configure(preset, section, outputs))
 
 
 def check_settings(clf: Any) -> None:
@@ -140,12 +152,17 @@ def check_settings(clf: Any) -> None:
     if clf.precision == "int8":
         what = f"model = {clf.model}, a linear model, computes in fp32"
         raise ConfigError(what, where="precision", fix="Leave it out")
-    usual = {f.name: f.default for section in ("text", "train") for f in fields(clf.SECTIONS[section])}
-    of_text = {f.name for f in fields(TextConfig)} - {"max_length", "add_special_tokens", "separator"}
-    idle = [k for k, v in usual.items() if k not in (*OBEYED, *of_text) and getattr(clf, k, v) != v]
+    usual = clf.defaults()
+    idle = [key for key in idle_settings(clf) if getattr(clf, key) != usual[key]]
     if idle:
         said = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
         warnings.warn(f"{said}, which is solved and not trained in steps", IdleSettingWarning, outside())
+
+
+def idle_settings(clf: Any) -> list[str]:
+    """The settings of texts and of the fit that change nothing here."""
+    names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
+    return [name for name in names if name not in OBEYED]
 
 
 # --- what is solved -------------------------------------------------------------------------------
@@ -332,7 +349,7 @@ def _judge(clf: Any, fit: Fit, solved: Solved, problem: Problem, spare: Spare) -
         clf.threshold_ = kind.threshold(fit.train, unseen, targets)
     if hasattr(clf, "errors_"):
         clf.errors_ = clf._errors(clf.chances(unseen)[:, 0], kind.own(targets))
-    solved.done(record["train_loss"], len(problem.targets), record)
+    solved.done(record["train_loss"], record)
 
 
 def _shares(found: dict[str, float]) -> dict[str, float]:

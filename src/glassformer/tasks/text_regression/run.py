@@ -34,6 +34,7 @@ from glassformer.tasks.number_runs import (
     without_labels,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.text_classification.run import cut_texts
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
@@ -99,7 +100,7 @@ def _examine(work: Work) -> DoctorReport:
     est, splits, scale = work.estimator, work.data, work.recipe.train.number_scale
     report = examine(
         without_labels(splits.dataset, splits),
-        tokenizer=est.tokenizer_,
+        tokenizer=est.tokenizer_ if est.reads_tokens else None,
         max_length=est.max_length,
         clean=work.recipe.text.clean,
     )
@@ -109,14 +110,8 @@ def _examine(work: Work) -> DoctorReport:
 def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines, and how many texts were cut."""
     est, splits = work.estimator, work.data
-    others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    cut = {
-        name: [int(est.truncated(split.texts).sum()), len(split)]
-        for name, split in others.items()
-        if split is not None
-    }
-    out = judge_numbers(work, tfidf_ridge)
-    return out | {"truncated": {"train": [est.truncated_, len(splits.train)]} | cut}
+    cut = {"truncated": cut_texts(est, splits)} if est.reads_tokens else {}
+    return judge_numbers(work, tfidf_ridge) | cut
 
 
 def tiny() -> tuple[TextRegressor, tuple]:

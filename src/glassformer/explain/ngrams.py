@@ -1,0 +1,190 @@
+"""What a linear model's answer is made of: the weights of the n-grams that stand in the text, word by word.
+
+An n-gram's part of the logit is its value times its weight. It goes to the characters that it stands on, in
+equal shares to each place where it occurs; what stands on characters between two words goes to the words. So
+the scores of all words and the bias add up to the logit, exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from glassformer.data.ngrams import LENGTHS, WORD, Ngrams
+from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import JOINT, TextPair
+from glassformer.errors import InputError
+from glassformer.explain.result import Scores
+from glassformer.explain.subject import Subject, several_said, spread_of
+
+TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")  # what is shown with a score: words, and marks between them
+STRONGEST = 5  # n-grams that a note names
+
+
+@dataclass(frozen=True)
+class NgramSubject(Subject):
+    """A text, or a pair, under a linear model: its words may be left out, and have no rows.
+
+    Args:
+        ngrams: the vectorizer.
+        sides: the text as it is shown, or both of a pair.
+        spans: ``[T]`` of each token its side, begin and end in it.
+        unit, origin: the logit as it is given: ``unit * logit + origin``; a regressor's in the numbers' unit.
+    """
+
+    ngrams: Ngrams = field(kw_only=True)
+    sides: tuple[str, ...] = field(kw_only=True)
+    spans: Sequence[tuple[int, int, int]] = field(kw_only=True)
+    unit: float = 1.0
+    origin: float = 0.0
+
+    def logits(self, keep: np.ndarray, by: str = "mask") -> np.ndarray:
+        """See ``Subject``; ``mask`` and ``delete`` alike leave the characters of a token out."""
+        if by not in ("mask", "delete"):
+            what = f"no baseline {by!r}: a linear model has n-grams, and no rows"
+            raise InputError(what, where="explain", fix="Use mask or delete")
+        rows = self.ngrams.rows([self._without(row) for row in np.asarray(keep, bool)])
+        weight, bias = weights_of(self.model)
+        return rows @ weight.T + bias
+
+    def _without(self, keep: np.ndarray) -> str:
+        """The text, or the pair, with some of its tokens."""
+        left = [list(side) for side in self.sides]
+        for (side, start, stop), stays in zip(self.spans, keep.tolist(), strict=True):
+            if not stays:
+                left[side][start:stop] = [""] * (stop - start)
+        sides = ["".join(side) for side in left]
+        return TextPair(*sides) if len(sides) == 2 else sides[0]
+
+    def under(self, model: Any) -> Subject:
+        raise InputError("a linear model has no layers to randomize", where="explain", fix="Use an encoder")
+
+
+def weights_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Weights ``[C, W]`` and biases ``[C]`` of a linear model, fp64."""
+    head = model.head.out
+    return head.weight.detach().double().cpu().numpy(), head.bias.detach().double().cpu().numpy()
+
+
+def ngram_subject(clf: Any, text: str) -> NgramSubject:
+    """A text, or a pair, under a fitted linear model."""
+    ngrams: Ngrams = clf.tokenizer_
+    sides = text.sides if isinstance(text, TextPair) else (text,)
+    shown = tuple(clean_text(side, ngrams.clean) for side in sides)
+    spans = [(i, *match.span()) for i, side in enumerate(shown) for match in TOKEN.finditer(side)]
+    behind = len(shown[0]) + len(JOINT)
+    weight, bias = weights_of(clf.model_)
+    logits = ngrams.rows([text]) @ weight.T + bias
+    probabilities = clf.chances(logits)[0]
+    target = clf.kind_.explained(probabilities, clf.threshold_)
+    label = clf.kind_.named(target, probabilities, clf.classes_)
+    number = not clf.kind_.labels_given
+    return NgramSubject(
+        clf.model_,
+        Tensor(),
+        {},
+        np.arange(len(spans)),
+        clf.classes_.tolist(),
+        target,
+        probabilities,
+        temperature=clf.temperature_,
+        chances=clf.chances,
+        spread=spread_of(clf, label),
+        shown={
+            "text": JOINT.join(shown),
+            "tokens": [shown[side][start:stop] for side, start, stop in spans],
+            "offsets": [(start + side * behind, stop + side * behind) for side, start, stop in spans],
+            "word_ids": np.arange(len(spans)),
+            "label": label,
+            "number": number,
+            "notes": several_said(clf, probabilities),
+            **({"sides": np.array([side for side, _, _ in spans], int)} if len(shown) == 2 else {}),
+        },
+        ngrams=ngrams,
+        sides=shown,
+        spans=spans,
+        unit=clf.kind_.unit if number else 1.0,
+        origin=clf.kind_.mean if number else 0.0,
+    )
+
+
+def weights(subject: Subject, target: int) -> Scores:
+    """The weights of the n-grams that stand in the text, shared out among its words: they and the bias add up
+    to the logit of the label explained (of a regressor to the number, or to its logarithm)."""
+    assert isinstance(subject, NgramSubject)
+    weight, bias = (part[target] for part in weights_of(subject.model))
+    parts, strongest = contributions(subject.ngrams, subject.sides, subject.unit * weight)
+    scores = np.array([parts[side][start:stop].sum() for side, start, stop in subject.spans])
+    given = subject.unit * float(bias) + subject.origin
+    settings = {"bias": given, "logit": given + float(scores.sum())}
+    notes = [f"strongest n-grams: {', '.join(f'{name} {value:+.3f}' for name, value in strongest)}"]
+    return Scores(scores, settings=settings, notes=notes if strongest else [])
+
+
+def contributions(
+    ngrams: Ngrams, sides: Sequence[str], weight: np.ndarray
+) -> tuple[list[np.ndarray], list[tuple[str, float]]]:
+    """What each character of a text, or of both of a pair, adds to a logit; and the strongest n-grams.
+
+    Args:
+        sides: cleaned.
+        weight: ``[W]``, of each feature.
+    """
+    text = TextPair(*sides) if len(sides) == 2 else sides[0]
+    row = ngrams.rows([text])
+    found = {int(f): float(v) * float(weight[f]) for f, v in zip(row.indices, row.data, strict=True)}
+    places = [_places(ngrams, side) for side in sides]
+    out = [np.zeros(len(side)) for side in sides]
+    size = len(ngrams.idf)
+    for feature, value in found.items():
+        part, gram = divmod(feature, size)
+        # Of a pair: an n-gram of its first text, of its second, of both, or of one more than of the other.
+        owners = [part] if part < 2 else [side for side in (0, 1) if gram in places[side]]
+        for owner in owners:
+            spots = places[owner][gram]
+            for shares in spots:
+                for character, share in shares:
+                    out[owner][character] += value * share / len(spots) / len(owners)
+    order = sorted(found, key=lambda f: (-abs(found[f]), f))[:STRONGEST]
+    return out, [(ngrams.name_of(f), found[f]) for f in order]
+
+
+Spot = list[
+    tuple[int, float]
+]  # the characters that an n-gram stands on, each with its share; shares add up to 1
+
+
+def _places(ngrams: Ngrams, shown: str) -> dict[int, list[Spot]]:
+    """n-gram -> where it stands in a cleaned text."""
+    prepared = ngrams.folded(shown)
+    owner = np.repeat(
+        np.arange(len(shown)), [len(ngrams.folded(c)) for c in shown]
+    )  # of each prepared character
+    places: dict[int, list[Spot]] = {}
+
+    def put(gram: int | None, spans: Sequence[tuple[int, int]]) -> None:
+        if gram is not None:
+            each = [(int(owner[i]), 1 / len(spans) / (b - a)) for a, b in spans for i in range(a, b)]
+            places.setdefault(gram, []).append(each)
+
+    words = [match.span() for match in WORD.finditer(prepared)]
+    for i, (a, b) in enumerate(words):
+        put(ngrams.number_of_words(prepared[a:b]), [(a, b)])
+        if i + 1 < len(words):
+            c, d = words[i + 1]
+            put(ngrams.number_of_words(f"{prepared[a:b]} {prepared[c:d]}"), [(a, b), (c, d)])
+    for match in re.finditer(r"\S+", prepared):
+        a, b = match.span()
+        word = f" {match[0]} "
+        for n in LENGTHS:
+            for i in range(max(1, len(word) - n + 1)):
+                inside = max(a, a + i - 1), min(b, a + i - 1 + n)
+                put(ngrams.number_of_pieces(word[i : i + n]), [inside])
+            if n >= len(word):
+                break
+    return places
