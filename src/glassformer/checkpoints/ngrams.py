@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,9 +19,9 @@ FORMAT = 1
 CLEAN = ("none", "html", "words", "syllables", "trim")
 
 
-def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
-    """Write both files into a folder."""
-    about = {
+def about_ngrams(ngrams: Ngrams) -> dict[str, Any]:
+    """All but the weights, for JSON."""
+    return {
         "format": FORMAT,
         "lowercase": ngrams.lowercase,
         "strip_accents": ngrams.strip_accents,
@@ -29,7 +30,11 @@ def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
         "words": list(ngrams.words),
         "characters": list(ngrams.pieces),
     }
-    text = json.dumps(about, ensure_ascii=False, indent=0) + "\n"
+
+
+def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
+    """Write both files into a folder."""
+    text = json.dumps(about_ngrams(ngrams), ensure_ascii=False, indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
 

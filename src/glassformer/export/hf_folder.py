@@ -114,6 +114,10 @@ def export_hf(
         GlassformerError: what was read back gives other logits; nothing is written.
     """
     found: dict[str, Any] = {}
+    if not getattr(clf, "reads_tokens", True):
+        what = f"transformers has no class for {clf.model!r}, a linear model of n-grams"
+        fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
+        raise ConfigError(what, where="--to hf", fix=fix)
     if not getattr(clf, "add_special_tokens", True) and len(clf.tokenizer_.encode("a")) > len(
         clf.tokenizer_.encode("a", add_special_tokens=False)
     ):

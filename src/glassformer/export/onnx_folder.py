@@ -23,6 +23,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize, run_graph
+from glassformer.export.ngrams import feature_answers, write_features
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
 
@@ -45,6 +46,8 @@ def export_onnx(
 ) -> dict[str, Any]:
     """Write a classifier as an ONNX folder: ``model.onnx``, ``onnx.json``, ``tokenizer.json``, ``run.py``.
 
+    A linear model has ``ngrams.json`` in the place of a tokenizer.
+
     The graph takes any batch, texts of any length up to ``max_length``, and gives ``logits`` and
     ``probabilities`` (temperature included).
 
@@ -65,6 +68,11 @@ def export_onnx(
             and all but ``model-int8.onnx`` is kept.
     """
     need_onnx()
+    if int8 and not getattr(clf, "reads_tokens", True):
+        what = "a linear model is looked up, not multiplied: int8 would make it no faster"
+        raise ConfigError(
+            what, where="int8", fix="Leave int8 out, or name an encoder: model=all-minilm-l6-v2"
+        )
     checked: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
@@ -97,6 +105,8 @@ def _fall(int8: dict[str, Any]) -> float:
 
 
 def _write_text(clf: Any, folder: Path) -> dict[str, Any]:
+    if not clf.reads_tokens:
+        return _about(clf) | write_features(clf, folder)
     longest = clf.max_length
     module = PaddedText(clf.model_.eval(), longest, clf.temperature_, clf.kind_.chances_of)
     if longest < 3:
@@ -166,6 +176,8 @@ def _about(clf: Any) -> dict[str, Any]:
 
 def answers(folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any], clf: Any) -> np.ndarray:
     """Logits ``[n, C]`` of raw inputs through the exported files: tokenizer, lengths and graph."""
+    if "values" in about["inputs"]:
+        return feature_answers(folder, run, clf.check(samples))
     if "input_ids" not in about["inputs"]:
         pixels = np.stack([clf.transform_.picture(x) for x in samples])
         parts = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]

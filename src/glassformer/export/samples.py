@@ -13,6 +13,8 @@ from glassformer.evaluate.number_file import texts_in
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions
 
+LONG = 300  # words of a made-up text for a model that reads any length
+
 
 def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
     """``count`` inputs, and their labels where they are known.
@@ -42,6 +44,10 @@ def samples_of(clf: Any, run: str | Path, count: int, seed: int = 0) -> tuple[li
 
 def random_text(clf: Any, rng: np.random.Generator) -> str:
     """Words of the vocabulary, as many as one in a short text or more than fit."""
+    if not clf.reads_tokens:
+        known = [*clf.tokenizer_.words, *clf.tokenizer_.pieces]
+        drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
+        return " ".join(known[i] for i in drawn.tolist()).strip() or "text"
     return random_words(clf.tokenizer_, clf.max_length, rng)
 
 
