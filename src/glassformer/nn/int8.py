@@ -75,4 +75,5 @@ def precision_of(model: Any) -> str:
     """What a model that was made ready for prediction computes in: fp32, bf16 or int8."""
     if any(isinstance(part, Int8Linear) for part in model.modules()):
         return "int8"
-    return "bf16" if next(model.encoder.parameters()).dtype == torch.bfloat16 else "fp32"
+    layers = getattr(model, "encoder", model)  # a linear model has none
+    return "bf16" if next(layers.parameters()).dtype == torch.bfloat16 else "fp32"

@@ -75,6 +75,7 @@ class Served:
             raise ConfigError(what, where=name)
         self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
         self.kind = "text" if clf.NOUN == "texts" else "image"
+        self.of_tokens = self.kind == "text" and clf.reads_tokens  # else a text counts by its length alone
         self.pairs = bool(getattr(clf, "reads_pairs", False))
         stride = getattr(clf, "window_stride", None)
         if (
@@ -97,15 +98,20 @@ class Served:
         """Tokens that these inputs will have at most, or nearly so; costs nothing."""
         if self.kind == "image":
             return len(inputs) * self.clf.model_.config.embedding.num_tokens
-        most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
+        most = self._most()
         return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
 
     def least(self, size: int) -> int:
         """Tokens that a body of ``size`` bytes has at least, as one ASCII text; fewer than ``estimate``."""
         if self.kind == "image":
             return self.clf.model_.config.embedding.num_tokens
-        most = self.clf.max_length if self.clf.long_texts == "cut" else self.limits.characters
+        most = self._most()
         return min(size // (2 * CHARS_PER_TOKEN), most)
+
+    def _most(self) -> int:
+        """Tokens that are computed of one text."""
+        cut = self.of_tokens and self.clf.long_texts == "cut"
+        return self.clf.max_length if cut else self.limits.characters
 
     def check(self, inputs: Sequence[str], what: str) -> None:
         """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
@@ -134,6 +140,8 @@ class Served:
         kinds: Sequence[np.ndarray | None] = [None] * len(rows)
         if table.segments is not None:  # a pair is never read in windows
             kinds = np.split(table.segments, table.starts[1:-1])
+        if not self.of_tokens:  # features, of which an n-gram more or less costs nothing
+            return [Item(tuple(each), self.estimate([text])) for each, text in zip(rows, inputs, strict=True)]
         return [
             Item(tuple(each), sum(map(len, each)), bool(owners is None and table.truncated[i]), kind)
             for i, (each, kind) in enumerate(zip(rows, kinds, strict=True))
@@ -306,7 +314,7 @@ class Served:
             tokens, fix = self.prepare([given], what)[0].tokens, "Explain a part of it"
         else:
             tokens, fix = self.estimate([given]), "It takes a server with a larger --explain-tokens"
-        if tokens > self.limits.explain_tokens:
+        if (self.of_tokens or self.kind == "image") and tokens > self.limits.explain_tokens:
             most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
             raise Problem(413, most, where=what, fix=fix)
         x = self.opened(given, what)[0] if self.kind == "image" else given
@@ -348,7 +356,7 @@ class Served:
             "labels": self.labels,
             "examples": self.examples,
             "pairs": self.pairs,
-            "max_length": clf.max_length if self.kind == "text" else None,
+            "max_length": clf.max_length if self.of_tokens else None,
             "size": list(clf.transform_.size) if self.kind == "image" else None,
             "precision": precision_of(clf.predictor()),
             "calibrated": calibrated,

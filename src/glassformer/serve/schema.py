@@ -14,7 +14,13 @@ Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture
 # As long as a folder can be called: models bear the names of theirs.
 Name = Annotated[str, Field(max_length=255, description="One of /v1/models; without it the first that fits")]
 Method = Literal[
-    "rollout", "attention", "occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient"
+    "rollout",
+    "attention",
+    "occlusion",
+    "integrated_gradients",
+    "gradient_x_input",
+    "attention_gradient",
+    "weights",
 ]
 
 
@@ -270,7 +276,7 @@ class Model(Strict):
     spans: list[str] = Field([], description="Of a tagger: the kinds of its spans")
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
     pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
-    max_length: int | None = Field(description="Tokens that are read of a text")
+    max_length: int | None = Field(description="Tokens that are read of a text; null: all of it, or no text")
     size: list[int] | None = Field(description="Height and width that pictures are brought to")
     precision: Literal["fp32", "bf16", "int8"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
