@@ -48,7 +48,10 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
     except InputError as error:
         lines.append(("missing", "model", str(error)))
         return out
-    if checkpoint.family.model.reads == "texts":
+    linear = getattr(checkpoint.family.model, "kind", "") == "linear"
+    if linear:
+        out["n-grams"] = list(_ngrams(folder, checkpoint))
+    elif checkpoint.family.model.reads == "texts":
         out["tokenizer"] = list(_tokenizer(checkpoint))
     else:
         out["preprocessor"] = list(_preprocessor(folder))
@@ -177,6 +180,25 @@ def _tokenizer(checkpoint: Any) -> Iterator[Found]:
     yield "ok", "table", f"{rows:,} rows{beside}"
 
 
+def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Found]:
+    from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
+    from glassformer.errors import InputError
+
+    try:
+        found = read_ngrams(folder)
+    except InputError as error:
+        yield "missing", "n-grams", str(error)
+        return
+    yield "ok", "read from", f"{FILE} with {IDF}.safetensors"
+    yield "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
+    rows = checkpoint.config.embedding.vocab_size
+    if found.width != rows:
+        yield "missing", "weights", f"of {rows:,} features, and the n-grams have {found.width:,}"
+        return
+    reads = "pairs of texts" if found.pairs else "one text each"
+    yield "ok", "reads", f"{reads}, of any length, {'case ignored' if found.lowercase else 'with case'}"
+
+
 def _preprocessor(folder: Path) -> Iterator[Found]:
     from glassformer.errors import InputError
     from glassformer.tasks.image_classification.build import load_transform
@@ -204,6 +226,9 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
     else:
         answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
         yield "note" if classes is None else "ok", "predict, serve, export", answers
+    if getattr(checkpoint.family.model, "kind", "") == "linear":
+        yield "note", "fine-tune, embed", "no: a linear model is solved anew from texts, and has no vectors"
+        return
     yield "ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}"
     hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if words:

@@ -122,8 +122,11 @@ def weights(subject: Subject, target: int) -> Scores:
     scores = np.array([parts[side][start:stop].sum() for side, start, stop in subject.spans])
     given = subject.unit * float(bias) + subject.origin
     settings = {"bias": given, "logit": given + float(scores.sum())}
-    notes = [f"strongest n-grams: {', '.join(f'{name} {value:+.3f}' for name, value in strongest)}"]
-    return Scores(scores, settings=settings, notes=notes if strongest else [])
+    notes = [f"the scores and the bias ({given:+.4f}) add up to {settings['logit']:.4f}"]
+    if strongest:
+        said = ", ".join(f"{name} {value:+.3f}" for name, value in strongest)
+        notes.append(f"strongest n-grams: {said}")
+    return Scores(scores, settings=settings, notes=notes)
 
 
 def contributions(

@@ -11,6 +11,7 @@ from glassformer.errors import ConfigError
 from glassformer.families import FAMILIES
 
 GOES_ON = {"texts": "TextClassifier", "pictures": "ImageClassifier"}  # what a body reads -> who goes on
+LINEAR = "linear"  # the kind of a model without layers
 INSTEAD = (
     "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
     "word vectors go into one: TextClassifier('lstm', vectors=FOLDER)"
@@ -32,18 +33,24 @@ def check_start(model: str, reads: str) -> None:
         name = shown(kind).strip("'")
         what = f"holds a {name}, which has no encoder for a classifier"
         raise ConfigError(what, where=str(folder), fix=INSTEAD)
+    if body == LINEAR:
+        what = "holds a linear model, which has no encoder to go on from"
+        fix = "Fit a new one with model=tfidf, or begin from an encoder: model=all-minilm-l6-v2"
+        raise ConfigError(what, where=str(folder), fix=fix)
     if body != reads:
         fix = f"Go on with {GOES_ON[body]}(folder)"
         raise ConfigError(f"holds a model of {body}", where=str(folder), fix=fix)
 
 
 def _read_by(file: Path) -> str | None:
-    """What the body that a ``config.json`` describes reads; None: no family has it."""
+    """What the body that a ``config.json`` describes reads, or ``LINEAR``; None: no family has it."""
     settings = read_json(file) if file.is_file() else {}
     kind = settings.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         return None
+    if getattr(family.model, "kind", "") == LINEAR:
+        return LINEAR
     # A recurrent translator has the ``model_type`` of a recurrent classifier, and two vocabularies.
     own = family.hub is not None or "embedding" in section(settings, "architecture", str(file))
     return family.model.reads if own else None

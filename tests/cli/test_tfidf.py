@@ -1,0 +1,171 @@
+"""``--model tfidf``: a linear model through every verb."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.checkpoints.files import read_json
+
+from .every import A, B, Done, call, make_data
+
+QUICK = ["--set", "bootstrap=7", "--set", "min_count=1"]
+GIVEN = {"texts": [A], "label sets": [A], "text pairs": [A, B], "numbers": [A]}
+MORE = {"label sets": ["--label-separator", "|"], "numbers": ["--set", "target=number"]}
+KINDS = pytest.mark.parametrize("kind", GIVEN)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A run of each kind of target, in a folder of its own; ``data`` has what they learned from."""
+    home = tmp_path_factory.mktemp("tfidf")
+    data = make_data(home)
+    for kind in GIVEN:
+        done = train(data[kind], home / kind, *MORE.get(kind, []))
+        assert done.code == 0, done.err
+    return home
+
+
+@pytest.fixture(autouse=True)
+def inside(home, monkeypatch):
+    monkeypatch.chdir(home)
+
+
+def train(data: Path, out: Path, *more: object) -> Done:
+    return call("train", "--text", data, "--model", "tfidf", "--out", out, *QUICK, *more)
+
+
+@KINDS
+def test_its_run_speaks_of_no_tokens(home, kind):
+    metrics = read_json(home / kind / "metrics.json")
+    assert "truncated" not in metrics
+    assert "padding" not in metrics
+    assert metrics["tokens_per_second"] is None
+    assert metrics["chosen"].keys() <= {"C", "alpha"}
+    assert "solved on TF-IDF of" in metrics["weights_source"]
+    history = [json.loads(line) for line in (home / kind / "history.jsonl").read_text().splitlines()]
+    assert [record["kind"] for record in history] == ["step", "evaluation"]
+    assert "loss" in history[1]
+    page = (home / kind / "report.html").read_text()
+    assert "n-grams" in page
+    for word in ("N tokens", "cut texts", "padding, ", "Where it looks"):
+        assert word not in page
+    card = (home / kind / "model" / "README.md").read_text()
+    assert "tokens" not in card
+    assert "solved on TF-IDF" in card
+
+
+@KINDS
+def test_predictions_and_metrics_again(home, kind):
+    one = call("predict", kind, *GIVEN[kind])
+    assert one.code == 0
+    assert A in one.out
+    again = call("evaluate", kind, "--json")
+    assert again.code == 0, again.err
+    found = json.loads(again.out)
+    judged = read_json(home / kind / "metrics.json")["test"]
+    key = "r2" if kind == "numbers" else "accuracy"
+    assert found[key] == pytest.approx(judged[key], rel=1e-6)
+    assert call("report", kind).code == 0
+
+
+@KINDS
+def test_it_is_explained_by_its_weights(home, kind):
+    found = json.loads(call("explain", kind, *GIVEN[kind], "--json").out)[0]
+    assert found["method"] == "weights"
+    settings = found["settings"]
+    assert sum(found["scores"]) + settings["bias"] == pytest.approx(settings["logit"], abs=1e-4)
+    page = call("explain", kind, *GIVEN[kind], "--out", home / f"{kind}.html")
+    assert page.code == 0, page.err
+    wrong = call("explain", kind, *GIVEN[kind], "--method", "rollout")
+    assert wrong.code == 2
+    assert "model=all-minilm-l6-v2" in wrong.err
+
+
+@KINDS
+def test_the_doctor_knows_its_ngrams(kind):
+    found = call("doctor", kind)
+    assert found.code == 0, found.out
+    assert "n-grams of words" in found.out
+    assert "tokenizer" not in found.out
+
+
+@KINDS
+def test_the_form_of_transformers_names_another(kind):
+    wrong = call("export", kind, "--to", "hf")
+    assert wrong.code == 2
+    assert "model=all-minilm-l6-v2" in wrong.err
+
+
+def test_a_table_is_answered(home):
+    assert call("predict", "texts", home / "texts.csv", "--out", home / "answers.csv").code == 0
+    with (home / "answers.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 40
+    assert {row["predicted"] for row in rows} == {"neg", "pos"}
+
+
+def test_a_run_that_goes_on_has_the_same_bits(home):
+    weights = home / "texts" / "model" / "model.safetensors"
+    before = weights.read_bytes()
+    (home / "texts" / "metrics.json").unlink()
+    done = call("train", home / "texts", "--resume")
+    assert done.code == 0, done.err
+    assert weights.read_bytes() == before
+
+
+def test_folds_and_models_are_compared(home):
+    data = home / "texts.csv"
+    words = ("cross-validate", "--text", data, "--model", "tfidf", "--folds", 2, "--out", home / "cv", *QUICK)
+    done = call(*words)
+    assert done.code == 0, done.err
+    assert read_json(home / "cv" / "metrics.json")["test"]["accuracy"] > 0.8
+    words = ("--model", "tfidf", "--model", "textcnn", "--set", "epochs=1", "--out", home / "both", *QUICK)
+    done = call("compare", "--text", data, *words)
+    assert done.code == 0, done.err
+    assert "tfidf" in done.out
+
+
+def test_it_is_calibrated(home):
+    done = call("calibrate", "label sets", "--json")
+    assert done.code == 0, done.err
+
+
+def test_what_a_linear_model_has_not_names_another(home):
+    data = home / "texts.csv"
+    for setting in ("lora_rank=4", "pooling=mean", "precision=int8", "long_texts=mean"):
+        wrong = train(data, home / "no", "--set", setting)
+        assert wrong.code == 2
+        assert "Leave it out" in wrong.err
+        assert not (home / "no").exists()
+    wrong = call("train", "--text", data, "--model", home / "texts" / "model", "--out", home / "no")
+    assert wrong.code == 2
+    assert "model=tfidf" in wrong.err
+    wrong = call("train", "--text", data, "--model", "tfid", "--out", home / "no")
+    assert "Did you mean 'tfidf'?" in wrong.err
+    wrong = call("embed", "texts", A, "--out", home / "vectors.npy")
+    assert wrong.code == 2
+    assert "model=all-minilm-l6-v2" in wrong.err
+
+
+def test_the_data_doctor_needs_no_tokenizer(home):
+    done = call("data", "doctor", home / "texts.csv", "--model", "tfidf")
+    assert done.code == 0, done.err
+    assert "tokens" not in done.out
+
+
+def test_labels_are_reviewed(home):
+    done = call(
+        "review-labels",
+        "--text",
+        home / "texts.csv",
+        "--model",
+        "tfidf",
+        "--out",
+        home / "review",
+        *QUICK[2:],
+    )
+    assert done.code == 0, done.err
