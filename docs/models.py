@@ -161,6 +161,19 @@ def opened_here() -> Iterator[str]:
             yield f"| `{name}` | {family.model.reads} | {names} |"
 
 
+LINEAR = """\
+## A linear model: `tfidf`
+
+`gf.TextClassifier("tfidf")`, `gf.TextRegressor("tfidf")` and `glassformer train --text data.csv --model tfidf` fit a linear
+model on TF-IDF features of words (1, 2) and of characters inside words (2 to 5), the same numbers as scikit-learn's
+`TfidfVectorizer`. It is solved in seconds: a linear SVM for classes, a logistic regression for each of several labels, ridge for numbers. Cross-validation
+on the training rows chooses the strength (`chosen_`) and one temperature, which is part of the weights.
+It reads texts of any length, has at most 1,000,000 features and 50,000,000 weights (features times classes), is saved without pickle, and is
+explained exactly by `explain`. `clean`, `lowercase`, `strip_accents`, `min_count`, `class_weight` and
+`sample_weight` count, `vocab_size` too where it is not the default. What only an encoder has (attention maps, `embed`, LoRA, `train_layers`, few-shot, int8,
+folders for transformers) raises an error that names another model."""
+
+
 def page() -> str:
     """The page as the package is now."""
     lines = [INTRO, *families(), "", TOKENIZERS, "## What a file may hold, and what is refused", ""]
@@ -176,7 +189,7 @@ def page() -> str:
     lines += [
         "## What the Hub has no format for", "",
         "Encoders that no family of the Hub can express, LSTM, GRU and TextCNN are saved in a layout of ours, which",
-        "opens here only.", "", *opened_here(),
+        "opens here only.", "", *opened_here(), "", LINEAR,
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
