@@ -13,6 +13,24 @@ class GlassformerError(Exception):
     exit_code = 1
 
 
+class NotFiniteError(GlassformerError):
+    """A model's output is NaN or infinite: its weights are damaged, or its training diverged.
+
+    Args:
+        what: which outputs, such as ``"logits"``.
+    """
+
+    def __init__(self, what: str = "outputs"):
+        self.what = what
+        super().__init__(
+            f"the model's {what} are not finite: its weights have diverged or are damaged. "
+            "Train it again with a lower lr, or restore its weights"
+        )
+
+    def __reduce__(self):
+        return type(self), (self.what,)
+
+
 class InputError(GlassformerError, ValueError):
     """The caller's input is wrong. The command line prints one line and exits with 2.
 

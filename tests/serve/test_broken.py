@@ -44,7 +44,7 @@ FAULTS = {
     "surrogate": "the label holds half of a surrogate pair",
     "cold": "is none from 0.001 to 1000",
     "windows": "a text is read 32 times over",
-    "weights": "its answers are no numbers",
+    "weights": "does not answer: the model's outputs are not finite",
     "tokenizer": "not a tokenizer",
 }
 

@@ -30,6 +30,7 @@ from glassformer.checkpoints.kept import keep_others
 from glassformer.checkpoints.locks import alive, is_alive, moving
 from glassformer.checkpoints.readme import UNSEALED
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
+from glassformer.finite import json_text
 from glassformer.reading import open_regular, read_regular, unique_keys
 
 MANIFEST = "manifest.json"
@@ -366,9 +367,9 @@ def _sync_folder(path: Path) -> None:
 
 def _render(manifest: Mapping[str, Any]) -> bytes:
     """The manifest's only accepted spelling, with a sum over itself so that any changed byte shows."""
-    body = json.dumps(manifest, indent=1, sort_keys=True)
+    body = json_text(manifest, indent=1, sort_keys=True, ascii=True)
     signed = {**manifest, "check": hashlib.sha256(body.encode()).hexdigest()}
-    return (json.dumps(signed, indent=1, sort_keys=True) + "\n").encode()
+    return (json_text(signed, indent=1, sort_keys=True, ascii=True) + "\n").encode()
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError, InputError
+from glassformer.finite import json_text
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -193,7 +193,7 @@ def write(
     folder: Path, settings: dict[str, Any], tensors: dict[str, Tensor], max_shard_bytes: int | None
 ) -> None:
     """``config.json`` and the weights, in fp32."""
-    text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    text = json_text(settings, indent=2, sort_keys=True, ascii=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     write_tensors(folder, {k: v.float() for k, v in tensors.items()}, max_shard_bytes=max_shard_bytes)
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import ConfigError, GlassformerError
+from glassformer.finite import json_text
 
 try:
     import fcntl
@@ -215,7 +216,7 @@ def _write_note(handle: int, path: Path) -> None:
     try:
         os.truncate(handle, 0)
         os.lseek(handle, 0, os.SEEK_SET)
-        os.write(handle, (json.dumps(note) + "\n").encode())
+        os.write(handle, (json_text(note, ascii=True) + "\n").encode())
     except OSError as error:
         path.unlink(missing_ok=True)
         raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error

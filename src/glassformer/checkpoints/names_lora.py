@@ -6,7 +6,6 @@ otherwise (``NameTable.newer``), tensors stand under both names, so that ``peft`
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from glassformer.checkpoints.names import NameTable, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
+from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
 QKV = "encoder.layers.{i}.attention.qkv"
@@ -107,7 +107,7 @@ def save_adapter(
         "modules_to_save": sorted(stem.removeprefix(table.prefix) for stem in whole) or None,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / CONFIG).write_text(json_text(settings, indent=2, ascii=True) + "\n", encoding="utf-8")
     tensors |= {f"{ROOT}{name}": tensor for name, tensor in (head or {}).items()}
     write_tensors(folder, tensors, name=WEIGHTS)
 

@@ -9,7 +9,6 @@ A damaged one is passed over for the one before it.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -31,6 +30,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.settings import count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NewerFormatError
+from glassformer.finite import json_text
 
 # 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
 STATE_FORMAT = 2
@@ -80,7 +80,7 @@ def save_state(
         raise ValueError(f"step must be >= 0 and keep_last >= 1, got {step} and {keep_last}")
     folder = Path(folder)
     try:
-        text = json.dumps(state, indent=1, sort_keys=True)
+        text = json_text(state, indent=1, sort_keys=True, ascii=True)
     except TypeError as error:
         raise ValueError(f"the state is not for JSON: {error}") from error
 

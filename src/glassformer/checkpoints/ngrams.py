@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.ngrams import Ngrams
 from glassformer.errors import CheckpointError
+from glassformer.finite import json_text
 
 FILE, IDF = "ngrams.json", "idf"
 FORMAT = 1
@@ -34,7 +34,7 @@ def about_ngrams(ngrams: Ngrams) -> dict[str, Any]:
 
 def write_ngrams(ngrams: Ngrams, folder: Path) -> None:
     """Write both files into a folder."""
-    text = json.dumps(about_ngrams(ngrams), ensure_ascii=False, indent=0) + "\n"
+    text = json_text(about_ngrams(ngrams), indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     write_tensors(folder, {"idf": torch.from_numpy(ngrams.idf)}, name=IDF)
 

@@ -22,6 +22,7 @@ from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import number, shown, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
+from glassformer.finite import json_text
 from glassformer.models.sentences import ACTIVATIONS, POOLS, Dense, Normalize, Pool, Sentences, token_limit
 from glassformer.reading import read_regular, unique_keys
 
@@ -225,7 +226,7 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
 
     def put(name: str, value: Any) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        (folder / name).write_text(json_text(value, indent=2, ascii=True) + "\n", encoding="utf-8")
 
     kinds = ["Transformer", "Pooling", *(type(step).__name__ for step in sentences.after)]
     paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds) if i)]
@@ -264,7 +265,7 @@ def _write_dense(step: Dense, folder: Path) -> None:
     if step.residual:
         settings["use_residual"] = True
     folder.mkdir(exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / "config.json").write_text(json_text(settings, indent=2, ascii=True) + "\n", encoding="utf-8")
     tensors = {
         "linear.weight": step.weight,
         "linear.bias": step.bias,

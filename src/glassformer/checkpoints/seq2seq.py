@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError
+from glassformer.finite import json_text
 from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 
@@ -26,7 +26,7 @@ def save_seq2seq(model: Any, folder: str | Path) -> None:
     folder = Path(folder)
     kind = next(name for name, (_, cls) in KINDS.items() if isinstance(model, cls))
     settings = {"model_type": kind, "architecture": to_dict(model.config)}
-    text = json.dumps(settings, indent=2, sort_keys=True) + "\n"
+    text = json_text(settings, indent=2, sort_keys=True, ascii=True) + "\n"
     (folder / "config.json").write_text(text, encoding="utf-8")
     write_tensors(folder, {name: p.detach().float() for name, p in model.named_parameters()})
 

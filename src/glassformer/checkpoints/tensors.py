@@ -10,7 +10,6 @@ they are never opened here.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import struct
@@ -24,6 +23,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
 from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.finite import json_text
 from glassformer.reading import open_regular
 
 MAX_HEADER_BYTES = 16 * 2**20
@@ -121,7 +121,7 @@ def write_tensors(
             "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
             "weight_map": {key: n for n, shard in zip(names, shards, strict=True) for key in shard},
         }
-        text = json.dumps(index, indent=2, sort_keys=True) + "\n"
+        text = json_text(index, indent=2, sort_keys=True, ascii=True) + "\n"
         (folder / f"{name}.safetensors.index.json").write_text(text, encoding="utf-8")
     return [folder / file_name for file_name in names]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -18,6 +17,7 @@ from glassformer.cli.tagged import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
+from glassformer.finite import json_text
 from glassformer.outputs import check_new_file, write_text_whole
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def answer_command(
 
 def _file(ending: str, found: Sequence[dict[str, Any]], header: Sequence[str]) -> str:
     if ending == ".jsonl":
-        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in found)
+        return "".join(json_text(one) + "\n" for one in found)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([csv_safe(name) for name in header])

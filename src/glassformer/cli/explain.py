@@ -16,6 +16,7 @@ from glassformer.cli.places import check_folder
 from glassformer.cli.rows import Row
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, DataError, with_article
+from glassformer.finite import json_text
 from glassformer.outputs import check_new_file, write_text_whole
 
 MOST = 20  # inputs of one page
@@ -332,5 +333,5 @@ def _write(out: Path, made: Sequence[Any]) -> None:
         )
         write_text_whole(out, page(made, title))
     else:
-        text = json.dumps([e.to_dict() for e in made], indent=2, ensure_ascii=False)
+        text = json_text([e.to_dict() for e in made], indent=2)
         write_text_whole(out, text + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from glassformer.cli.output import say
 from glassformer.cli.rows import WAY_OUT
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
+from glassformer.finite import json_text
 
 STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes
@@ -47,9 +47,7 @@ TargetColumn = Annotated[str | None, _column("translations")]
 
 def column_settings(**columns: str | None) -> list[str]:
     """The columns that are named, as ``--set`` has them."""
-    return [
-        f"{key}={json.dumps(name, ensure_ascii=False)}" for key, name in columns.items() if name is not None
-    ]
+    return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
 DataFile = Annotated[

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import typing
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import typer
 
 from glassformer.cli.output import say, show_table
 from glassformer.config import meaning_of, takes_none
+from glassformer.finite import json_text
 from glassformer.tasks.recipe import DEFAULT_TASK
 
 
@@ -37,7 +37,7 @@ def recipe_keys(task: str = DEFAULT_TASK) -> Iterator[Key]:
         for field in dataclasses.fields(cls):
             if dataclasses.is_dataclass(hints[field.name]):
                 continue
-            default = json.dumps(field.default)
+            default = json_text(field.default, ascii=True)
             if field.default is None:
                 default = "none" if takes_none(kind, field.name) else ""
             choices = _choices(hints[field.name])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from glassformer.errors import (
     OtherDeviceWarning,
     ShortModelWarning,
 )
+from glassformer.finite import json_text
 from glassformer.outputs import printable
 
 EXCERPT = 100  # characters of a text in a table
@@ -90,9 +90,9 @@ def note(line: str) -> None:
 
 def say_json(value: Any) -> None:
     """A value for other programs; what a terminal would obey is written as JSON's escapes, and reads back."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+    text = json_text(value, indent=2, default=_plain)
     if not text.replace("\n", "").isprintable():
-        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+        text = "".join(c if c.isprintable() or c == "\n" else json_text(c, ascii=True)[1:-1] for c in text)
     emit(text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from glassformer.cli.output import note
 from glassformer.errors import DataError
+from glassformer.finite import json_text
 
 MOST_COLUMNS = 200  # of the user's own, beside the answers
 WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
@@ -192,7 +192,7 @@ def as_cell(value: Any) -> str:
     if value is None or isinstance(value, bytes):
         return ""
     if isinstance(value, list | dict):
-        return json.dumps(value, ensure_ascii=False, default=lambda x: None)
+        return json_text(value, default=lambda x: None)
     return str(value)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json
 from glassformer.cli.rows import Row, usable, without_answer
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, with_article
+from glassformer.finite import json_text
 from glassformer.outputs import check_new_file, write_text_whole
 
 ENDS = (".jsonl", ".csv", ".conll")
@@ -127,7 +127,7 @@ def _file(ending: str, found: Sequence[dict[str, Any]], conll: Any) -> str:
         good = [told for told in found if told["error"] is None]
         return conll([told["words"] for told in good], [told["tags"] for told in good])
     if ending == ".jsonl":
-        return "".join(json.dumps(told, ensure_ascii=False) + "\n" for told in found)
+        return "".join(json_text(told) + "\n" for told in found)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*HEADER, *(["file"] if found and "file" in found[0] else [])])

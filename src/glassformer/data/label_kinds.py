@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
+
+from glassformer.finite import json_text
 
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
 WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
@@ -109,7 +110,7 @@ def about_labels(labels: Sequence[Any], what: str, fix: str) -> tuple[str, str]:
 
 def without_class(*labels: Any) -> str:
     """How a class, or several, are left out, in words."""
-    names = [json.dumps(str(label), ensure_ascii=False) for label in labels]
+    names = [json_text(str(label)) for label in labels]
     what = "the class" if len(names) == 1 else "the classes"
     table = ", ".join(name + ' = ""' for name in names)
     return f"leave {what} out with --set 'merge_labels={{{table}}}'"

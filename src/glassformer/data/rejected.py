@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.row_errors import not_text
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError
+from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
 SKIP = "on_bad_row=skip"
@@ -143,7 +143,7 @@ def _kind(reason: str) -> str:
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     """One JSON object a row: ``file``, ``row``, ``reason``."""
-    lines = [json.dumps(vars(row), ensure_ascii=False) + "\n" for row in rejected]
+    lines = [json_text(vars(row)) + "\n" for row in rejected]
     write_text_whole(path, "".join(lines))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from glassformer.data.findings import Finding
 from glassformer.data.label_kinds import BETWEEN, NUMBER, missing_names
 from glassformer.data.label_sets import each
 from glassformer.data.mending import commonest
+from glassformer.finite import json_text
 
 ANSWERS = {  # check -> options
     "bad-rows": ("--on-bad-row", "skip"),
@@ -74,4 +74,4 @@ def _merged(splits: Mapping[str, Any]) -> str:
 
 
 def _text(name: str) -> str:
-    return json.dumps(name, ensure_ascii=False)
+    return json_text(name)

@@ -24,6 +24,7 @@ from unicodedata import normalize
 import numpy as np
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole, written_whole
 from glassformer.reading import NotRegularError, open_regular
 
@@ -62,7 +63,7 @@ class Corpus:
         """A check sum of everything that training reads."""
         joined = "\n".join(self.words)
         if joined.count("\n") >= len(self.words):  # a word has one itself
-            joined = json.dumps(self.words)
+            joined = json_text(self.words, ascii=True)
         digest = sha256(joined.encode())
         for array in (self.starts, self.ids):
             digest.update(np.ascontiguousarray(array).data)
@@ -200,7 +201,7 @@ def _numbered(
     with written_whole(folder / "starts.npy") as draft, draft.open("wb") as file:
         np.save(file, starts, allow_pickle=False)
     about = {"words": words, "counts": counts.tolist(), "raw_words": raw}
-    write_text_whole(folder / "words.json", json.dumps(about, ensure_ascii=False) + "\n")
+    write_text_whole(folder / "words.json", json_text(about) + "\n")
     return Corpus.open(folder)
 
 

@@ -16,6 +16,7 @@ from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
 from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
 from glassformer.errors import CheckpointError, InputError
+from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
 
 MAX_TOKENIZER_BYTES = 128 << 20
@@ -117,7 +118,7 @@ def _from_lists(file: Path, text: str) -> Tokenizer:
     if sum(map(text.count, "[{,")) > MAX_VALUES:
         raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix="Fetch it anew")
     definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), _more(file))
-    made = json.dumps(checked(definition, f"{file} with {beside}"))
+    made = json_text(checked(definition, f"{file} with {beside}"), ascii=True)
     return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
 
 
@@ -129,7 +130,7 @@ def _from_json(file: Path, text: str) -> Tokenizer:
         definition = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
-    made = json.dumps(checked(definition, str(file)))  # what was checked and nothing else
+    made = json_text(checked(definition, str(file)), ascii=True)  # what was checked and nothing else
     return _built(lambda: Tokenizer.from_str(made), str(file), fix)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.data.label_sets import as_sets, together
-from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.calibrate import (
     BINS,
     error_interval,
@@ -21,6 +21,7 @@ from glassformer.evaluate.calibrate import (
     tune_threshold,
 )
 from glassformer.evaluate.intervals import macro_f1_interval_of_sets, share_interval
+from glassformer.finite import finite, undefined
 
 HALF = 0.5  # the threshold of a label where none was chosen
 FEW = 5  # examples with a label, below which its own threshold would be chance
@@ -156,15 +157,14 @@ class LabelSetMeter:
 
         Raises:
             ShapeError: the shapes do not fit each other or the labels.
-            GlassformerError: a probability is NaN or infinite.
+            NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float32), np.asarray(targets).astype(bool)
         if p.ndim != 2 or p.shape[1] != len(self.classes) or y.shape != p.shape:
             raise ShapeError(
                 f"probabilities {p.shape} and targets {y.shape} do not fit {len(self.classes)} labels"
             )
-        if not np.isfinite(p).all():
-            raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
+        finite(p, "probabilities")
         chosen = p > HALF if predicted is None else np.asarray(predicted).astype(bool)
         if chosen.shape != y.shape:
             raise ShapeError(f"predicted labels {chosen.shape} do not fit targets {y.shape}")
@@ -178,9 +178,10 @@ class LabelSetMeter:
             labels), micro_f1 (every yes counts the same), weighted_f1, each with an ``_interval`` (95 %,
             percentile bootstrap over examples, of macro_f1 as ``macro_f1_interval_of_sets`` has it; None with
             ``bootstrap=0``) but the last; log_loss (nats, mean over examples and labels), roc_auc and
-            average_precision (means over the labels that some have and some have not; None without
-            ``curves``), labels, confusion (empty: a label is not taken for another), per_class (label,
-            precision, recall, f1, support, predicted, average_precision, calibration_error),
+            average_precision (means over the labels that some have and some have not; None where there is
+            none, or without ``curves``, and ``undefined`` says why), labels, confusion (empty: a label is not
+            taken for another), per_class (label, precision, recall, f1, support, predicted,
+            average_precision, calibration_error),
             labels_per_example (mean, true and predicted) and together (pairs of labels at one example, see
             ``data.label_sets.together``, with ``predicted``: how often both were given).
 
@@ -204,7 +205,8 @@ class LabelSetMeter:
         intervals = self._bootstrap(y, chosen, out, bootstrap, seed) if bootstrap else {}
         out |= {f"{key}_interval": intervals.get(key) for key in ("accuracy", "macro_f1", "micro_f1")}
         known = [area for area in areas if area is not None]
-        return out | {
+        why = "curves were not computed" if not self._curves else "each label: all examples have it, or none"
+        out |= {
             "weighted_f1": float(f1_score(**both, average="weighted")),
             "roc_auc": float(np.mean([area[0] for area in known])) if known else None,
             "average_precision": float(np.mean([area[1] for area in known])) if known else None,
@@ -213,21 +215,25 @@ class LabelSetMeter:
             "labels": self.classes,
             "confusion": [],
             "per_class": [
-                {
-                    "label": label,
-                    "precision": float(precision[k]),
-                    "recall": float(recall[k]),
-                    "f1": float(f1[k]),
-                    "support": int(support[k]),
-                    "predicted": int(chosen[:, k].sum()),
-                    "average_precision": None if (area := areas[k]) is None else area[1],
-                    "calibration_error": label_error(p[:, k], y[:, k]),
-                }
+                undefined(
+                    {
+                        "label": label,
+                        "precision": float(precision[k]),
+                        "recall": float(recall[k]),
+                        "f1": float(f1[k]),
+                        "support": int(support[k]),
+                        "predicted": int(chosen[:, k].sum()),
+                        "average_precision": None if (area := areas[k]) is None else area[1],
+                        "calibration_error": label_error(p[:, k], y[:, k]),
+                    },
+                    {"average_precision": why.replace("each label: ", "")},
+                )
                 for k, label in enumerate(self.classes)
             ],
             "labels_per_example": {"true": float(y.sum(1).mean()), "predicted": float(chosen.sum(1).mean())},
             "together": self._together(y, chosen),
         }
+        return undefined(out, {"roc_auc": why, "average_precision": why})
 
     def _together(self, y: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
         pairs, names = together(as_sets(y, self.classes).tolist(), SHOWN), list(map(str, self.classes))

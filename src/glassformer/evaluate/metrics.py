@@ -12,8 +12,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.errors import DataError, GlassformerError, InputError, ShapeError
+from glassformer.errors import DataError, InputError, ShapeError
 from glassformer.evaluate.intervals import macro_f1_interval, share_interval
+from glassformer.finite import finite, undefined
 
 MEASURES = {"accuracy": "accuracy", "macro_f1": "macro-F1"}  # what a table can be led by, as it is called
 OF_SETS = {"macro_f1": "macro-F1", "micro_f1": "micro-F1"}  # likewise, where an example has several labels
@@ -98,14 +99,13 @@ class ClassificationMeter:
         Raises:
             ShapeError: the shapes do not fit each other or the classes.
             DataError: a target is no class index.
-            GlassformerError: a probability is NaN or infinite.
+            NotFiniteError: a probability is NaN or infinite.
         """
         p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
         size = len(self.classes)
         if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
             raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
-        if not np.isfinite(p).all():
-            raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
+        finite(p, "probabilities")
         if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
             raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
         y = y.astype(np.int64)
@@ -139,12 +139,12 @@ class ClassificationMeter:
         """The figures so far, ready for JSON; all shares are in [0, 1].
 
         Returns:
-            n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss
-            (nats), weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``;
-            with more than two classes the mean over the classes, each against all others; None when only
-            one class was seen, without ``curves``, or with more than ``MOST_SCORES`` scores), positive (None
-            with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0 and
-            1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
+            n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss (nats),
+            weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``; with more
+            than two classes the mean over the classes, each against all others; None when only one class was
+            seen, without ``curves``, or with more than ``MOST_SCORES`` scores; ``undefined`` then says why),
+            positive (None with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0
+            and 1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
             ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
             recall, f1, support).
 
@@ -165,7 +165,7 @@ class ClassificationMeter:
         precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
         intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
         roc_auc, average_precision = self._areas()
-        return {
+        found = {
             "n": n,
             "accuracy": float(np.trace(self._confusion) / n),
             "accuracy_interval": intervals[0],
@@ -185,6 +185,8 @@ class ClassificationMeter:
                 )
             ],
         }
+        why = "all examples have the same label" if self._curves else "curves were not computed"
+        return undefined(found, {"roc_auc": why, "average_precision": why})
 
     def _areas(self) -> tuple[float | None, float | None]:
         """ROC-AUC and average precision: of the positive class, or the mean over the classes (each against

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.data.numbers import Scale, off_scale, on_scale
-from glassformer.errors import ConfigError, DataError, GlassformerError, ShapeError
+from glassformer.errors import ConfigError, DataError, ShapeError
+from glassformer.finite import finite, undefined
 
 FIGURES = {
     "r2": "R²",
@@ -53,14 +54,13 @@ class NumberMeter:
 
         Raises:
             ShapeError: the lengths differ.
-            GlassformerError: an answer is NaN or infinite.
+            NotFiniteError: an answer is NaN or infinite.
         """
         found = np.asarray(answers if predicted is None else predicted, np.float64)
         true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
         if found.size != len(true):
             raise ShapeError(f"answers {found.shape} do not fit {len(true)} targets")
-        if not np.isfinite(found).all():
-            raise GlassformerError("the model's answers are not finite: its weights have diverged")
+        finite(found, "predictions")
         self._seen.append((found.reshape(-1), true))
 
     def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
@@ -70,7 +70,8 @@ class NumberMeter:
             n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
             unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
             bootstrap over examples; None with ``bootstrap=0``). What is not defined (all true or all
-            predicted numbers are the same) is None. Of a scale of logarithms also ``ratios``, see there.
+            predicted numbers are the same) is None, and ``undefined`` says why. Of a scale of
+            logarithms also ``ratios``, see there.
 
         Raises:
             DataError: nothing was counted.
@@ -79,6 +80,7 @@ class NumberMeter:
             raise DataError("no example to judge", fix="Give a split that is not empty")
         found, true = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
+        out = undefined(out, why_undefined(found, true))
         out["rmse"] = math.sqrt(out["mse"])
         if self.scale == "log":
             out["ratios"] = ratios(found, true)
@@ -102,17 +104,28 @@ def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
     }
 
 
-def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
+def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
+    """For each of ``FIGURES`` that may not be defined: why, of these predicted and true numbers."""
+    same = "there is one example" if len(true) == 1 else "all true numbers are the same"
+    varied = len(true) > 1 and bool(np.ptp(true))
+    correlated = "all predicted numbers are the same" if varied else same
+    return {"r2": same, "pearson": correlated, "spearman": correlated}
+
+
+def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
     """How predicted and true numbers above 0, ``[n]``, compare as ratios.
 
     Returns:
         ``r2`` of the logarithms (None: not defined), and ``median_factor``: half of the predictions are at
-        most so many times too large or too small; None where a prediction is not above 0.
+        most so many times too large or too small; None where a prediction is not above 0. ``undefined``
+        says why one is None.
     """
     if not (found > 0).all():
-        return {"r2": None, "median_factor": None}
+        why = "a prediction is not above 0"
+        return undefined({"r2": None, "median_factor": None}, {"r2": why, "median_factor": why})
     a, b = np.log(found), np.log(true)
-    return {"r2": measured(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
+    out = {"r2": measured(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
+    return undefined(out, why_undefined(a, b))
 
 
 def intervals(

@@ -37,7 +37,7 @@ class Candidates:
     """What a model makes of one question: its best spans, the best first, and the score of no answer."""
 
     spans: tuple[tuple[float, int, int], ...]  # score, first character, last + 1
-    null: float  # of the window in which no answer is least likely
+    null: float  # of the window in which no answer is least likely; NaN: the model's logits are not finite
 
     @property
     def lead(self) -> float:
@@ -80,6 +80,8 @@ def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: in
     starts = rows.table.starts
     for window, owner in enumerate(rows.owners.tolist()):
         own = slice(*starts[window : window + 2].tolist())
+        if not np.isfinite(logits[own]).all():
+            null[owner] = np.nan
         null[owner] = min(null[owner], float(logits[own][0].sum()))
         at = np.flatnonzero((rows.sides[own] == 1) & (rows.offsets[own][:, 1] > rows.offsets[own][:, 0]))
         places = rows.offsets[own][at]

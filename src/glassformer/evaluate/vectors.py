@@ -15,6 +15,7 @@ from glassformer.data import given
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.data.files import split_lines
 from glassformer.errors import DataError
+from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
 
 MOST_FREQUENT = 30_000  # words that may answer an analogy, as usual in the field
@@ -63,7 +64,8 @@ def judge_pairs(numbers: Mapping[str, int], units: np.ndarray, pairs: Sequence[P
         result: Any = spearmanr(cosines, [p.score for p in known])
         value = float(result.statistic)
         out["spearman"] = value if np.isfinite(value) else None
-    return out
+    few = f"{len(known)} pairs with two known words, and 3 are needed"
+    return undefined(out, {"spearman": few if len(known) < 3 else "all cosines or all scores are the same"})
 
 
 def judge_analogies(
@@ -96,7 +98,7 @@ def judge_analogies(
         for key, value in out["sections"][name].items():
             out[key] += value
     out["accuracy"] = out["correct"] / out["known"] if out["known"] else None
-    return out
+    return undefined(out, {"accuracy": "no question has four known words"})
 
 
 # --- tests ------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,6 +12,7 @@ import numpy as np
 
 from glassformer.errors import DataError, InputError
 from glassformer.explain.view import inert
+from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
 BRAND = (
@@ -67,7 +67,7 @@ def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
     path = check_name(path)
     if path.suffix.lower() == ".json":
         values = [one.to_dict() for one in found]
-        text = json.dumps(values if len(found) > 1 else values[0], indent=2, ensure_ascii=False) + "\n"
+        text = json_text(values if len(found) > 1 else values[0], indent=2) + "\n"
     else:
         text = page(found)
     write_text_whole(path, text)

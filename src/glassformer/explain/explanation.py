@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from glassformer.errors import InputError
 from glassformer.explain.render import fragment, page
 from glassformer.explain.result import Result
+from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
 
@@ -28,7 +28,7 @@ class Explanation(Result):
         if not path.parent.is_dir():
             raise InputError("no such folder", where=str(path.parent), fix="Make it first")
         if path.suffix.lower() == ".json":
-            text = json.dumps(self.to_dict(), indent=2) + "\n"
+            text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
         else:
             text = page([self])
         write_text_whole(path, text)

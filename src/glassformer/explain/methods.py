@@ -21,6 +21,7 @@ from glassformer.explain.ngrams import ngram_subject, weights
 from glassformer.explain.occlusion import occlusion
 from glassformer.explain.result import ABOUT, Scores
 from glassformer.explain.subject import Subject, attention_maps, picture_subject, text_subject
+from glassformer.finite import finite
 
 # Those that take a target explain one label; the others show where the model looked.
 METHODS: dict[str, Callable[..., Scores]] = {
@@ -150,6 +151,7 @@ def explain(
 
     Raises:
         InputError: no such method, option, label, or a target for a method that has none.
+        NotFiniteError: the model's outputs, or the scores, are NaN or infinite.
     """
     check_method(method, target, options)
     options = {name: v.item() if isinstance(v, np.generic) else v for name, v in options.items()}
@@ -162,12 +164,12 @@ def explain(
     shown = {**subject.shown, "notes": [*subject.shown.get("notes", ()), *result.notes]}
     if maps and kept is None and getattr(subject.model, "has_attention", True):
         kept, reads = attention_maps(subject)
-    scores = result.scores
+    scores = finite(np.asarray(result.scores), "scores")
     if subject.grid is not None:
         scores = scores[subject.hideable].reshape(subject.grid)
     return Explanation(
         **shown,
-        scores=np.asarray(scores),
+        scores=scores,
         probability=float(subject.probabilities[subject.target]),
         method=method,
         target=subject.classes[number] if has_target else None,

@@ -19,6 +19,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
+from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
 from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
 from glassformer.nn.trace import Trace
@@ -148,6 +149,7 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
 
 def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
     """Probabilities ``[C]`` of one input, the number of the label to explain, and the label itself."""
+    finite(logits, "logits")
     if not clf.kind_.joint:
         probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
     else:

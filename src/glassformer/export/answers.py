@@ -27,6 +27,7 @@ from glassformer.evaluate.spans import Candidates
 from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, run_graph
 from glassformer.export.hf_folder import as_hub_has_it
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.finite import finite, json_text
 
 HF_TOLERANCE, TOLERANCE = 1e-5, 1e-4
 BATCH = 16
@@ -79,7 +80,8 @@ def export_answers(
 
 
 def _fp32(model: Any, network: Any, rows: QuestionRows) -> np.ndarray:
-    return model.token_logits(network.eval(), rows, next(network.parameters()).device)
+    device = next(network.parameters()).device
+    return finite(model.token_logits(network.eval(), rows, device), "logits")
 
 
 # --- transformers ---------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ def _export_onnx(model: Any, path: str | Path, samples: Sequence[Question]) -> d
                 "was written"
             )
         checked.update(inputs=len(samples), largest_difference=moved, labels_changed=0)
-        text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
+        text = json_text({**about, "checked": checked}, indent=2) + "\n"
         (folder / "onnx.json").write_text(text, encoding="utf-8")
 
     write_folder(path, write)

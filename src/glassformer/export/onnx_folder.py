@@ -6,7 +6,6 @@ every label must be the classifier's and no logit may move by more than ``TOLERA
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize
 from glassformer.export.ngrams import feature_answers, write_features
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
+from glassformer.finite import json_text
 
 TOLERANCE = 1e-4
 INT8_TOLERANCE = 0.5  # points of accuracy
@@ -85,7 +85,7 @@ def export_onnx(
             if _fall(checked["int8"]) > int8_tolerance:
                 (folder / "model-int8.onnx").unlink()
                 checked["int8"]["removed"] = True
-        text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
+        text = json_text({**about, "checked": checked}, indent=2) + "\n"
         (folder / "onnx.json").write_text(text, encoding="utf-8")
 
     write_folder(path, write)

@@ -12,6 +12,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.evaluate.number_file import texts_in
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.finite import finite
 
 LONG = 300  # words of a made-up text for a model that reads any length
 
@@ -75,5 +76,7 @@ def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
     model, table = clf.model_.eval(), clf.encode(clf.check(samples))
     device = next(model.parameters()).device
     if clf.NOUN == "pictures":
-        return predict_pictures(model, table, clf.transform_, "logits", device=device)
-    return predict_rows(model, table, read_logits, batch_tokens=clf.token_budget(), device=device)
+        rows = predict_pictures(model, table, clf.transform_, "logits", device=device)
+    else:
+        rows = predict_rows(model, table, read_logits, batch_tokens=clf.token_budget(), device=device)
+    return finite(rows, "logits")

@@ -7,7 +7,6 @@ of a vector may move by more than the tolerance.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -29,6 +28,7 @@ from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, run_grap
 from glassformer.export.hf_folder import as_hub_has_it
 from glassformer.export.samples import random_words
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.finite import json_text
 from glassformer.models.sentences import Sentences, lowercased
 
 HF_TOLERANCE, TOLERANCE = 1e-5, 1e-4
@@ -190,7 +190,7 @@ def _export_onnx(embedder: Any, how: Sentences, path: str | Path, samples: Seque
             what = f"vectors move by up to {moved:.1e} ({TOLERANCE:.0e} is allowed). Nothing was written"
             raise GlassformerError(f"the ONNX graph does not agree with the model: {what}")
         checked.update(inputs=len(samples), largest_difference=moved, width=ours.shape[1])
-        text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
+        text = json_text({**about, "checked": checked}, indent=2) + "\n"
         (folder / "onnx.json").write_text(text, encoding="utf-8")
 
     write_folder(path, write)

@@ -6,7 +6,6 @@ word must have the same tag and no logit may move by more than the tolerance.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize
 from glassformer.export.hf_folder import as_hub_has_it
 from glassformer.export.padded import PaddedText
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.finite import finite, json_text
 
 HF_TOLERANCE, TOLERANCE = 1e-5, 1e-4
 INT8_TOLERANCE = 0.5  # points of accuracy over words
@@ -54,7 +54,7 @@ def sentences_of(tagger: Any, run: str | Path, count: int, seed: int = 0) -> lis
 def fp32_logits(tagger: Any, model: Any, sentences: Sentences, encode: Callable[..., WordRows]) -> np.ndarray:
     """Logits of every word ``[W, C]`` in fp32."""
     device = next(model.parameters()).device
-    return tagger.word_logits(model.eval(), encode(sentences), device)
+    return finite(tagger.word_logits(model.eval(), encode(sentences), device), "logits")
 
 
 def export_words(
@@ -154,7 +154,7 @@ def _export_onnx(
             if _fall(checked["int8"]) > int8_tolerance:
                 (folder / "model-int8.onnx").unlink()
                 checked["int8"]["removed"] = True
-        text = json.dumps({**about, "checked": checked}, indent=2, ensure_ascii=False) + "\n"
+        text = json_text({**about, "checked": checked}, indent=2) + "\n"
         (folder / "onnx.json").write_text(text, encoding="utf-8")
 
     write_folder(path, write)

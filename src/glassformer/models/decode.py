@@ -6,7 +6,6 @@ the model's own state (a key-value cache, a recurrent state), which ``select`` r
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import ConfigError, NotFiniteError
+from glassformer.finite import finite
 from glassformer.models.output import Memory
 
 NEVER = float("-inf")
@@ -96,8 +96,7 @@ def greedy(model: Any, memory: Memory, limits: Limits) -> list[Hypothesis]:
         if len(keep) < len(alive):
             state.select(keep, keep)
             alive, tokens = alive[keep], tokens[keep]
-    if not all(math.isfinite(h.log_probability) for h in found):
-        raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
+    finite(torch.tensor([h.log_probability for h in found]), "probabilities")
     return found
 
 
@@ -116,7 +115,7 @@ def beam_search(
 
     Raises:
         ConfigError: a beam that is no number from 1 to ``WIDEST``, or a penalty beyond ``STRONGEST``.
-        GlassformerError: a probability is NaN or infinite.
+        NotFiniteError: a probability is NaN or infinite.
     """
     if not isinstance(beam, int) or not 1 <= beam <= WIDEST:
         fix = f"Use a whole number from 1 (greedy) to {WIDEST}"
@@ -165,7 +164,7 @@ def beam_search(
         alive, scores, history, tokens = alive[keep], scores[keep], history[keep], words[keep].flatten()
         width = chosen.shape[1]
     if not all(ended):  # nothing is above NEVER where a score is no number
-        raise GlassformerError("the model's probabilities are not finite: its weights have diverged")
+        raise NotFiniteError("probabilities")
     return [sorted(found, key=lambda h: -h.score(length_penalty)) for found in ended]
 
 

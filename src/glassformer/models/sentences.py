@@ -25,6 +25,7 @@ from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import ConfigError, DataError
+from glassformer.finite import finite
 from glassformer.packing import Packing
 
 # What a dense layer may be followed by, under the names of torch's modules.
@@ -76,7 +77,7 @@ class Normalize:
     """To length 1."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.normalize(x, dim=-1)
+        return unit_rows(x)
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ class Sentences:
             for index in evaluation_batches(table.lengths, batch_tokens, device):
                 batch = pack_texts(table, index, device)
                 out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()
-        return out
+        return finite(out, "vectors")
 
     def prompt_rows(self, before: str, tokenizer: Tokenizer, limit: int) -> int:
         """How many rows of each text pooling leaves out, for they are of the prompt ``before`` it."""
@@ -177,6 +178,12 @@ class Sentences:
         for step in self.after:
             x = step(x)
         return x
+
+
+def unit_rows(x: Tensor) -> Tensor:
+    """Each row ``[B, E]`` at length 1, zeros as they are; NaN where a length overflows."""
+    too_long = x.detach().norm(dim=-1, keepdim=True).isinf()
+    return F.normalize(x, dim=-1).masked_fill(too_long, torch.nan)
 
 
 # --- pooling: states [N, D] in fp32, their packing, rows of each text to leave out -> [B, D] ---------

@@ -8,7 +8,6 @@ so in this process.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from glassformer.data.pair_columns import trained_sides
 from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
 from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
+from glassformer.finite import json_text
 from glassformer.outputs import check_new_file
 from glassformer.reading import Unchanged
 from glassformer.scale.engines import mapped, needs
@@ -238,7 +238,9 @@ def _state(model: str | Path) -> str:
     if not (Path(model) / "config.json").is_file():
         return ""
     files = sorted(file for file in Path(model).iterdir() if file.is_file())
-    return json.dumps([[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files])
+    return json_text(
+        [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in files], ascii=True
+    )
 
 
 def _note(model: str | Path, shard: Shard) -> str:
@@ -246,7 +248,7 @@ def _note(model: str | Path, shard: Shard) -> str:
     source, state = os.stat(shard.source), _state(model)
     if not state:
         raise CheckpointError("no saved model", where=str(model), fix="Name a run folder or its model")
-    return json.dumps(
+    return json_text(
         {
             "model": state,
             "bytes": source.st_size,
@@ -256,7 +258,8 @@ def _note(model: str | Path, shard: Shard) -> str:
             "rows": shard.rows,
             "format": FORMAT,
             **({"pair": shard.pair} if shard.pair else {}),
-        }
+        },
+        ascii=True,
     )
 
 

@@ -93,8 +93,8 @@ class ServedAnswerer(Served):
     def together(self, rows: Sequence[Candidates]) -> Any:
         return list(rows)
 
-    def finite(self, answers: Sequence[Candidates]) -> bool:
-        return all(np.isfinite([own.null, *(score for score, _, _ in own.spans)]).all() for own in answers)
+    def numbers(self, answers: Sequence[Candidates]) -> list[np.ndarray]:
+        return [np.array([own.null, *(score for score, _, _ in own.spans)]) for own in answers]
 
     def warm_up(self) -> None:
         (one,) = self.prepare([("a word", "a word " * min(200, self.clf.length_))])
@@ -105,9 +105,7 @@ class ServedAnswerer(Served):
     def answered(
         self, items: Sequence[Item], found: Sequence[Candidates], count: int
     ) -> list[dict[str, Any]]:
-        """As ``Answered`` has it; raises Problem where the model's answer is no number."""
-        if not self.finite(found):
-            raise Problem(422, "the model's answer to an input is no number", where="model")
+        """As ``Answered`` has it."""
         questions: list[Any] = [item.question for item in items if isinstance(item, AskedItem)]
         out = []
         for item, ranked in zip(items, self.clf.answers(questions, count, found), strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -23,7 +22,9 @@ from starlette.exceptions import HTTPException
 
 from glassformer import __version__
 from glassformer.data.text_pairs import TextPair
+from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
+from glassformer.finite import json_text
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.answering import ROUTES as ANSWER_ROUTES
@@ -35,7 +36,7 @@ from glassformer.serve.held import Held
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
-from glassformer.serve.problems import JSON, Problem, of_validation
+from glassformer.serve.problems import JSON, Problem, of_model, of_validation
 from glassformer.serve.reading import JsonRoute
 from glassformer.serve.schema import (
     ErrorResponse,
@@ -267,6 +268,7 @@ def create_app(
     add_answering(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
+    app.exception_handler(NotFiniteError)(lambda request, error: of_model(error).response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
@@ -391,5 +393,5 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 async def _failed(request: Request, error: Exception) -> Response:
     told = printable("".join(traceback.format_exception(error)), keep="\n")
-    log.error("%s %s failed\n%s", request.method, json.dumps(request.url.path), told)
+    log.error("%s %s failed\n%s", request.method, json_text(request.url.path, ascii=True), told)
     return Problem(500, "the server has failed; its log says how").response()

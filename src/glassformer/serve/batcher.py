@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from glassformer.errors import NotFiniteError
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Item, Served
@@ -144,4 +145,8 @@ class Batcher:
             job.rows[i] = row
             job.left -= 1
             if not job.left and not job.answer.done():
-                job.answer.set_result(self.served.together([r for r in job.rows if r is not None]))
+                answers = self.served.together([r for r in job.rows if r is not None])
+                try:  # of this request alone: others in its batch may be answered well
+                    job.answer.set_result(self.served.check_answers(answers))
+                except NotFiniteError as error:
+                    job.answer.set_exception(error)

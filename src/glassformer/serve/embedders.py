@@ -68,11 +68,6 @@ class ServedEmbedder(Served):
             batch = pack_texts(table, np.arange(len(rows)), next(model.parameters()).device)
             return vectors_of(model, batch, self.clf.skipped()).float().cpu().numpy()
 
-    def check_finite(self, vectors: np.ndarray) -> None:
-        """Raises Problem where an answer is no number."""
-        if not np.isfinite(vectors).all():
-            raise Problem(422, "the model's answer to an input is no number", where="model")
-
     def search_in(self, given: Path | Table) -> None:
         """Search in this list from now on: a saved index, or texts with their rows and other columns.
 

@@ -22,6 +22,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
 from glassformer.explain.methods import methods_for, notes_of
+from glassformer.finite import finite
 from glassformer.nn.int8 import precision_of
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
@@ -221,18 +222,24 @@ class Served:
         """The answers of one request's inputs, as ``compute`` gives those of a batch."""
         return np.stack(rows)
 
-    def finite(self, answers: Any) -> bool:
-        """Whether what ``compute`` gave are numbers."""
-        return bool(np.isfinite(answers).all())
+    def numbers(self, answers: Any) -> list[np.ndarray]:
+        """The numbers in what ``compute`` gave."""
+        return [answers]
+
+    def check_answers(self, answers: Any) -> Any:
+        """What ``compute`` gave, unchanged; raises NotFiniteError for NaN and infinity in it."""
+        for own in self.numbers(answers):
+            finite(own)
+        return answers
 
     def try_out(self) -> None:
         """Answer one small input.
 
         Raises:
-            CheckpointError: it fails on it, or its answer is no number.
+            CheckpointError: it fails on it, or its answer is NaN or infinite.
         """
         try:
-            shares = self.compute([self._small()])
+            self.check_answers(self.compute([self._small()]))
         except Problem as problem:
             raise CheckpointError(f"does not answer: {problem.what}", where=self.name) from None
         except (InputError, MemoryError):
@@ -240,8 +247,6 @@ class Served:
         except Exception as error:  # whatever weights and settings that do not fit each other end in
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
-        if not self.finite(shares):
-            raise CheckpointError("its answers are no numbers", where=self.name, fix="Train it again")
 
     def _small(self) -> Item:
         if self.kind == "image":
@@ -264,11 +269,9 @@ class Served:
         self.compute([alone])
 
     def response(self, items: Sequence[Item], shares: np.ndarray) -> dict[str, Any]:
-        """As ``PredictResponse`` has it, less the model; raises Problem where an answer is no number."""
+        """As ``PredictResponse`` has it, less the model."""
         if self.clf.kind_.labels_given:
             return {"predictions": self.predictions(items, shares)}
-        if not np.isfinite(shares).all():
-            raise Problem(422, "the model's answer to an input is no number", where="model")
         bounds = bounds_of(self.clf, shares[:, 0])
         inside = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
         numbers = [
@@ -278,9 +281,7 @@ class Served:
         return {"predictions": [], "numbers": numbers}
 
     def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
-        """As ``Prediction`` has it; raises Problem where the model's answer is no number."""
-        if not np.isfinite(shares).all():
-            raise Problem(422, "the model's answer to an input is no number", where="model")
+        """As ``Prediction`` has it."""
         given, sure = self.answer(self.clf, shares)
         return [
             {

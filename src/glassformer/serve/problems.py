@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from glassformer.config import nearest
-from glassformer.errors import InputError
+from glassformer.errors import InputError, NotFiniteError
 
 JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
@@ -46,6 +46,11 @@ def too_many(inputs: int, most: int, where: str) -> Problem:
 def of_input(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as 422."""
     return Problem(422, error.what, where=where or error.where, fix=error.fix)
+
+
+def of_model(error: NotFiniteError) -> Problem:
+    """A model whose outputs are NaN or infinite, as 422."""
+    return Problem(422, str(error), where="model")
 
 
 def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:

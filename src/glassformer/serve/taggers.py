@@ -95,8 +95,8 @@ class ServedTagger(Served):
     def together(self, rows: Sequence[np.ndarray]) -> Any:
         return list(rows)  # sentences differ in their words
 
-    def finite(self, answers: Any) -> bool:
-        return all(np.isfinite(own).all() for own in answers)
+    def numbers(self, answers: Any) -> list[np.ndarray]:
+        return answers
 
     def warm_up(self) -> None:
         (one,) = self.prepare(["a word " * min(200, self.clf.length_)])
@@ -105,9 +105,7 @@ class ServedTagger(Served):
         self.compute([self._small()])
 
     def sentences(self, items: Sequence[Item], found: Sequence[np.ndarray]) -> list[dict[str, Any]]:
-        """As ``TaggedSentence`` has it; raises Problem where the model's answer is no number."""
-        if not self.finite(found):
-            raise Problem(422, "the model's answer to an input is no number", where="model")
+        """As ``TaggedSentence`` has it."""
         given: list[Any] = [item.sentence for item in items if isinstance(item, TaggedItem)]
         out = []
         for x, tags, spans in zip(given, self.clf.decide(found), self.clf.spans(given, found), strict=True):

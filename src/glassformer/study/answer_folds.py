@@ -17,6 +17,7 @@ from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled
 from glassformer.errors import DataError
 from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, scores_of
+from glassformer.finite import json_text
 from glassformer.report.answers import write_answer_report
 from glassformer.study.fold import NAME, Fold, begin, each_fold, end, facts, fit, in_groups, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
@@ -63,7 +64,7 @@ def run_answer_folds(
         **facts(found, FIGURES, recipe, started, "tokenizers", "safetensors"),
     }
     replace_text(folder / "predictions.jsonl", "".join(_lines(train, given)))
-    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
     write_answer_report(folder, known_recipe(folder))
     return metrics
 
@@ -76,7 +77,7 @@ def _lines(train: AnsweredSplit, given: Sequence[str]) -> list[str]:
         line = {"split": NAME, "row": None if train.rows is None else train.rows[i]}
         line |= {"question": question.question, "context": question.context, "answer": text}
         line |= {"answers": truth.to_dict(), "exact_match": exact, "f1": f1}
-        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+        lines.append(json_text(line) + "\n")
     return lines
 
 
@@ -101,6 +102,6 @@ def run_answer_fold(
     )
     given = model.predict(held.questions)
     scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
-    replace_text(fold.folder / GIVEN, json.dumps(given, ensure_ascii=False) + "\n")
+    replace_text(fold.folder / GIVEN, json_text(given) + "\n")
     figures = {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}
     return end(fold, model, scores["n"], figures)

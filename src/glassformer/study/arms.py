@@ -8,7 +8,6 @@ its own, so that its peak memory is its own, and so that one that dies takes no 
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import shutil
@@ -25,6 +24,7 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import key_places, lay_over, to_dict
 from glassformer.errors import ConfigError, GlassformerError, InputError
+from glassformer.finite import json_text
 from glassformer.scale.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
 from glassformer.tasks.catalog import build_recipe
@@ -119,7 +119,7 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
         "own_process": own_process,
         "seconds": time.perf_counter() - started,
     }
-    replace_text(job.folder / MARKER, json.dumps(marker) + "\n")
+    replace_text(job.folder / MARKER, json_text(marker, ascii=True) + "\n")
     # The model stays, and there is nothing left to resume.
     shutil.rmtree(job.folder / "checkpoints", ignore_errors=True)
     return job.folder

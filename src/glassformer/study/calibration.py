@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +25,7 @@ from glassformer.evaluate.calibrate import (
     probabilities_of,
 )
 from glassformer.evaluate.class_thresholds import FOLDS, figure_of, unseen_figure
+from glassformer.finite import json_text
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
@@ -154,7 +154,7 @@ def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str,
     clf.temperature_ = temperature
     clf.save(folder / "model", overwrite=True)
     write_card(folder / "model", clf, folder)
-    replace_text(folder / "calibration.json", json.dumps(out, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "calibration.json", json_text(out, indent=1) + "\n")
     if (folder / "metrics.json").is_file():
         TASKS[recipe.task].page(folder, known_recipe(folder))
     return out

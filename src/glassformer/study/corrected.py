@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import Prediction
+from glassformer.finite import json_text
 from glassformer.tasks.catalog import known_recipe_of
 
 NAME = "to_correct.csv"
@@ -82,10 +82,7 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
         words += ["--set", "drop_duplicates=true"]
     merged = data.get("merge_labels", "none")
     if isinstance(merged, dict):
-        pairs = (
-            f"{json.dumps(a, ensure_ascii=False)} = {json.dumps(b, ensure_ascii=False)}"
-            for a, b in merged.items()
-        )
+        pairs = (f"{json_text(a)} = {json_text(b)}" for a, b in merged.items())
         merged = "{" + ", ".join(pairs) + "}"
     return words + (["--set", f"merge_labels={merged}"] if merged != "none" else [])
 
@@ -105,7 +102,10 @@ def given_settings(config: dict[str, Any]) -> list[str]:
         for key, value in config.get(name, {}).items():
             if key not in before or before[key] == value or (name, key) == ("model", "model"):
                 continue
-            words += ["--set", f"{name}.{key}={value if isinstance(value, str) else json.dumps(value)}"]
+            words += [
+                "--set",
+                f"{name}.{key}={value if isinstance(value, str) else json_text(value, ascii=True)}",
+            ]
     return words
 
 

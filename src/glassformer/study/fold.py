@@ -19,6 +19,7 @@ from glassformer.config import to_toml
 from glassformer.data.copies import digest, groups_of
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import DataError
+from glassformer.finite import json_text
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
@@ -63,7 +64,7 @@ def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: An
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))
-    replace_text(folder / PLAN, json.dumps(plan) + "\n")
+    replace_text(folder / PLAN, json_text(plan, ascii=True) + "\n")
 
 
 def data_digest(splits: Any) -> str:
@@ -152,7 +153,7 @@ def end(fold: Fold, estimator: Any, judged: int, figures: dict[str, Any]) -> dic
         "weights_source": estimator.weights_source_,
         "parameters": sum(p.numel() for p in estimator.model_.parameters()),
     }
-    replace_text(fold.folder / MARKER, json.dumps(figures) + "\n")
+    replace_text(fold.folder / MARKER, json_text(figures, ascii=True) + "\n")
     shutil.rmtree(fold.folder / CHECKPOINTS, ignore_errors=True)
     return figures
 

@@ -27,6 +27,7 @@ from glassformer.evaluate.metrics import measures_of
 from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_predictions
+from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
 from glassformer.study.answer_folds import run_answer_folds
 from glassformer.study.fold import (
@@ -152,7 +153,7 @@ def _run_folds(
 
 def _reported(recipe: Any, folder: Path, metrics: dict[str, Any]) -> dict[str, Any]:
     """The metrics, once they and their page are written."""
-    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
     TASKS[recipe.task].page(folder, known_recipe(folder))
     return metrics
 

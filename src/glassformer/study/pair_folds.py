@@ -6,7 +6,6 @@ metrics.json (the out-of-fold figures)  pairs.csv (out-of-fold)  report.html
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit
 from glassformer.errors import DataError
+from glassformer.finite import json_text
 from glassformer.study.fold import NAME, Fold, begin, each_fold, end, facts, fit, in_groups, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.run_folder import as_begun
@@ -67,7 +67,7 @@ def run_pair_folds(
         "measure": next(key for key in FIGURES if key in test),
         **facts(found, FIGURES, recipe, started, "tokenizers", "safetensors"),
     }
-    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
     task.page(folder, known_recipe(folder))
     return metrics
 

@@ -22,6 +22,7 @@ from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.tags import MEASURE
+from glassformer.finite import json_text
 from glassformer.study.answers import (
     Answers,
     read_answers,
@@ -319,7 +320,7 @@ def write_results(folder: Path, study: Study | None, results: dict[str, Any]) ->
 
     if study is not None:
         replace_text(folder / "study.toml", to_toml(study))
-    replace_text(folder / "results.json", json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "results.json", json_text(results, indent=1) + "\n")
     replace_text(folder / "results.md", markdown(results))
     _write_csv(folder / "results.csv", COLUMNS, table_rows(results))
     if changed := list(robustness_rows(results)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -20,6 +19,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import Prediction, csv_safe, read_predictions
+from glassformer.finite import json_text
 from glassformer.report.review import write_review_page
 from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
 from glassformer.study.corrected import give_back, given_settings, separator_for, write_corrected
@@ -187,7 +187,7 @@ def _written(
     found["judge"] = _judge(folder)
     found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
     found["to_correct"] = {"file": path.name, "edited": not fresh}
-    replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "review.json", json_text(found, indent=1) + "\n")
     write_review_page(folder)
     return found
 
@@ -208,7 +208,7 @@ def _review_words(folder: Path, top: int) -> dict[str, Any]:
         if config.get("data", {}).get(key)
         for w in ("--set", f"{key}=none")
     ]
-    replace_text(folder / "review.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "review.json", json_text(found, indent=1) + "\n")
     write_review_page(folder)
     return found
 

@@ -9,7 +9,6 @@ tag of ``label_names`` in metrics.json.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from glassformer.data.tagged import TaggedSplit, conll
 from glassformer.data.tags import Scheme, classes_of, repaired, scheme_of, spans_of
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
+from glassformer.finite import json_text
 from glassformer.report.tags import write_tag_report
 from glassformer.study.fold import Fold, begin, begun_plan, each_fold, end, facts, fit, kept
 from glassformer.tasks.catalog import TASKS, known_recipe
@@ -75,7 +75,7 @@ def run_word_folds(
         "label_names": classes,
     }
     replace_text(folder / "predictions.conll", conll(train.words, truth, guesses))
-    replace_text(folder / "metrics.json", json.dumps(metrics, indent=1, ensure_ascii=False) + "\n")
+    replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
     write_tag_report(folder, known_recipe(folder))
     return metrics
 

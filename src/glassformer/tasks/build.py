@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
+from glassformer.finite import json_text
 from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.start import check_start
@@ -366,4 +366,6 @@ def save_tokenizer(
         **({} if segments > 1 and not pairs else {"model_input_names": names}),
         **(clean_up or {}),
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json_text(settings, indent=2, ascii=True) + "\n", encoding="utf-8"
+    )

@@ -21,6 +21,7 @@ from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
+from glassformer.finite import finite
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
@@ -184,7 +185,7 @@ class Supervised(Explains, Adapts, Estimator):
         model = self.predictor("auto" if self.precision == "int8" else None)
         device = next(model.parameters()).device
         logits = self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device)
-        self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
+        self.threshold_ = self.kind_.threshold(fit.train, finite(logits, "logits"), fit.held[1])
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
         """Each label's class number ``[n]``, int64 (of several labels an example ``[n, K]``, 0 or 1);
@@ -213,7 +214,7 @@ class Supervised(Explains, Adapts, Estimator):
             self.table_rows(model, table, what, device, progress)
             for table in ahead(self.evaluation_table, chunks)
         ]
-        return np.concatenate(parts)
+        return finite(np.concatenate(parts), "vectors" if what == "pooled" else "logits")
 
     def logits(self, X: Sequence[Any]) -> np.ndarray:
         """What the head gives before temperature and threshold, ``[n, C]``, fp32."""

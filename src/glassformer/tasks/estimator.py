@@ -7,7 +7,6 @@ its own way are the methods at the end of the class.
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from glassformer.checkpoints.settings import check_parameters
 from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.finite import json_text
 from glassformer.nn.lora import adapter, merge
 from glassformer.report.notebook import Records, Shown
 from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
@@ -317,7 +317,7 @@ class Estimator(Shown, BaseEstimator):
                 "versions": versions(),
                 **self.write_parts(folder),
             }
-            text = json.dumps(plain(about), indent=2) + "\n"
+            text = json_text(plain(about), indent=2, ascii=True) + "\n"
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
             write_card(folder, self)
 

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.finite import finite
 
 Kind = Literal["linear", "knn"]
 KINDS = ("linear", "knn")
@@ -109,11 +110,21 @@ def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """Each row at length 1; a row of zeros stays."""
+    """Each row at length 1; a row of zeros stays.
+
+    Raises:
+        DataError: a row holds NaN or infinity, or is too long for fp32 (about 1e19).
+    """
     vectors = np.asarray(vectors, np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all():
+        row = int(np.argmin(np.isfinite(lengths[:, 0])))
+        what = "a vector holds NaN or infinity, or numbers too large for its length"
+        raise DataError(what, where=f"vectors, row {row + 1}", fix="Compute the vectors again")
+    return vectors / np.maximum(lengths, 1e-12)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:
-    shares = np.exp(logits - logits.max(1, keepdims=True))
+    shares = np.exp(finite(logits, "logits") - logits.max(1, keepdims=True))
     return shares / shares.sum(1, keepdims=True)

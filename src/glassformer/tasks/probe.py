@@ -10,7 +10,6 @@ regression is solved, or the nearest examples are asked.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from copy import copy
@@ -31,6 +30,7 @@ from glassformer.data.label_kinds import as_known
 from glassformer.data.transform import read_pictures
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.pair_map import page
+from glassformer.finite import finite, json_text
 from glassformer.outputs import write_text_whole
 from glassformer.runtime import choose_device
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
@@ -83,7 +83,7 @@ class PictureSimilarity:
             write_text_whole(path, page([self]))
         elif path.suffix.lower() == ".json":
             about = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
-            write_text_whole(path, json.dumps(about) + "\n")
+            write_text_whole(path, json_text(about, ascii=True) + "\n")
         else:
             raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
         return path
@@ -199,7 +199,7 @@ class Probe(ClassifierMixin, BaseEstimator):
             shutil.copytree(saved, folder / BACKBONE)
             tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
             write_tensors(folder, tensors, name=HEAD)
-            (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+            (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
 
         with TemporaryDirectory() as scratch:  # one folder is written at a time
             saved = opened.save(Path(scratch) / BACKBONE)
@@ -296,7 +296,7 @@ class Probe(ClassifierMixin, BaseEstimator):
             for start in range(0, len(table), BATCH):
                 pixels = evaluation_pixels(table, start, BATCH, opened.transform_, device)
                 rows, packing = model.embed(pixels)
-                states = model.encode_rows(rows, packing).float().cpu()
+                states = finite(model.encode_rows(rows, packing).float().cpu(), "vectors")
                 out += [part[first:].numpy() for part in states.split(list(packing.lengths))]
         return out
 

@@ -16,6 +16,7 @@ from glassformer.data.checks import check_pairs
 from glassformer.data.numbers import check_positive
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.numbers import COVERAGE, bounds_around, check_coverage, errors_on, half_width
+from glassformer.finite import finite
 from glassformer.sklearn_base import RegressorMixin, check_is_fitted
 from glassformer.tasks.classifier import Labeled, Supervised
 from glassformer.tasks.estimator import Fit
@@ -64,7 +65,7 @@ class Regressor(RegressorMixin, Supervised):
             model = self.predictor()
             device = next(model.parameters()).device
             logits = self.table_rows(model, self.evaluation_table(X), "logits", device)
-            self.errors_ = self._errors(self.chances(logits)[:, 0], self.kind_.own(targets))
+            self.errors_ = self._errors(self.chances(finite(logits, "logits"))[:, 0], self.kind_.own(targets))
 
     def _errors(self, found: np.ndarray, true: np.ndarray) -> np.ndarray:
         """Absolute errors ``[m]``, ascending, as intervals go by them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from glassformer.config import nearest
 from glassformer.data.row_errors import pass_over
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError
+from glassformer.finite import json_text
 from glassformer.tasks.labelled import measured
 from glassformer.tasks.task import Work
 
@@ -93,7 +93,7 @@ def _text(value: Any, names: Sequence[str] | None) -> str:
         return names[value]
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json_text(value, default=str)
 
 
 def _check_repeats(column: str, values: Sequence[str]) -> None:

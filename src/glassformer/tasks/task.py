@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.encodings import as_recipes_say
+from glassformer.finite import json_text
 from glassformer.train.callbacks import Count, uncounted
 
 Say = Callable[[str], None]
@@ -119,4 +119,4 @@ class Task:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file of a run folder as ``replacing`` does."""
-    replace_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    replace_text(path, json_text(value, indent=1) + "\n")

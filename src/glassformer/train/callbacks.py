@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -18,6 +17,7 @@ from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.tags import MEASURE as OF_TAGS
+from glassformer.finite import json_text
 from glassformer.train.bars import NotebookBar, in_notebook
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
@@ -123,7 +123,7 @@ class HistoryFile(Callback):
 
     def _flush(self, training: Training) -> None:
         # Neither synced nor replaced: a resume writes the file anew from what the checkpoint holds.
-        lines = "".join(json.dumps(record) + "\n" for record in training.history[self.written :])
+        lines = "".join(json_text(record, ascii=True) + "\n" for record in training.history[self.written :])
         with disk_errors(self.path):
             unshare(self.path)
         with disk_errors(self.path), self.path.open("ab", buffering=0) as file:

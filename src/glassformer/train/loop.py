@@ -21,6 +21,7 @@ from glassformer.data.batching import (
     training_batches,
 )
 from glassformer.errors import GlassformerError
+from glassformer.finite import finite
 from glassformer.runtime import fits
 from glassformer.train.graphs import graphs_of
 from glassformer.train.objectives import with_gradients
@@ -210,6 +211,7 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         score = record.pop(INSTEAD, None)
         if score is None:
             score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+        finite(np.array([record["loss"], score]), "validation losses or scores")
         better = training.best_score is None or score > training.best_score
         is_best = better or (score == training.best_score and training.surer(record["loss"]))
         if is_best:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import read_checkpoint, with_dropout
+from glassformer.finite import json_text
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.start import check_start
@@ -183,7 +183,7 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
 
 def save_transform(transform: ImageTransform, folder: Path) -> None:
     """``preprocessor_config.json``, as the Hub has it."""
-    text = json.dumps(transform.to_hub(), indent=2) + "\n"
+    text = json_text(transform.to_hub(), indent=2, ascii=True) + "\n"
     (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
 
 

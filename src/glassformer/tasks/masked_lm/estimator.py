@@ -23,6 +23,7 @@ from glassformer.data.vocabulary import MASK, Vocabulary, spelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.families import PRETRAINING, SCRATCH
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
+from glassformer.finite import finite
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder
 from glassformer.sklearn_base import check_is_fitted
@@ -253,7 +254,8 @@ class MaskedLM(Estimator):
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         places = (batch.ids == known.mask).nonzero().squeeze(1)
         with torch.inference_mode():
-            logits = model.words(model.encode(batch.ids, batch.packing)[places]).float()  # [K, V]
+            states = model.encode(batch.ids, batch.packing)[places]
+            logits = finite(model.words(states).float(), "logits")  # [K, V]
             special = masks.special
             never = torch.ones(logits.shape[1], dtype=torch.bool, device=logits.device)  # padded rows too
             never[: len(special)] = torch.from_numpy(special).to(logits.device)
@@ -273,7 +275,9 @@ class MaskedLM(Estimator):
         model = self.predictor()
         table = self._chunks(check_texts(texts))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
-        return masked_judge(model, stream, self.batch_tokens or 8192)()
+        figures = masked_judge(model, stream, self.batch_tokens or 8192)()
+        finite(np.array(list(figures.values())), "losses")
+        return figures
 
     # --- files -----------------------------------------------------------------------------------
 

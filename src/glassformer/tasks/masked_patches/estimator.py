@@ -24,6 +24,7 @@ from glassformer.data.splits import random_split
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
+from glassformer.finite import finite
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import sew_patches
 from glassformer.tasks.estimator import Estimator, Fit
@@ -231,7 +232,9 @@ class MaskedPatches(Estimator):
         """
         model = self.predictor()
         table = read_pictures(check_pictures(pictures), self.transform_)
-        return self._figures(model, table, next(model.parameters()).device)
+        figures = self._figures(model, table, next(model.parameters()).device)
+        finite(np.array(list(figures.values())), "losses")
+        return figures
 
     def score(self, pictures: Sequence[Any]) -> float:
         """The share of the hidden patches' variance that is explained: 1 at best, 0 for a gray answer."""
@@ -256,7 +259,7 @@ class MaskedPatches(Estimator):
                 pixels = evaluation_pixels(table, i, 1, self.transform_, device)
                 here = torch.from_numpy(seen[i : i + 1]).to(device)
                 target, mean, std = model.target(pixels)
-                answer = model.paint(pixels, here)
+                answer = finite(model.paint(pixels, here), "patches")
                 shown = torch.ones(1, n, 1, device=device, dtype=torch.bool)
                 shown[0, here[0]] = False
                 rows = torch.where(shown, answer, target) * std + mean  # [1, n, P]
@@ -279,7 +282,7 @@ class MaskedPatches(Estimator):
                 pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
                 states = model.encode(pixels).view(len(pixels), -1, model.width)
                 out.append(states[:, first:].float().mean(1).cpu().numpy())
-        return np.concatenate(out)
+        return finite(np.concatenate(out), "vectors")
 
     # --- files -----------------------------------------------------------------------------------
 

@@ -12,9 +12,10 @@ import torch
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Question, check_answers, check_questions
-from glassformer.errors import GlassformerError, InputError
+from glassformer.errors import InputError
 from glassformer.evaluate.answers import MEASURE, answer_figures
 from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
+from glassformer.finite import finite
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.question_answering.explain import explain_answer
 
@@ -107,9 +108,7 @@ class SpanAnswers:
         for at in range(0, len(questions), CHUNK):
             rows = self.encode(questions[at : at + CHUNK])
             logits = self.token_logits(model, rows, device, progress)
-            if not np.isfinite(logits).all():
-                raise GlassformerError("the model's scores are not finite: its weights have diverged")
-            out += self.best(logits, rows)
+            out += self.best(finite(logits, "logits"), rows)
         return out
 
     def predict(self, X: Sequence[Any]) -> list[str]:

@@ -17,6 +17,7 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
 from glassformer.explain.subject import Subject
+from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -92,7 +93,7 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
     model = answerer.model_.eval()
     device = next(model.parameters()).device
     rows = answerer.readable(answerer.encode([question]), model)
-    logits = answerer.token_logits(model, rows, device)
+    logits = finite(answerer.token_logits(model, rows, device), "logits")
     found = answerer.best(logits, rows)[0]
     if not found.spans:
         raise InputError("no token of the context can be answered with", where="explain")

@@ -6,7 +6,6 @@ shows) beside what every run leaves.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -35,6 +34,7 @@ from glassformer.evaluate.answer_baselines import (
 )
 from glassformer.evaluate.answers import MEASURE, answer_figures, error_of, scores_of
 from glassformer.evaluate.spans import Candidates
+from glassformer.finite import json_text
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
@@ -213,7 +213,7 @@ def write_answers(
             "exact_match": exact,
             "f1": f1,
         }
-        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+        lines.append(json_text(line) + "\n")
     replace_text(path, "".join(lines))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
 from glassformer.explain.pair_map import page, picture
+from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.outputs import write_text_whole
 
@@ -81,7 +81,7 @@ def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) 
             found, "" if len(found) == 1 else f"{len(found)} pairs, and what their cosines are made of"
         )
     elif path.suffix.lower() == ".json":
-        text = json.dumps([one.as_dict() for one in found], indent=2, ensure_ascii=False) + "\n"
+        text = json_text([one.as_dict() for one in found], indent=2) + "\n"
     else:
         raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
     write_text_whole(path, text)
@@ -101,7 +101,7 @@ def contributions(how: Sentences, first: Tensor, second: Tensor) -> tuple[np.nda
     norms = [part.sum(0).norm().clamp(min=1e-12) for part in parts]
     table = (parts[0] @ parts[1].T) / (norms[0] * norms[1])
     score = F.cosine_similarity(parts[0].sum(0), parts[1].sum(0), dim=0)
-    return table.numpy(), float(score)
+    return finite(table.numpy(), "vectors"), float(score)
 
 
 def _parts(how: Sentences, states: Tensor) -> Tensor:

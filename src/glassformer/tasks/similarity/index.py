@@ -22,6 +22,7 @@ from glassformer.checkpoints.settings import number, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_texts
 from glassformer.errors import CheckpointError
+from glassformer.finite import json_text
 
 ABOUT, TEXTS, VECTORS = "index.json", "texts.jsonl", "vectors"
 FORMAT = 1
@@ -69,9 +70,9 @@ def save_index(index: TextIndex, path: str | Path, *, overwrite: bool = False) -
             "width": index.vectors.shape[1],
             "model": index.model,
         }
-        (folder / ABOUT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        (folder / ABOUT).write_text(json_text(about, indent=2, ascii=True) + "\n", encoding="utf-8")
         lines = (
-            json.dumps({"row": index.row(i), "text": text, **index.columns(i)}, ensure_ascii=False) + "\n"
+            json_text({"row": index.row(i), "text": text, **index.columns(i)}) + "\n"
             for i, text in enumerate(index.texts)
         )
         (folder / TEXTS).write_text("".join(lines), encoding="utf-8")

@@ -22,6 +22,7 @@ from glassformer.data.batching import (
 from glassformer.data.checks import check_texts
 from glassformer.data.text import TokenTable
 from glassformer.errors import ConfigError, DataError
+from glassformer.models.sentences import unit_rows
 from glassformer.runtime import send
 from glassformer.train.objectives import StepLoss
 
@@ -105,7 +106,7 @@ class PairStream:
 def vectors_of(model: Any, batch: TextBatch, skip: int = 0) -> Tensor:
     """One vector of length 1 for each text of a batch, ``[B, E]`` fp32, without its first ``skip`` rows."""
     states = model.encode(batch.ids, batch.packing, segments=batch.segments)  # [N, D]
-    return F.normalize(model.sentences.of_states(states, batch.packing, skip), dim=-1)
+    return unit_rows(model.sentences.of_states(states, batch.packing, skip))
 
 
 @dataclass

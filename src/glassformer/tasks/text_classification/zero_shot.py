@@ -19,6 +19,7 @@ from glassformer.data.pair_tokens import encode_pairs, without_segments
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
+from glassformer.finite import finite
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 
@@ -114,7 +115,7 @@ class ZeroShotClassifier:
             out.append(rows(Windows(table, len(table))).reshape(len(part), len(self.classes_), -1))
             if progress is not None:
                 progress(len(part))
-        return np.concatenate(out)
+        return finite(np.concatenate(out), "logits")
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, K]``, fp64: of one label among all; with ``multi_label`` of each by itself."""

@@ -23,6 +23,7 @@ from glassformer.data.tags import (
 from glassformer.data.word_rows import WordRows
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.tags import MEASURE, tag_figures
+from glassformer.finite import finite
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.token_tagging.explain import explain_word
 
@@ -140,7 +141,7 @@ class TagAnswers:
         out: list[np.ndarray] = []
         for at in range(0, len(words), CHUNK):
             rows = self.encode(words[at : at + CHUNK])
-            out += rows.split(self.word_logits(model, rows, device, progress))
+            out += rows.split(finite(self.word_logits(model, rows, device, progress), "logits"))
         return out
 
     def predict_proba(

@@ -16,6 +16,7 @@ from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
 from glassformer.explain.subject import Subject
+from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -107,7 +108,7 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
     model = tagger.model_.eval()
     device = next(model.parameters()).device
     rows = tagger.encode([words])
-    tags = tagger.decide([tagger.word_logits(model, rows, device)])[0]
+    tags = tagger.decide([finite(tagger.word_logits(model, rows, device), "logits")])[0]
     number = number_of(tagger, words, word, tags)
     place = int(rows.first[number])
     window = int(np.searchsorted(rows.table.starts, place, side="right")) - 1

@@ -6,7 +6,6 @@ vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors[
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -28,6 +27,7 @@ from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
+from glassformer.finite import json_text
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import own_generators, set_seed, set_threads
 from glassformer.tasks.estimator import FORMAT, Estimator
@@ -240,7 +240,7 @@ class Word2Vec(LookUps, Estimator):
             tensors["contexts"] = torch.from_numpy(self.contexts_)
         write_tensors(folder, tensors)
         words = {"words": self.words_, "counts": self.counts_.tolist()}
-        text = json.dumps(words, ensure_ascii=False, indent=1) + "\n"
+        text = json_text(words, indent=1) + "\n"
         (folder / "words.json").write_text(text, encoding="utf-8")
 
     def _read_model(self, folder: Path) -> None:
@@ -321,5 +321,9 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
         ):
             what = f"{name!r} is missing, unexplained or no table of {len(words):,} rows"
             raise CheckpointError(what, where=str(folder))
+    vectors = tensors["vectors"].float().numpy()
     contexts = tensors["contexts"].float().numpy() if "contexts" in tensors else None
-    return tuple(words), np.asarray(counts), tensors["vectors"].float().numpy(), contexts
+    for row in np.flatnonzero(~np.isfinite(vectors).all(1))[:1]:
+        what = f"the vector of {words[row]!r} holds NaN or infinity"
+        raise CheckpointError(what, where=str(folder), fix="Train the vectors again")
+    return tuple(words), np.asarray(counts), vectors, contexts

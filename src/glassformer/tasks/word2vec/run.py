@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from glassformer.data.sources import data_folders, load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
+from glassformer.finite import json_text
 from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
@@ -158,7 +158,7 @@ def fit(work: Work, **options: Any) -> None:
             work.say(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
 
     work.estimator.fit(work.data.corpus, tell=tell, **options)
-    lines = (json.dumps(record) + "\n" for record in work.estimator.history_)
+    lines = (json_text(record, ascii=True) + "\n" for record in work.estimator.history_)
     replace_text(work.folder / "history.jsonl", "".join(lines))
 
 
