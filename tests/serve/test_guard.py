@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from glassformer.serve.guard import HEADERS, Guard
+from glassformer.errors import ConfigError
+from glassformer.serve.guard import HEADERS, Guard, allowed_host, host_of
 from glassformer.serve.held import Held, Share
 from glassformer.serve.limits import Limits
 from glassformer.serve.metrics import Metrics
@@ -319,25 +320,132 @@ def test_keys_and_paths():
     asyncio.run(run())
 
 
+SERVED = ("Films.Example", "[::1]", "::2", "127.0.0.1", "xn--bcher-kva.example")
+# By the grammar of RFC 9110, 7.2 and RFC 3986, 3.2.2: the host that a value names; None: it names none.
+HOSTS = {
+    b"films.example": "films.example",
+    b"FILMS.example:80": "films.example",
+    b"films.example.": "films.example",
+    b"films.example.:8": "films.example",
+    b"films.example:": "films.example",
+    b"films.example ": "films.example",
+    b" \tfilms.example:80\t": "films.example",
+    b"[::1]": "::1",
+    b"[::1]:9": "::1",
+    b"[0:0:0:0:0:0:0:1]": "::1",
+    b"[0000:0::0001]:80": "::1",
+    b"[::2] ": "::2",
+    b"127.0.0.1:8000": "127.0.0.1",
+    b"xn--bcher-kva.example": "xn--bcher-kva.example",
+}
+OTHERS = {  # valid, and not served here
+    b"x": "x",
+    b"films": "films",
+    b"films.example.x": "films.example.x",
+    b"a.films.example": "a.films.example",
+    b"films.example.evil.com": "films.example.evil.com",
+    b"[::3]": "::3",
+    b"[FE80::A]": "fe80::a",
+    b"127.1": "127.1",
+    b"2130706433": "2130706433",
+    b"films%2Eexample": "films%2eexample",
+    b"films.example,evil.com": "films.example,evil.com",
+    b"films.example;x": "films.example;x",
+}
+INVALID = (
+    b"",
+    b" ",
+    b".",
+    b":80",
+    b"films.example:80@evil.com",
+    b"localhost:80@evil.com",
+    b"evil.com@films.example",
+    b"user:pw@films.example:80",
+    b"http://films.example",
+    b"films.example/",
+    b"films.example/a",
+    b"films.example?a",
+    b"films.example#a",
+    b"films.example:80:80",
+    b"films.example:http",
+    b"films.example:-1",
+    b"films.example:+80",
+    b"films.example:8 0",
+    b"films .example",
+    b"films.example\x00",
+    b"films.example\n",
+    b"films.example\x0b",
+    b"films\xc2\xad.example",
+    b"\xff",
+    b"films.example%",
+    b"films%2.example",
+    b"films%zz.example",
+    b"films\\example",
+    b'films_example"',
+    b"<films.example>",
+    b"::1",
+    b"[::1",
+    b"::1]",
+    b"[::1]x",
+    b"[::1]80",
+    b"[]",
+    b"[::1%25eth0]",
+    b"[::1::]",
+    b"[1.2.3.4]",
+    b"[films.example]",
+    b"[v1.a]",
+)
+
+
+@pytest.mark.parametrize("value", [*HOSTS, *OTHERS, *INVALID])
+def test_a_host_is_read_by_its_grammar(value):
+    assert host_of(value) == (HOSTS | OTHERS).get(value)
+
+
 def test_host_names():
     async def run() -> None:
-        guard, _ = made(hosts=("Films.Example", "[::1]"))
-        known = (
-            b"films.example",
-            b"FILMS.example:80",
-            b"films.example.",
-            b"films.example.:8",
-            b"[::1]",
-            b"[::1]:9",
-        )
-        for host in known:
+        guard, _ = made(hosts=SERVED)
+        for host in HOSTS:
             assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
-        for host in (b"", b"x", b"films.example.x", b"a.films.example", b"::1", b"[::2]", b"\xff", b"films"):
+        for host in (*OTHERS, *INVALID):
             said = await ask(guard, b"a", headers=[(b"host", host)])
             assert (said.status, said.body["error"]["where"]) == (400, "Host"), host
+            what = "this host name is not served here" if host in OTHERS else "not a valid host name"
+            assert said.body["error"]["what"] == what, host
         assert (await ask(guard, b"a")).status == 400  # none at all
 
     asyncio.run(run())
+
+
+def test_without_a_list_every_valid_host_is_served():
+    async def run() -> None:
+        guard, _ = made()
+        for host in (*HOSTS, *OTHERS):
+            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 203, host
+        for host in INVALID:
+            assert (await ask(guard, b"a", headers=[(b"host", host)])).status == 400, host
+        assert (await ask(guard, b"a")).status == 203  # HTTP/1.0 has none
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("films.example:8000", "'films.example:8000' has a port"),
+        ("films.example:", "'films.example:' has a port"),
+        ("[::1]:80", r"'\[::1\]:80' has a port"),
+        ("http://films.example", "'http://films.example' is not a host name"),
+        ("films.example/a", "'films.example/a' is not a host name"),
+        ("a b", "'a b' is not a host name"),
+        ("films.example ", "'films.example ' is not a host name"),
+        ("b\xfccher.example", "'b\xfccher.example' is not a host name"),
+        ("", "'' is not a host name"),
+    ],
+)
+def test_a_name_to_allow_is_a_host_alone(name, said):
+    with pytest.raises(ConfigError, match=f"--allow-host: {said}"):
+        allowed_host(name)
 
 
 def test_every_answer_has_the_headers_that_keep_pages_safe():

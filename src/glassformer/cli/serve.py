@@ -109,10 +109,12 @@ def serve_command(
     for run in runs:
         if not is_named(run):
             check_folder(run)
-    from glassformer.serve.guard import is_local
+    from glassformer.serve.guard import allowed_host, is_local
     from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server
 
+    for name in allow_host or ():
+        allowed_host(name)  # before a model is read
     listed = where_to_search(search, text_column)
     given = locals()
     limits = Limits(**{name: given[name] for name in Limits.__dataclass_fields__})

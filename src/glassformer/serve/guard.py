@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import time
 from collections.abc import Callable, Collection, Coroutine
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from typing import Any
 
+from glassformer.errors import ConfigError
 from glassformer.serve.batcher import queue_is_full
 from glassformer.serve.held import Held, Share
 from glassformer.serve.limits import Limits
@@ -44,6 +46,44 @@ ONCE = (
     b"x-api-key",
 )  # two readers, two answers
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+# A host and perhaps a port (RFC 9110, 7.2); the host is an address in brackets or a name (RFC 3986, 3.2.2).
+_HOST = re.compile(
+    rb"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+))"
+    rb"(?::(?P<port>[0-9]*))?"
+)
+
+
+def host_of(value: bytes) -> str | None:
+    """The host that a Host header names, in lower case, without port and brackets, IPv6 in its short form.
+
+    White space around the value is not part of it (RFC 9110, 5.5), nor is the dot behind a full domain name.
+    None: the value is not valid.
+    """
+    found = _HOST.fullmatch(value.strip(b" \t"))
+    if found is None:
+        return None
+    if (address := found["address"]) is not None:
+        try:
+            return IPv6Address(address.decode()).compressed
+        except ValueError:
+            return None
+    return found["name"].decode().lower().removesuffix(".") or None
+
+
+def allowed_host(name: str) -> str:
+    """A name that clients may use, as ``host_of`` gives it.
+
+    Raises:
+        ConfigError: it is not a host name or an IP address, or has a port.
+    """
+    given = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+    port = re.search(r":[0-9]*$", given)
+    found = host_of(given.encode("ascii", "replace"))
+    if found is None or port is not None or given != given.strip():
+        what = f"{name!r} has a port" if found is not None and port else f"{name!r} is not a host name"
+        fix = "Give the name or address alone, such as films.example"
+        raise ConfigError(what, where="--allow-host", fix=fix)
+    return found
 
 
 def is_local(host: str) -> bool:
@@ -60,8 +100,8 @@ class Guard:
     Args:
         key: what clients must send as ``Authorization: Bearer KEY`` or ``X-API-Key: KEY``; None: nothing.
         full: whether a body of so many bytes for PREDICT is to be refused before anything reads it.
-        hosts: names that a request's Host may have; empty: any. Keeps other sites' pages from reaching a
-            local server under a name of theirs.
+        hosts: names that a request's Host may have; empty: any valid one. Keeps other sites' pages from
+            reaching a local server under a name of theirs.
         held: what all requests hold together, their bodies among it.
     """
 
@@ -78,7 +118,7 @@ class Guard:
     ):
         self.full, self.held = full, held
         self.app, self.limits, self.metrics, self.routes = app, limits, metrics, frozenset(routes)
-        self.key, self.hosts = key, frozenset(map(str.lower, hosts))
+        self.key, self.hosts = key, frozenset(map(allowed_host, hosts))
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -125,11 +165,11 @@ class Guard:
         for name in ONCE if len(headers) < len(scope["headers"]) else ():
             if sum(name == other for other, _ in scope["headers"]) > 1:
                 raise Problem(400, "given twice", where=name.decode(), fix="Send it once")
-        if self.hosts:
-            host = headers.get(b"host", b"").decode("latin-1")
-            name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-            if name.lower().removesuffix(".") not in self.hosts:
-                raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
+        host = host_of(headers[b"host"]) if b"host" in headers else ""
+        if host is None:
+            raise Problem(400, "not a valid host name", where="Host", fix="Send HOST or HOST:PORT")
+        if self.hosts and host not in self.hosts:
+            raise Problem(400, "this host name is not served here", where="Host", fix="Use --allow-host")
         if self.key is not None and scope["path"].startswith(KEPT):
             given = headers.get(b"x-api-key", b"")
             scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
