@@ -99,6 +99,10 @@ class OtherBitsWarning(UserWarning):
     """A resumed training goes on by other arithmetic than it began with, so with other bits than one run."""
 
 
+class SeveralProcessesWarning(UserWarning):
+    """WORLD_SIZE is above 1 and ``torchrun`` has not started this process: it waits for others."""
+
+
 class OtherDeviceWarning(UserWarning):
     """A saved model names a GPU and none is visible: it computes on what is there."""
 

@@ -39,14 +39,48 @@ def has_fast_bf16(device: torch.device) -> bool:
     return bool({"amx_bf16", "avx512_bf16"} & cpu_flags())
 
 
+MEETING = ("RANK", "MASTER_ADDR", "MASTER_PORT")  # what a launcher sets beside WORLD_SIZE
+
+
+def world() -> tuple[int, int]:
+    """(rank, number of processes) that train together, as ``torchrun`` says it in the environment.
+
+    Raises:
+        ConfigError: variables that no launcher has set so, such as a WORLD_SIZE that is left over.
+    """
+    size = _variable("WORLD_SIZE", 1)
+    if size < 2:
+        return 0, 1
+    fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
+    joined = torch.distributed.is_available() and torch.distributed.is_initialized()
+    missing = [name for name in MEETING if not os.environ.get(name)]
+    if missing and not joined:
+        what = f"is {size}, but no launcher has started this process: not set are {', '.join(missing)}"
+        raise ConfigError(what, where="WORLD_SIZE", fix=fix)
+    rank = _variable("RANK", 0)
+    if not 0 <= rank < size:
+        raise ConfigError(f"RANK is {rank} of {size} processes", where="RANK", fix=fix)
+    return rank, size
+
+
+def _variable(name: str, default: int) -> int:
+    """A whole number from the environment; one that is set but empty counts as not set."""
+    value = os.environ.get(name) or str(default)
+    try:
+        return int(value)
+    except ValueError:
+        what = f"{value[:40]!r} is not a whole number"
+        raise ConfigError(what, where=name, fix=f"Unset {name}, or start with torchrun") from None
+
+
 def choose_device(name: str = "auto") -> torch.device:
     """``auto`` is the GPU where there is one; under ``torchrun`` each process of a machine has its own.
 
     Raises:
-        ConfigError: a device that torch does not know or does not see.
+        ConfigError: a device that torch does not know or does not see; as ``world``.
     """
     if name in ("auto", "cuda") and torch.cuda.is_available():
-        place, gpus = int(os.environ.get("LOCAL_RANK", "-1")), torch.cuda.device_count()
+        place, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
         if place >= gpus:
             raise ConfigError(
                 f"process {place} of this machine has no GPU",

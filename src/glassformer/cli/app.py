@@ -272,7 +272,7 @@ def restore(variable: str, before: str | None) -> None:
 def _fail(message: str, code: int, debug: bool) -> int:
     if debug:
         emit(traceback.format_exc().rstrip(), err=True)
-    rank = os.environ.get("RANK", "0")
+    rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     who = "" if rank == "0" else f"process {rank}: "
     with suppress(OSError):  # a terminal that has hung up
         emit(f"error: {who}{one_line(message)}", err=True)

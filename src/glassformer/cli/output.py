@@ -21,6 +21,7 @@ from glassformer.errors import (
     MalformedTagsWarning,
     OtherBitsWarning,
     OtherDeviceWarning,
+    SeveralProcessesWarning,
     ShortModelWarning,
 )
 from glassformer.finite import json_text
@@ -37,6 +38,7 @@ SAID = (  # in a line of their own
     MalformedTagsWarning,
     OtherBitsWarning,
     OtherDeviceWarning,
+    SeveralProcessesWarning,
     ShortModelWarning,
 )
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone

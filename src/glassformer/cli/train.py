@@ -350,8 +350,8 @@ def train_command(
         recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
     )
     folder = out or default_folder(chosen.name)
+    from glassformer.runtime import world
     from glassformer.tasks.run_folder import Helped
-    from glassformer.train.distributed import world
 
     taken = recipe is not None and recipe not in recipe_names() and data_option(recipe) is not None
     if (text or images or taken) and chosen.data.test_size and world()[0] == 0:

@@ -77,6 +77,7 @@ class ClassificationMeter:
         self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
         self._loss_sum = 0.0
         self._curves = curves
+        self._without = "all examples have the same label" if curves else "curves were not computed"
         self._scores: list[np.ndarray] = []  # log-odds [b, K], or [b, 1] of the positive class
         self._targets: list[np.ndarray] = []
 
@@ -129,6 +130,7 @@ class ClassificationMeter:
             ours, others, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
         if sum(map(np.size, self._scores)) + ours.size > MOST_SCORES:
             self._curves, self._scores, self._targets = False, [], []
+            self._without = f"there are more than {MOST_SCORES:,} scores"
             return
         # Log-odds, because float32 probabilities would tie near 1.
         odds = np.log(ours.clip(TINY**2)) - np.log(others.clip(TINY**2))
@@ -185,8 +187,7 @@ class ClassificationMeter:
                 )
             ],
         }
-        why = "all examples have the same label" if self._curves else "curves were not computed"
-        return undefined(found, {"roc_auc": why, "average_precision": why})
+        return undefined(found, dict.fromkeys(("roc_auc", "average_precision"), self._without))
 
     def _areas(self) -> tuple[float | None, float | None]:
         """ROC-AUC and average precision: of the positive class, or the mean over the classes (each against

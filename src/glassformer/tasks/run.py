@@ -21,7 +21,7 @@ from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
 from glassformer.explain.architecture import blocks
-from glassformer.runtime import machine_facts, peak_memory_mb, versions
+from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, known_recipe
 from glassformer.tasks.labelled import judge_every_epoch
@@ -39,7 +39,7 @@ from glassformer.tasks.run_folder import (
 from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
-from glassformer.train.distributed import refuse_several, world
+from glassformer.train.distributed import refuse_several
 from glassformer.train.state import Training
 
 

@@ -24,8 +24,8 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
+from glassformer.runtime import world
 from glassformer.tasks.catalog import build_recipe
-from glassformer.train.distributed import world
 
 
 @dataclass

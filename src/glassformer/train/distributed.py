@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -24,23 +25,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from glassformer.checkpoints.layout import reason
 from glassformer.checkpoints.native import LoadedState
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
+from glassformer.runtime import world
 
 PATIENCE = timedelta(
     minutes=10
 )  # with a process that is alive and silent; one that has died is noticed at once
 
 
-def world() -> tuple[int, int]:
-    """(rank, number of processes), as ``torchrun`` says it in the environment."""
-    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-
-
 def refuse_several(what: str, fix: str) -> None:
-    """Raises ConfigError under ``torchrun`` with more than one process."""
-    if world()[1] > 1:
-        raise ConfigError(what, where="torchrun", fix=fix)
+    """Raises ConfigError under ``torchrun`` with more than one process, or with what is left of one."""
+    if (size := world()[1]) > 1:
+        raise ConfigError(what, where="torchrun", fix=f"{fix}, or unset WORLD_SIZE (now {size})")
 
 
 class Ranks:
@@ -143,6 +141,9 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
 
     Args:
         strategy: ``auto`` and ``ddp``: every process has all weights; ``fsdp``: a part of each.
+
+    Raises:
+        ConfigError: the others do not come within ``PATIENCE``; as ``world``.
     """
     rank, size = world()
     if size < 2:
@@ -150,8 +151,22 @@ def join(strategy: str, device: torch.device, seed: int) -> Ranks:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if not dist.is_initialized():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+        _meet(size, "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     return Several(rank, size, strategy == "fsdp", device, seed)
+
+
+def _meet(size: int, backend: str) -> None:
+    """Wait for the other processes. Who was not started by ``torchrun`` is told so: there may be none."""
+    address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
+    fix = f"Unset WORLD_SIZE for one process, or use torchrun --nproc-per-node {size}"
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        waiting = f"WORLD_SIZE is {size}: waiting for {size} processes to meet at {address}"
+        warnings.warn(f"{waiting}. {fix}", SeveralProcessesWarning, stacklevel=5)
+    try:
+        dist.init_process_group(backend, timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        what = f"the {size} processes that WORLD_SIZE names did not meet at {address} ({reason(error)})"
+        raise ConfigError(what, where="WORLD_SIZE", fix=fix) from None
 
 
 @dataclass

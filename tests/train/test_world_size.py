@@ -1,0 +1,99 @@
+"""Variables of ``torchrun`` that are left over: an error in our words, never a silent wait or another run."""
+
+from __future__ import annotations
+
+import socket
+from datetime import timedelta
+
+import numpy as np
+import pytest
+
+import glassformer as gf
+from glassformer.cli.app import main
+from glassformer.errors import ConfigError, SeveralProcessesWarning
+from glassformer.runtime import world
+from glassformer.tasks.catalog import TASKS
+from glassformer.train import distributed
+
+NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
+WHOLE = {"WORLD_SIZE": "3", "RANK": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+    def put(**values: str) -> None:
+        for name, value in values.items():
+            monkeypatch.setenv(name, value)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({}, (0, 1)),
+        ({"WORLD_SIZE": "1", "RANK": "0"}, (0, 1)),
+        ({"WORLD_SIZE": ""}, (0, 1)),
+        ({"WORLD_SIZE": "0"}, (0, 1)),
+        ({"RANK": "1"}, (0, 1)),  # without a size it was taken for a helper, which writes nothing
+        ({"RANK": "x", "LOCAL_RANK": "7"}, (0, 1)),
+        (WHOLE, (2, 3)),
+    ],
+)
+def test_what_the_environment_says(values, wanted, environment):
+    environment(**values)
+    assert world() == wanted
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE: is 2, but no launcher .* RANK, MASTER_ADDR, MASTER_PORT. Unset"),
+        (WHOLE | {"MASTER_PORT": ""}, "not set are MASTER_PORT"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE: 'two' is not a whole number. Unset WORLD_SIZE"),
+        ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: '2.0' is not a whole number"),
+        (WHOLE | {"RANK": "x"}, "RANK: 'x' is not a whole number"),
+        (WHOLE | {"RANK": "3"}, "RANK is 3 of 3 processes"),
+        (WHOLE | {"RANK": "-1"}, "RANK is -1 of 3 processes"),
+    ],
+)
+def test_what_no_launcher_sets(values, said, environment):
+    environment(**values)
+    with pytest.raises(ConfigError, match=said):
+        world()
+
+
+@pytest.mark.parametrize("task", ["text-classification", "token-tagging", "similarity", "masked-lm"])
+def test_a_fit_names_the_variable(task, environment):
+    environment(WORLD_SIZE="2")
+    estimator, data = TASKS[task].tiny()
+    with pytest.raises(ConfigError, match="Unset WORLD_SIZE for one process, or use torchrun"):
+        estimator.fit(*data)
+
+
+def test_the_command_too_and_prediction_goes_on(environment, tmp_path, capsys):
+    clf, data = TASKS["text-classification"].tiny()
+    clf.fit(*data).save(tmp_path / "model")
+    wanted = clf.predict_proba(data[0])
+    environment(WORLD_SIZE="2", RANK="1")
+    assert main(["train", "europe", "--out", str(tmp_path / "run")]) == 2
+    assert "error: process 1: WORLD_SIZE: is 2" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    np.testing.assert_array_equal(gf.load(tmp_path / "model").predict_proba(data[0]), wanted)
+
+
+def test_a_wait_is_said_and_ends_in_our_words(environment, monkeypatch):
+    monkeypatch.setattr(distributed, "PATIENCE", timedelta(seconds=1))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    environment(WORLD_SIZE="2", RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    estimator, data = TASKS["text-classification"].tiny()
+    waiting = pytest.warns(
+        SeveralProcessesWarning, match=f"waiting for 2 processes to meet at 127.0.0.1:{port}"
+    )
+    with waiting, pytest.raises(ConfigError, match="the 2 processes that WORLD_SIZE names did not meet at"):
+        estimator.fit(*data)
