@@ -161,6 +161,34 @@ CASES: dict[str, tuple[tuple[tuple[str, dict[str, Any]], ...], dict[str, Any]]] 
         ),
         {"config_sentence_transformers": PROMPTS, "sentence_bert_config": LENGTHS},
     ),
+    "truncated": ((pooling("mean_tokens"),), {"config_sentence_transformers": {"truncate_dim": 5}}),
+    "truncated behind a layer": (
+        (pooling("cls_token"), dense(D, 7, "torch.nn.modules.activation.Tanh"), ("Normalize", {})),
+        {"config_sentence_transformers": {"truncate_dim": 3, "similarity_fn_name": "dot"}},
+    ),
+    "truncated at more than there is": (
+        (pooling("mean_tokens"),),
+        {"config_sentence_transformers": {"truncate_dim": 99, "similarity_fn_name": "manhattan"}},
+    ),
+    "as sentence-transformers 6 writes it": (
+        (("Pooling", {"embedding_dimension": D, "pooling_mode": "mean", "include_prompt": True}),),
+        {
+            "sentence_bert_config": {
+                "transformer_task": "feature-extraction",
+                "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+                "module_output_name": "token_embeddings",
+                "unpad_inputs": False,
+                "query_length": None,
+            },
+            "config_sentence_transformers": {
+                "__version__": {"sentence_transformers": "6.2.0"},
+                "model_type": "SentenceTransformer",
+                "prompts": {"query": "", "document": ""},
+                "default_prompt_name": None,
+                "similarity_fn_name": "cosine",
+            },
+        },
+    ),
 }
 
 
@@ -320,10 +348,113 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("'prompts' is no table", config_sentence_transformers={"prompts": ["a"]})
     check("the prompt 'q' is no text", config_sentence_transformers={"prompts": {"q": "x" * 10_001}})
     check("default_prompt_name = 'w' is no prompt", config_sentence_transformers={"default_prompt_name": "w"})
+    for value in (0, -5, 2.5, True, "64", 20_000_000):
+        check("truncate_dim = .* is no size", config_sentence_transformers={"truncate_dim": value})
+    check(
+        "similarity_fn_name = 'maxsim' is not", config_sentence_transformers={"similarity_fn_name": "maxsim"}
+    )
+    check("model_type = 'SparseEncoder'", config_sentence_transformers={"model_type": "SparseEncoder"})
+    check("model_type = 'CrossEncoder'", config_sentence_transformers={"model_type": "CrossEncoder"})
+    check("the setting pooler = 1 is not supported", config_sentence_transformers={"pooler": 1})
+    other = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
+    check("modality_config = ", sentence_bert_config={"modality_config": other})
+    check("module_output_name = 'sent", sentence_bert_config={"module_output_name": "sentence_embedding"})
+    check("the setting query_length = 32", sentence_bert_config={"query_length": 32})
+    check("the setting processing_kwargs = ", sentence_bert_config={"processing_kwargs": {"text": {"a": 1}}})
+    check("the setting tokenizer_args = ", sentence_bert_config={"tokenizer_args": {"do_lower_case": True}})
+    check("the setting config_args = ", sentence_bert_config={"config_args": {"num_hidden_layers": 1}})
+    check("model_args has num_labels = 3", sentence_bert_config={"model_args": {"num_labels": 3}})
+    check("the setting pooling_mode_median = True", pooling("mean_tokens", pooling_mode_median=True))
+    check("the setting scale = 2", pooling(), ("Dense", dense(D, 5, tanh)[1] | {"scale": 2}))
+    check("the setting p = 1", pooling(), ("Normalize", {"p": 1}))
+    check("truncation_side = 'left' is not", tokenizer_config={"truncation_side": "left"})
     big = made(plain, tmp_path / "big", pooling())
     (big / "modules.json").write_text(" " * (1 << 20) + "[]")
     with pytest.raises(CheckpointError, match="is larger than"):
         read_sentences(big, D)
+
+
+def test_options_of_loading_change_no_vector(plain, tmp_path):
+    options = {"add_pooling_layer": False, "torch_dtype": "float16", "trust_remote_code": True}
+    folder = made(plain, tmp_path / "m", pooling(), sentence_bert_config={"model_args": options})
+    wanted = gf.load_pretrained(made(plain, tmp_path / "n", pooling())).embed(TEXTS)
+    np.testing.assert_array_equal(gf.load_pretrained(folder).embed(TEXTS), wanted)
+
+
+def test_a_tokenizer_file_that_cuts_at_the_beginning_is_refused(plain, tmp_path):
+    folder = made(plain, tmp_path / "m", pooling())
+    file = folder / "tokenizer.json"
+    cut = {"direction": "Left", "max_length": 7, "strategy": "LongestFirst", "stride": 0}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"truncation": cut}))
+    with pytest.raises(CheckpointError, match=r"tokenizer.json: truncation_side = 'left' is not supported"):
+        gf.Embedder(str(folder)).encode(["good"])
+
+
+SOME = [text for text in TEXTS if text]
+SIMILAR: dict[str, Any] = {
+    "similarity": lambda e: e.similarity("good", "bad"),
+    "search": lambda e: e.search(["good"], ["bad", "film"], 1),
+    "index": lambda e: e.index(["bad", "film"]),
+    "doubles": lambda e: e.doubles(["bad", "film"]),
+    "score": lambda e: e.score([("good", "bad"), ("a", "the")], [1.0, 2.0]),
+    "explain": lambda e: e.explain_similarity("good", "bad"),
+}
+
+
+@pytest.mark.parametrize("door", SIMILAR)
+@pytest.mark.parametrize("name", ["dot", "euclidean", "manhattan"])
+def test_what_is_not_compared_by_cosine_is_not_compared_here(plain, tmp_path, name, door):
+    config = {"similarity_fn_name": name}
+    folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)
+    embedder = gf.Embedder(str(folder))
+    with pytest.raises(
+        ConfigError, match=f"similarity_fn_name is '{name}', and texts are compared by cosine"
+    ):
+        SIMILAR[door](embedder)
+    np.testing.assert_allclose(embedder.encode(SOME), theirs(folder, SOME), atol=1e-5)  # vectors are theirs
+
+
+def test_products_of_vectors_of_length_1_are_cosines(plain, tmp_path):
+    config, steps = {"similarity_fn_name": "dot"}, (pooling("mean_tokens"), ("Normalize", {}))
+    package = pytest.importorskip("sentence_transformers")
+    folder = made(plain, tmp_path / "m", *steps, config_sentence_transformers=config)
+    model = package.SentenceTransformer(str(folder), device="cpu")
+    wanted = model.similarity(*(model.encode(SOME[:3]), model.encode(SOME[3:])))
+    found = gf.Embedder(str(folder)).similarity(SOME[:3], SOME[3:])
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    short = made(plain, tmp_path / "n", *steps, config_sentence_transformers=config | {"truncate_dim": 5})
+    with pytest.raises(ConfigError, match="similarity_fn_name is 'dot'"):  # cut vectors are shorter than 1
+        gf.Embedder(str(short)).similarity("good", "bad")
+
+
+def test_truncated_vectors_are_compared_saved_and_explained(plain, tmp_path):
+    package = pytest.importorskip("sentence_transformers")
+    config = {"truncate_dim": 5}
+    folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)
+    model = package.SentenceTransformer(str(folder), device="cpu")
+    embedder = gf.Embedder(str(folder))
+    wanted = float(model.similarity(model.encode(["good"]), model.encode(["the film was bad"])))
+    assert embedder.similarity("good", "the film was bad") == pytest.approx(wanted, abs=1e-5)
+    explained = embedder.explain_similarity("good", "the film was bad")
+    assert (explained.score, explained.table.sum()) == pytest.approx((wanted, wanted), abs=1e-5)
+    embedder.save(tmp_path / "saved")
+    again = gf.load(tmp_path / "saved")
+    assert again.encode(SOME).shape == (len(SOME), 5)
+    np.testing.assert_allclose(again.encode(SOME), embedder.encode(SOME), atol=1e-6)
+    np.testing.assert_allclose(theirs(tmp_path / "saved", SOME), embedder.encode(SOME), atol=1e-5)
+    whole = gf.Embedder(str(made(plain, tmp_path / "n", pooling("mean_tokens"))))
+    assert whole.weights_digest() != embedder.weights_digest()  # an index of one is none of the other
+
+
+def test_a_fit_learns_cosines_and_says_so(plain, tmp_path):
+    config = {"similarity_fn_name": "dot"}
+    folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)
+    pairs = [("good", "a good film"), ("bad", "the film was good"), ("it ended", "then it ended")]
+    fitted = gf.Embedder(str(folder), epochs=1, precision="fp32").fit(pairs, [1.0, 0.0, 1.0])
+    assert -1 <= fitted.similarity("good", "bad") <= 1
+    fitted.save(tmp_path / "saved")
+    kept = json.loads((tmp_path / "saved" / "config_sentence_transformers.json").read_text())
+    assert "similarity_fn_name" not in kept  # sentence-transformers takes the cosine then
 
 
 def test_a_classifier_of_such_a_folder_embeds_as_it_says(plain, tmp_path):

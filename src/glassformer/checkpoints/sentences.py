@@ -5,13 +5,15 @@ modules.json                         the steps, in order: Transformer, Pooling, 
 1_Pooling/config.json                which pooling, and whether a prompt counts
 2_Dense/config.json, model.safetensors
 sentence_bert_config.json            max_seq_length, do_lower_case
-config_sentence_transformers.json    prompts
+config_sentence_transformers.json    prompts, truncate_dim, similarity_fn_name
+
+Every setting in these files is obeyed, or known to change no vector; any other is refused by its name.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +21,26 @@ from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names import listing
-from glassformer.checkpoints.settings import number, shown, text
+from glassformer.checkpoints.settings import number, section, shown, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
+from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError
 from glassformer.finite import json_text
-from glassformer.models.sentences import ACTIVATIONS, POOLS, Dense, Normalize, Pool, Sentences, token_limit
+from glassformer.models.sentences import (
+    ACTIVATIONS,
+    COSINE,
+    POOLS,
+    SIMILARITIES,
+    Dense,
+    Normalize,
+    Pool,
+    Sentences,
+    token_limit,
+)
 from glassformer.reading import read_regular, unique_keys
 
 MODULES, SETTINGS, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+ENDS = ("module_input_name", "module_output_name")  # what a step reads and writes
 PACKAGE = "sentence_transformers."  # a step of another package would be code
 KINDS = ("Transformer", "Pooling", "Dense", "Normalize")
 MAX_BYTES = 1 << 20  # of each of these JSON files
@@ -42,6 +56,32 @@ OLD_MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _USE_ENCODER = "Its encoder can be fine-tuned all the same: TextClassifier(folder)"
+# Settings that change no vector here, and what each may be; those that are read are not among them.
+HARMLESS: dict[str, tuple[str, ...]] = {
+    MODULES: ("idx", "name", "path", "type", "kwargs"),
+    SETTINGS: ("unpad_inputs",),  # whether batches are padded
+    PROMPTS: ("__version__", "requirements", "created_with"),
+    "Pooling": ("pooling_output_dimension",),
+    "Dense": (),
+    "Normalize": (),
+}
+# Options of loading that change the number format or what is kept in memory, and no vector of the fp32 model.
+LOADING = {
+    "add_pooling_layer",
+    "attn_implementation",
+    "dtype",
+    "low_cpu_mem_usage",
+    "torch_dtype",
+    "trust_remote_code",
+    "use_safetensors",
+}
+# Of the step Transformer: what each setting must be, so that it gives the states of all tokens.
+AS_IT_IS = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+OF_LOADING = ("model_args", "model_kwargs")
 
 
 def sentences_of(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
@@ -76,10 +116,26 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
             width = len(step.weight)
             after.append(step)
         else:
-            after.append(_read_normalize(folder / path))
+            after.append(_read_normalize(folder / path) if path else Normalize())
+    check_cut(folder, _USE_ENCODER)
     length, lowercase = _read_lengths(folder)
-    prompts, default = _read_prompts(folder / PROMPTS)
-    return Sentences(pool, tuple(after), length, lowercase, prompts, default, folder)
+    prompts, default, truncate, similarity = _read_prompts(folder / PROMPTS)
+    return Sentences(pool, tuple(after), length, lowercase, prompts, default, folder, truncate, similarity)
+
+
+def _refuse_others(settings: Mapping[str, Any], read: Sequence[str], kind: str, where: str) -> None:
+    """Raises CheckpointError, with the name, for a setting that is neither read nor known to be harmless.
+
+    Args:
+        read: those that are read.
+        kind: of ``HARMLESS``.
+    """
+    for key, value in settings.items():
+        if key not in read and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
+            fix = f"Known: {', '.join(read)}. {_USE_ENCODER}"
+            raise CheckpointError(
+                f"the setting {key} = {shown(value)} is not supported", where=where, fix=fix
+            )
 
 
 def _read_steps(file: Path) -> list[tuple[str, str]]:
@@ -94,6 +150,7 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
         raise CheckpointError(f"holds no list of at most {MAX_STEPS} steps", where=str(file))
     found = []
     for step in steps:
+        _refuse_others(step, (), MODULES, str(file))
         kind, path = text(step, "type", str(file), ""), text(step, "path", str(file), "")
         name = kind.rpartition(".")[2]
         if not kind.startswith(PACKAGE) or name not in KINDS:
@@ -121,7 +178,9 @@ def _flag(settings: Mapping[str, Any], key: str, where: str, default: bool) -> b
 def _read_pooling(folder: Path, d_model: int) -> Pool:
     where = str(folder / "config.json")
     settings = read_json(where, MAX_BYTES)
-    for key in ("embedding_dimension", "word_embedding_dimension"):
+    widths = ("embedding_dimension", "word_embedding_dimension")
+    _refuse_others(settings, (*widths, "pooling_mode", *OLD_MODES, "include_prompt"), "Pooling", where)
+    for key in widths:
         if key in settings and number(settings, key, where) != d_model:
             raise CheckpointError(f"{key} = {settings[key]}, the encoder is {d_model} wide", where=where)
     modes = settings.get("pooling_mode")
@@ -140,14 +199,17 @@ def _read_pooling(folder: Path, d_model: int) -> Pool:
 
 def _of_sentence(settings: Mapping[str, Any], where: str) -> None:
     """Raises CheckpointError for a step that reads or writes something else than the sentence's vector."""
-    for key in ("module_input_name", "module_output_name"):
+    for key in ENDS:
         if settings.get(key) not in (None, "sentence_embedding"):
             raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
 
 
 def _read_normalize(folder: Path) -> Normalize:
+    where = str(folder / "config.json")
     if (folder / "config.json").exists():
-        _of_sentence(read_json(folder / "config.json", MAX_BYTES), str(folder / "config.json"))
+        settings = read_json(where, MAX_BYTES)
+        _of_sentence(settings, where)
+        _refuse_others(settings, ENDS, "Normalize", where)
     return Normalize()
 
 
@@ -155,6 +217,8 @@ def _read_dense(folder: Path, width: int) -> Dense:
     where = str(folder / "config.json")
     settings = read_json(where, MAX_BYTES)
     _of_sentence(settings, where)
+    read = ("in_features", "out_features", "activation_function", "bias", "use_residual", *ENDS)
+    _refuse_others(settings, read, "Dense", where)
     inner, outer = number(settings, "in_features", where), number(settings, "out_features", where)
     if inner != width or outer > MAX_WIDTH:
         what = f"a dense layer from {inner:,} to {outer:,} features, after {width:,} ({MAX_WIDTH:,} at most)"
@@ -187,22 +251,37 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
     file = next((file for file in files if file.exists()), None)
     settings = {} if file is None else read_json(file, MAX_BYTES)
     where = str(file)
-    if settings.get("transformer_task") not in (None, "feature-extraction"):
-        raise CheckpointError(f"transformer_task = {shown(settings['transformer_task'])}", where=where)
+    read = {"max_seq_length": None, "do_lower_case": None} | AS_IT_IS
+    _refuse_others(settings, (*read, *OF_LOADING), SETTINGS, where)
+    for key, wanted in AS_IT_IS.items():
+        if settings.get(key) not in (None, wanted):
+            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
+    for key in OF_LOADING:
+        options = section({key: settings.get(key) or {}}, key, where)
+        if odd := sorted(options.keys() - LOADING):
+            what = f"{key} has {odd[0]} = {shown(options[odd[0]])}, which is not supported"
+            raise CheckpointError(what, where=where, fix=_USE_ENCODER)
     lowercase = _flag(settings, "do_lower_case", where, False)
-    length = settings.get("max_seq_length")
-    if length is None and (folder / "tokenizer_config.json").exists():
-        length = read_json(folder / "tokenizer_config.json", MAX_BYTES * 16).get("model_max_length")
-        if not isinstance(length, int) or isinstance(length, bool) or length > 10_000_000:
-            return None, lowercase  # "no limit" is written as a number of thirty digits
-        where = str(folder / "tokenizer_config.json")
-    if length is None:
-        return None, lowercase
-    return number({"max_seq_length": length}, "max_seq_length", where), lowercase
+    if settings.get("max_seq_length") is None:
+        return model_max_length(folder), lowercase
+    return number(settings, "max_seq_length", where), lowercase
 
 
-def _read_prompts(file: Path) -> tuple[dict[str, str], str | None]:
+def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, str]:
+    """The prompts, the name of the usual one, ``truncate_dim`` and ``similarity_fn_name``."""
     settings = read_json(file, MAX_BYTES) if file.exists() else {}
+    read = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name", "model_type")
+    _refuse_others(settings, read, PROMPTS, str(file))
+    if settings.get("model_type") not in (None, "SentenceTransformer"):
+        what = f"model_type = {shown(settings['model_type'])}: its answers are not one vector for each text"
+        raise CheckpointError(what, where=str(file), fix=_USE_ENCODER)
+    similarity = settings.get("similarity_fn_name") or COSINE
+    if similarity not in SIMILARITIES:
+        what = f"similarity_fn_name = {shown(similarity)} is not known"
+        raise CheckpointError(what, where=str(file), fix=f"Known: {', '.join(SIMILARITIES)}")
+    truncate = settings.get("truncate_dim")
+    if truncate is not None:
+        truncate = number(settings, "truncate_dim", str(file))
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
         raise CheckpointError(f"'prompts' is no table of at most {MAX_PROMPTS}", where=str(file))
@@ -214,7 +293,7 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None]:
     default = settings.get("default_prompt_name")
     if default is not None and (not isinstance(default, str) or default not in {"query", "document", *found}):
         raise CheckpointError(f"default_prompt_name = {shown(default)} is no prompt", where=str(file))
-    return found, default
+    return found, default, truncate, similarity
 
 
 def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
@@ -250,7 +329,10 @@ def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
             _write_dense(step, folder / path)
     length = token_limit(config.embedding, sentences.max_length)
     put(SETTINGS, {"max_seq_length": length, "do_lower_case": sentences.lowercase})
-    put(PROMPTS, {"prompts": dict(sentences.prompts), "default_prompt_name": sentences.default_prompt})
+    prompts = {"prompts": dict(sentences.prompts), "default_prompt_name": sentences.default_prompt}
+    said = {"truncate_dim": sentences.truncate_dim, "similarity_fn_name": sentences.similarity}
+    usual = {"truncate_dim": None, "similarity_fn_name": COSINE}
+    put(PROMPTS, prompts | {key: value for key, value in said.items() if value != usual[key]})
 
 
 def _write_dense(step: Dense, folder: Path) -> None:

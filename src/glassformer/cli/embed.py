@@ -38,12 +38,13 @@ def embed(
     """
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained
-    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.catalog import TASKS, task_in
     from glassformer.tasks.load import load
     from glassformer.tasks.run_folder import trained_column
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
-    if not any((at / ABOUT).is_file() for at in (folder, folder / "model")):
+    saved = any((at / ABOUT).is_file() for at in (folder, folder / "model"))
+    if not saved and task_in(folder) is None:  # a name, or an encoder without a head
         found = load_pretrained(model)
         if found.reads != "texts" or not found.has_attention:
             raise ConfigError(

@@ -34,6 +34,8 @@ def check_folder(run: str | Path) -> Path:
 def no_run(folder: Path) -> ConfigError:
     """What is said of a run that is not there: the nearest folder beside where it would be."""
     fix = "Name the --out of 'glassformer train'"
+    if folder.is_dir():
+        return ConfigError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         beside = [
             path.name for _, path in zip(range(MOST), folder.parent.iterdir(), strict=False) if path.is_dir()

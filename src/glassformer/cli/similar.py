@@ -44,14 +44,10 @@ def open_embedder(model: str) -> Any:
 
 
 def is_embedder(folder: str | Path) -> bool:
-    """Whether a run or saved model is asked by ``similar``."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import task_making
+    """Whether a run, a saved model or a folder of sentence-transformers is asked by ``similar``."""
+    from glassformer.tasks.catalog import task_in
 
-    about = next((f for f in (Path(folder) / ABOUT, Path(folder) / "model" / ABOUT) if f.is_file()), None)
-    kind = read_json(about).get("kind") if about else None
-    task = task_making(kind) if isinstance(kind, str) else None
+    task = task_in(folder)
     return task is not None and task.verb == "similar"
 
 

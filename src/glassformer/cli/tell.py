@@ -23,19 +23,9 @@ HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability",
 
 def teller(folder: Path) -> Any:
     """How the task of what is saved tells its answers; None: it gives labels, or nothing to a text."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import task_making
+    from glassformer.tasks.catalog import task_in
 
-    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    if about is None and (folder / "config.json").is_file():
-        from glassformer.families.pretrained import read_checkpoint
-        from glassformer.tasks.load import task_opening
-
-        task = task_opening(read_checkpoint(folder.resolve()))
-        return None if task is None else task.tell
-    kind = read_json(about).get("kind") if about else None
-    task = task_making(kind) if isinstance(kind, str) else None
+    task = task_in(folder)
     return None if task is None else task.tell
 
 
@@ -152,19 +142,9 @@ def asked_by(task: Any) -> str:
 
 def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import task_making
+    from glassformer.tasks.catalog import task_in
 
-    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    if about is None and (folder / "config.json").is_file():
-        from glassformer.families.pretrained import read_checkpoint
-        from glassformer.tasks.load import task_opening
-
-        task = task_opening(read_checkpoint(folder.resolve()))
-    else:
-        kind = read_json(about).get("kind") if about else None
-        task = task_making(kind) if isinstance(kind, str) else None
+    task = task_in(folder)
     if task is not None and task.answer is None:
         what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
         raise ConfigError(what, where=str(folder), fix=asked_by(task))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,24 @@ TRIED = (
     "\ufffd",
 )
 TRIED_IDS = 200
+TOKENIZER = "tokenizer.json"
+CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
+HEAD = 4_000  # characters of the file, among which its truncation stands
+# Classes of transformers that take the file as it is.
+AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
+CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (
+        "normalizer",
+        "BertNormalizer",
+        {
+            "do_lower_case": "lowercase",
+            "strip_accents": "strip_accents",
+            "tokenize_chinese_chars": "handle_chinese_chars",
+        },
+    ),
+    ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
+)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -89,6 +108,52 @@ def files_of(path: str | Path) -> list[Path]:
     return [file, merges] if merges is not None and merges.exists() else [file]
 
 
+def model_max_length(folder: Path) -> int | None:
+    """The tokens that ``tokenizer_config.json`` cuts texts at; None: it does not say, or says no limit.
+
+    Raises:
+        CheckpointError: the file is damaged, or names less than a token.
+    """
+    file = folder / SETTINGS
+    length = _settings(file).get("model_max_length")
+    if isinstance(length, bool) or not isinstance(length, int | float) or length > MAX_ID:
+        return None  # "no limit" is written as a number of thirty digits
+    if length < 1 or length != int(length):
+        raise CheckpointError(f"model_max_length = {length} is no number of tokens", where=str(file))
+    return int(length)
+
+
+def check_cut(folder: Path, fix: str) -> None:
+    """Raises CheckpointError where long texts are to lose their beginning: here they lose their end."""
+    config, file = folder / SETTINGS, folder / TOKENIZER
+    side = _settings(file).get("truncation_side")
+    where = config
+    if side is None and file.exists():
+        found = CUT.search(_read_bounded(file)[:HEAD])
+        side, where = found[1].lower() if found else None, file
+    if side not in (None, "right"):
+        what = f"truncation_side = {str(side)[:40]!r} is not supported: long texts are cut at their end"
+        raise CheckpointError(what, where=str(where), fix=fix)
+
+
+def _as_configured(definition: Any, config: Mapping[str, Any]) -> Any:
+    """A ``tokenizer.json`` under what ``tokenizer_config.json`` says of it, which goes first in transformers.
+
+    Its general class reads the file as it is; those of one kind of tokenizer make their own stages.
+    """
+    kind = str(config.get("tokenizer_class", ""))
+    if kind.startswith(AS_THE_FILE) or not isinstance(definition, dict):
+        return definition
+    out = dict(definition)
+    for stage, type_, names in CONFIGURED:
+        part = out.get(stage)
+        if not isinstance(part, dict) or part.get("type") != type_:
+            continue
+        said = {own: config[key] for key, own in names.items() if isinstance(config.get(key), bool)}
+        out[stage] = part | said
+    return out
+
+
 def _found(path: Path) -> Path:
     """The file to begin with.
 
@@ -103,7 +168,7 @@ def _found(path: Path) -> Path:
         if not path.exists():
             raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
         return path.with_name(BYTE_LEVEL[0]) if path.name == BYTE_LEVEL[1] else path
-    for names in (("tokenizer.json",), BYTE_LEVEL, FAST[:1]):
+    for names in ((TOKENIZER,), BYTE_LEVEL, FAST[:1]):
         if all((path / name).exists() for name in names):
             return path / names[0]
     if found := next((path / name for name in SENTENCE_PIECES if (path / name).exists()), None):
@@ -130,6 +195,7 @@ def _from_json(file: Path, text: str) -> Tokenizer:
         definition = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
+    definition = _as_configured(definition, _settings(file))
     made = json_text(checked(definition, str(file)), ascii=True)  # what was checked and nothing else
     return _built(lambda: Tokenizer.from_str(made), str(file), fix)
 

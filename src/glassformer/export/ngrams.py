@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.export.graph import Run, draw_graph
 from glassformer.export.padded import Chances, softmax
 from glassformer.export.plain_ngrams import features, numbered
+from glassformer.finite import json_text
 
 HERE = Path(__file__).parent
 BATCH = 16
@@ -48,7 +48,7 @@ def write_features(clf: Any, folder: Path) -> dict[str, Any]:
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     draw_graph(module, given, ("logits", "probabilities"), dict.fromkeys(given, axes), folder / "model.onnx")
     about = about_ngrams(clf.tokenizer_) | {"idf": clf.tokenizer_.idf.tolist()}
-    text = json.dumps(about, ensure_ascii=False, indent=0) + "\n"
+    text = json_text(about, indent=0) + "\n"
     (folder / FILE).write_text(text, encoding="utf-8")
     script = (HERE / "scripts" / "run_ngrams.txt").read_text(encoding="utf-8")
     plain = (HERE / "plain_ngrams.py").read_text(encoding="utf-8")

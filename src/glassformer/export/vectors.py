@@ -174,7 +174,7 @@ class PaddedVectors(nn.Module):
         out = torch.cat([PADDED[mode](x, kept) for mode in self.how.pool.modes], 1)
         for step in self.how.after:
             out = step(out)
-        return out
+        return out[:, : self.how.truncate_dim]
 
 
 def _export_onnx(embedder: Any, how: Sentences, path: str | Path, samples: Sequence[str]) -> dict[str, Any]:

@@ -150,6 +150,9 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
         config = build(family.config, section(settings, "architecture", at), at)
         return Checkpoint(family, config, read_tensors(folder), settings, folder, source)
     _check_made_as(settings, at)
+    if settings.get("quantization_config") is not None:
+        what = "quantization_config: quantized weights are not supported"
+        raise CheckpointError(what, where=at, fix="Name a checkpoint in fp32, fp16 or bf16")
     try:
         config = with_unsaid(family.hub.read(settings, at), settings, at)
     except ConfigError as error:  # sizes that do not go together
@@ -215,12 +218,19 @@ def _head(
     pooling = "pooler" if "pooling.dense.weight" in tensors else None
     if head != "classification":
         return {"head": head, "pooling": None if head == "spans" else pooling}
-    labels = outputs(tensors["head.out.weight"], where)
+    labels, made_as = outputs(tensors["head.out.weight"], where), settings.get("architectures")
+    made_as = made_as if isinstance(made_as, list) else []
+    said = settings.get("num_labels")
+    if said is not None and said != labels:
+        what = f"num_labels = {shown(said)}, but the head has {labels} outputs"
+        raise CheckpointError(what, where=f"{where}/config.json")
     below = {"pooler": "pooling.dense.weight", "mlp": "head.hidden.weight"}
     lacks = [
         kind for kind, name in below.items() if kind in (hub.pooling, hub.head_type) and name not in tensors
     ]
-    if lacks or hub.classes.get("tokens") in (settings.get("architectures") or ()):
+    # Who says that it is of whole texts lacks a part, which is named where the model is filled.
+    of_tokens = hub.classes.get("tokens")
+    if of_tokens in made_as or (lacks and of_tokens and hub.classes["classification"] not in made_as):
         return {"head": head, "pooling": "tokens", "num_labels": labels, "head_type": "linear"}
     return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}
 

@@ -39,6 +39,11 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+# How sentence-transformers compares two embeddings.
+COSINE = "cosine"
+SIMILARITIES = (COSINE, "dot", "euclidean", "manhattan")
+
+
 @dataclass(frozen=True)
 class Pool:
     """The rows of each text become one vector; several modes stand one behind the other.
@@ -90,6 +95,8 @@ class Sentences:
         prompts: name -> what is put before each text; ``default_prompt`` is the name of the one that is used
             unless another is asked for (None: no prompt).
         folder: where the tokenizer lies; it is read when it is first needed.
+        truncate_dim: of each embedding the first so many numbers are kept, as they are; None: all.
+        similarity: how the checkpoint compares embeddings: one of ``SIMILARITIES``.
     """
 
     pool: Pool
@@ -99,11 +106,24 @@ class Sentences:
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt: str | None = None
     folder: Path | None = None
+    truncate_dim: int | None = None
+    similarity: str = COSINE
 
     def width(self, d_model: int) -> int:
         """Of the embeddings, over an encoder of that width."""
         sizes = [len(step.weight) for step in self.after if isinstance(step, Dense)]
-        return sizes[-1] if sizes else d_model * len(self.pool.modes)
+        whole = sizes[-1] if sizes else d_model * len(self.pool.modes)
+        return min(whole, self.truncate_dim or whole)
+
+    def check_cosine(self, where: str) -> None:
+        """Raises ConfigError for a checkpoint whose embeddings are compared in another way than by cosine."""
+        unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
+        if self.similarity != COSINE and not (
+            self.similarity == "dot" and unit
+        ):  # of length 1 they are equal
+            what = f"similarity_fn_name is {self.similarity!r}, and texts are compared by cosine here"
+            fix = "Compare the vectors of encode (on the command line: embed) yourself, or change the setting"
+            raise ConfigError(what, where=where, fix=fix)
 
     def prompt(self, name: str | None, text: str | None) -> str:
         """The prompt that these two ask for; ``text`` goes before ``name``.
@@ -177,7 +197,7 @@ class Sentences:
         x = torch.cat([POOLS[mode](states.float(), packing, skip) for mode in self.pool.modes], 1)
         for step in self.after:
             x = step(x)
-        return x
+        return x[:, : self.truncate_dim]
 
 
 def unit_rows(x: Tensor) -> Tensor:

@@ -39,6 +39,8 @@ class ServedEmbedder(Served):
         examples: Sequence[str] = (),
     ):
         choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
+        clf.longest()  # a checkpoint as it is has been opened
+        clf._how.check_cosine(name)
         self.name, self.clf, self.limits = name, clf, limits
         self.kind, self.labels, self.examples = "text", [], list(examples)[:EXAMPLES]
         self.pairs = False  # each text has a vector of its own

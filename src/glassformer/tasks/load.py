@@ -10,9 +10,11 @@ import numpy as np
 from glassformer.checkpoints.exchange import steadily
 from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
 from glassformer.checkpoints.layout import other_task
+from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.checks import read_labels
+from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
@@ -21,19 +23,23 @@ from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT, Estimator
 from glassformer.tasks.probe import Probe
+from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.targets import kind_on_hub
 from glassformer.tasks.task import Task
 
+SENTENCES = "similarity"  # the task of folders of sentence-transformers
 LARGER = 4  # a picture of other people's models than the one that its positions belong to
 THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
+THEIR_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
 
 def load(path: str | Path) -> Any:
     """A saved estimator of any kind, every byte checked against its manifest.
 
-    A classifier or a model of masked words that ``transformers`` trained and saved, of any of ``FAMILIES``,
-    is opened too: its own head answers. What another process saves there meanwhile is the old model or the
-    new one, never parts of both.
+    A model that ``transformers`` trained and saved, of any of ``FAMILIES``, is opened too, where its head is
+    for classes (of texts, images or words), numbers, answers from a text or masked words: its own head
+    answers. A folder of sentence-transformers opens as an ``Embedder``. What another process saves there
+    meanwhile is the old model or the new one, never parts of both.
 
     Args:
         path: the folder that ``save`` wrote, or a run folder that holds it as ``model``.
@@ -95,9 +101,55 @@ def task_opening(checkpoint: Checkpoint) -> Task | None:
     return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
 
 
+def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
+    """The task whose estimator ``load`` gives for a folder of others; None: none, and ``load`` says why."""
+    if (task := task_opening(checkpoint)) is not None:
+        return task
+    if _answers_tokens(checkpoint):
+        return next(task for task in TASKS.values() if task.each_word)
+    if checkpoint.head == "classification" and checkpoint.family.hub is not None:
+        return _task_learning(checkpoint, kind_on_hub(checkpoint.settings, checkpoint.config.num_labels))
+    return TASKS[SENTENCES] if _makes_vectors(checkpoint) else None
+
+
+def _makes_vectors(checkpoint: Checkpoint) -> bool:
+    """Whether a folder of sentence-transformers says how its encoder makes one vector of a text."""
+    return checkpoint.head is None and (checkpoint.folder / MODULES).exists()
+
+
+def _answers_tokens(checkpoint: Checkpoint) -> bool:
+    """Whether the head of a checkpoint of others gives classes for each token."""
+    return getattr(checkpoint.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None
+
+
+def _task_learning(checkpoint: Checkpoint, kind: Classes) -> Task:
+    """The task of a checkpoint with a head of that kind of target."""
+    able = (task for task in TASKS.values() if issubclass(task.estimator, Supervised))
+    reads = checkpoint.family.model.reads
+    return next(t for t in able if reads == t.estimator.NOUN and t.estimator.learns(kind))
+
+
+def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
+    """Raises CheckpointError where ``config.json`` makes answers of logits in another way than the kind does.
+
+    ``function_to_apply`` is of pipelines of transformers, the others of the cross-encoders of
+    sentence-transformers.
+    """
+    usual = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
+    asked = settings.get("function_to_apply")
+    if asked is not None and asked not in usual:
+        raise CheckpointError(f"function_to_apply = {shown(asked)} is not supported", where=where)
+    theirs, old = settings.get("sentence_transformers"), "sbert_ce_default_activation_function"
+    own = theirs.get("activation_fn") if isinstance(theirs, dict) else None
+    named = {"sentence_transformers.activation_fn": own, old: settings.get(old)}
+    for key, name in named.items():
+        if name is not None and str(name).rpartition(".")[2] != "Identity":
+            raise CheckpointError(f"{key} = {shown(name)} is not supported", where=where)
+
+
 def _of_transformers(folder: Path) -> Any:
-    """What a folder that ``transformers`` wrote answers with; texts are cut at the model's positions. A head
-    that answers each token makes it a tagger.
+    """What a folder that ``transformers`` wrote answers with; texts are cut where its tokenizer and the
+    model's positions say. A head that answers each token makes it a tagger.
 
     Its labels are sorted, as ``classes_`` always is, and the rows of its head with them. A head of several
     labels at once gives label sets.
@@ -106,20 +158,20 @@ def _of_transformers(folder: Path) -> Any:
     checkpoint = read_checkpoint(folder)
     if (task := task_opening(checkpoint)) is not None:
         return task.estimator.opened(checkpoint)
-    model = load_pretrained(checkpoint)
-    if getattr(model.config, "pooling", None) == "tokens" and checkpoint.family.hub is not None:
+    model, made_as = load_pretrained(checkpoint), settings.get("architectures") or []
+    if _makes_vectors(checkpoint):
+        return TASKS[SENTENCES].estimator(str(folder)).opened()
+    if _answers_tokens(checkpoint) and isinstance(made_as, list) and set(map(str, made_as)) <= THEIR_TAGGERS:
         tagger = next(t.estimator for t in TASKS.values() if hasattr(t.estimator, "of_tokens"))
         return tagger.of_tokens(folder, checkpoint)
-    made_as, count = (
-        settings.get("architectures") or list(THEIR_CLASSIFIERS),
-        getattr(model.config, "num_labels", 0),
-    )
+    count = getattr(model.config, "num_labels", 0)
     kind_of_target = kind_on_hub(settings, count)
     other = other_task(settings, count, where) if kind_of_target.joint else ""
     if (
         not model.has_attention
         or str(settings.get("model_type")).startswith("glassformer")
         or model.config.head != "classification"
+        or _answers_tokens(checkpoint)
         or not isinstance(made_as, list)
         or not set(map(str, made_as)) <= THEIR_CLASSIFIERS
         or other
@@ -131,9 +183,13 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
-    able = (task.estimator for task in TASKS.values() if issubclass(task.estimator, Supervised))
-    kind: Any = next(cls for cls in able if model.reads == cls.NOUN and cls.learns(kind_of_target))
-    most = {"max_length": model.config.embedding.max_positions} if model.reads == "texts" else {}
+    _check_applied(settings, kind_of_target, where)
+    kind: Any = _task_learning(checkpoint, kind_of_target).estimator
+    most = {}
+    if model.reads == "texts":
+        check_cut(folder, "Fine-tune it: TextClassifier(path)")
+        positions = model.config.embedding.max_positions
+        most["max_length"] = min(positions, model_max_length(folder) or positions)
     clf = kind(str(folder), **most)
     clf.read_parts(folder, {})
     if model.reads == "texts":

@@ -61,6 +61,16 @@ class Answers:
         options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
         return model.sentences.embed(model, texts, **options)
 
+    def directions(self, texts: Sequence[str]) -> np.ndarray:
+        """The vectors at length 1, ``[n, E]`` fp32, so that a product of two is their cosine.
+
+        Raises:
+            ConfigError: the checkpoint compares its vectors in another way.
+        """
+        self._check_fitted()
+        self._how.check_cosine("similarity")
+        return unit(self.encode(texts))
+
     def skipped(self) -> int:
         """Rows of each text that are of the default prompt and do not count."""
         how = self._how
@@ -74,6 +84,7 @@ class Answers:
             ConfigError: a pooling or layer behind it through which a vector is no sum over tokens.
         """
         model, texts = self.predictor(), check_texts([a, b])
+        self._how.check_cosine("explain_similarity")
         table = self.table(texts)
         parts = []
         with torch.inference_mode():
@@ -107,7 +118,7 @@ class Answers:
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
         """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
         one = isinstance(a, str) and isinstance(b, str)
-        first, second = (unit(self.encode([t] if isinstance(t, str) else t)) for t in (a, b))
+        first, second = (self.directions([t] if isinstance(t, str) else t) for t in (a, b))
         cosines = first @ second.T
         return float(cosines[0, 0]) if one else cosines
 
@@ -124,7 +135,7 @@ class Answers:
             beside: what stands beside each text in its row, by column: plain values that JSON can hold.
         """
         texts = check_texts(texts)
-        self.index_ = TextIndex(texts, unit(self.encode(texts)), self.weights_digest(), rows, beside)
+        self.index_ = TextIndex(texts, self.directions(texts), self.weights_digest(), rows, beside)
         return self
 
     def save_index(self, path: str | Path, *, overwrite: bool = False) -> Path:
@@ -159,7 +170,8 @@ class Answers:
         how = [str(own.pool), str(own.max_length), str(sorted(tensors))]
         # What most models have not is told where it is there: indexes of the others open as they did.
         beside = {"prompt": own.prompt(None, None), "lowercase": own.lowercase, "clean": self.clean}
-        how += [f"{name}={value}" for name, value in beside.items() if value not in ("", False, "none")]
+        beside["truncate_dim"] = own.truncate_dim
+        how += [f"{name}={value}" for name, value in beside.items() if value not in ("", False, "none", None)]
         dense = [step for step in own.after if isinstance(step, Dense)]
         arrays = [np.frombuffer("|".join([*how, *(step.activation for step in dense)]).encode(), np.uint8)]
         parts = [x for d in dense for x in (d.weight, d.bias, d.residual_weight) if x is not None]
@@ -189,8 +201,8 @@ class Answers:
         Raises:
             DataError: a text that cannot be used, or more than a million pairs.
         """
-        vectors = texts if isinstance(texts, np.ndarray) and texts.ndim == 2 else self.encode(list(texts))
-        return pairs_within(unit(vectors), least)
+        given = isinstance(texts, np.ndarray) and texts.ndim == 2
+        return pairs_within(unit(texts) if given else self.directions(list(texts)), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
@@ -207,7 +219,7 @@ class Answers:
         """
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
-        asked = unit(self.encode(queries))
+        asked = self.directions(queries)
         if not (isinstance(table, np.ndarray) and table.ndim == 2):
             table = self.encode(list(table))
         vectors = table
@@ -254,7 +266,7 @@ class Answers:
 
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
-        return (unit(self.encode(pairs.first)) * unit(self.encode(pairs.second))).sum(1)
+        return (self.directions(pairs.first) * self.directions(pairs.second)).sum(1)
 
 
 def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.models.sentences import Sentences, lowercased, token_limit
+from glassformer.models.sentences import COSINE, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit
@@ -263,7 +264,8 @@ class Embedder(Answers, Estimator):
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:
         texts = _texts(fit.examples)
         self.tokenizer_ = open_tokenizer(fit.configs["text"], fit.configs["model"], texts)
-        self._how = sentences_for(fit.configs["model"], self.max_length)
+        how = sentences_for(fit.configs["model"], self.max_length)
+        self._how = replace(how, similarity=COSINE)  # which every loss here is of
         held = None if fit.held is None else self.table(_texts(fit.held))
         return self.table(texts), held
 
@@ -320,6 +322,11 @@ class Embedder(Answers, Estimator):
             self.classes_ = self.head_ = None
             self._open()
         super()._check_fitted()
+
+    def opened(self) -> Embedder:
+        """The same embedder, its checkpoint read as it is where there was no fit."""
+        self._check_fitted()
+        return self
 
     def _open(self) -> None:
         """The checkpoint as it is, without a training."""

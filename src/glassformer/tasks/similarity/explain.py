@@ -141,4 +141,4 @@ def _parts(how: Sentences, states: Tensor) -> Tensor:
             parts = straight
         else:
             parts = parts / parts.sum(0).norm().clamp(min=1e-12)
-    return parts
+    return parts[:, : how.truncate_dim]

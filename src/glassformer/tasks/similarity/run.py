@@ -26,7 +26,6 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
-from glassformer.tasks.heads import unit
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
@@ -120,7 +119,7 @@ def fit(work: Work, **options: Any) -> None:
 
 def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split, and its cosines ``[n]``."""
-    first, second = (unit(embedder.encode(side)) for side in (split.first, split.second))
+    first, second = map(embedder.directions, (split.first, split.second))
     return measured(first, second, split, resamples)
 
 

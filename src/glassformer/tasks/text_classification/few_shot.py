@@ -132,6 +132,7 @@ def _pooling(how: Sentences, name: str) -> str:
     """
     steps = [type(step).__name__ for step in how.after if isinstance(step, Dense)]
     odd = "lowercased texts" if how.lowercase else "a prompt" if how.prompt(None, None) else ""
+    odd = "truncation" if how.truncate_dim is not None else odd
     modes: tuple[str, ...] = how.pool.modes
     if len(modes) != 1 or modes[0] not in POOLED or steps or odd:
         what = f"{name!r} makes its vectors by {odd or ' and '.join([*modes, *steps])}"
