@@ -65,9 +65,30 @@ def test_another_encoding_gets_a_mark_and_utf8_without_one_gets_none(gf, run: Pa
 
 
 CELLS = (
-    "@at", "=1+1", "+49 30", "-5,0", "-x", "'quoted'", "'@at", "''=x", "a;=b", 'say "=b"', "\t=x", "  lead", "trail  ",
-    "two\nlines", "\r@x", "\uff20wide", "007", "1e5", "NULL", "nan", "\N{ZERO WIDTH SPACE}x", "\N{NO-BREAK SPACE}", "",
-)  # fmt: skip
+    "@at",
+    "=1+1",
+    "+49 30",
+    "-5,0",
+    "-x",
+    "'quoted'",
+    "'@at",
+    "''=x",
+    "a;=b",
+    'say "=b"',
+    "\t=x",
+    "  lead",
+    "trail  ",
+    "two\nlines",
+    "\r@x",
+    "\uff20wide",
+    "007",
+    "1e5",
+    "NULL",
+    "nan",
+    "\N{ZERO WIDTH SPACE}x",
+    "\N{NO-BREAK SPACE}",
+    "",
+)
 
 
 @pytest.mark.parametrize("piecewise", [False, True])

@@ -8,6 +8,7 @@ from typing import Any
 
 from glassformer.config import apply_overrides, build, nearest
 from glassformer.errors import ConfigError, DataError
+from glassformer.tasks.text_classification.recipe import AUTO
 
 COLUMNS = ("text_column", "label_column", "image_column", "pair_column")
 NAMELESS = ("auto", "none")  # of pair_column: it names no column
@@ -48,7 +49,7 @@ def check_model(recipe: Any) -> None:
 
     name = getattr(getattr(recipe, "model", None), "model", None)
     pictures = hasattr(recipe, "image")
-    if not name or name in CATALOG or "/" in name or Path(name).expanduser().exists():
+    if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
         return
     if not pictures and not hasattr(recipe, "text"):  # of tasks with models of their own
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ def show_run(run: Run, recipe: Any) -> None:
         "baselines": show_labels_run,
         "tests": show_vectors_run,
     }
+    if tried := run.metrics.get("tried"):
+        show_tried(tried)
     next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
@@ -111,13 +114,15 @@ def show_labels_run(run: Run, recipe: Any) -> None:
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        rows = [(recipe.model.model, scores, seconds["train"])]
+        tried = metrics.get("tried", ())
+        chosen = next((t["model"] for t in tried if t.get("chosen")), recipe.model.model)
+        rows = [(chosen, scores, seconds["train"])]
         rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
         say()
         title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
         show_scores(title, rows, measure)
         if plain := no_better_than_one(scores):
-            note(f"{recipe.model.model} is {plain}")
+            note(f"{chosen} is {plain}")
         say(verdict_of(metrics, noun))
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")
@@ -139,6 +144,19 @@ def show_labels_run(run: Run, recipe: Any) -> None:
     if metrics.get("sentences"):
         rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+
+
+def show_tried(tried: Sequence[dict[str, Any]]) -> None:
+    """What ``model = auto`` has tried, on the terminal."""
+    scored = [t for t in tried if "score" in t]
+    title = f"tried: {scored[0]['metric']} on {scored[0]['examples']:,} examples by {scored[0]['by']}"
+    rows = [
+        [t["model"], f"{t['score']:.4f}", f"{t['seconds']:.0f}", "chosen" if t["chosen"] else ""]
+        if "score" in t
+        else [t["model"], "", "", f"left out: {t['left out']}"]
+        for t in tried
+    ]
+    show_table(title, ("model", scored[0]["metric"], "seconds", ""), rows, right=["seconds"])
 
 
 def _of_validation(scores: dict[str, Any], measure: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -249,6 +250,25 @@ MaxLength = Annotated[
     int | None, typer.Option(metavar="TOKENS", help="Where texts are cut, as --set max_length=TOKENS.")
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="As --set seed=N.")]
+Time = Annotated[
+    str | None,
+    typer.Option(metavar="10m", help="With model=auto: begin no further model after this time (s, m or h)."),
+]
+
+
+def seconds_of(time: str | None) -> float | None:
+    """What ``--time`` says, such as 90s, 10m or 1h, in seconds; a bare number counts seconds.
+
+    Raises:
+        ConfigError: anything else.
+    """
+    if time is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
+    if found is None:
+        what = f"{time!r} is not a time"
+        raise ConfigError(what, where="--time", fix="Give seconds, minutes or hours: --time 10m")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def train_command(
@@ -299,6 +319,7 @@ def train_command(
     batch_size: BatchSize = None,
     max_length: MaxLength = None,
     seed: Seed = None,
+    time: Time = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
     ] = None,
@@ -331,6 +352,7 @@ def train_command(
         recipe, out = run_to_resume(recipe, out)
     begun = out if resume else None
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
+    flags += flag_settings(time_limit=seconds_of(time))
     columns = column_settings(
         text_column=text_column,
         pair_column=pair_column,

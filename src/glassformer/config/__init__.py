@@ -363,7 +363,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "epochs": (1, INF), "lr": (0, 1e3), "weight_decay": (0, 1e3), "warmup": (0, 1), "layer_decay": (0, 1),
     "embedding_lr": (0, 1e6), "batch_size": (0, INF), "batch_tokens": (0, INF), "length_window": (0, INF),
     "accumulate": (1, INF), "clip": (0, 1e9), "label_smoothing": (0, BELOW_1), "pos_weight": (1e-6, 1e6),
-    "word_dropout": (0, BELOW_1), "max_answer_length": (1, INF),
+    "word_dropout": (0, BELOW_1), "time_limit": (0, INF), "max_answer_length": (1, INF),
     "train_layers": (0, INF), "unfreeze_every": (0, INF), "lora_rank": (0, INF), "lora_alpha": (0, 1e6),
     "average": (0, BELOW_1), "validation_fraction": (0, BELOW_1), "early_stopping": (0, INF),
     "evaluate_every": (0, INF), "checkpoint_every": (0, INF), "seed": (0, MAX_SEED), "threads": (0, 1_024),

@@ -32,14 +32,46 @@ MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
 SUFFIXES = (
-    ".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".jfif",
-    ".jpe", ".apng", ".pbm", ".pnm", ".tga",
-)  # fmt: skip
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".gif",
+    ".bmp",
+    ".webp",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".jfif",
+    ".jpe",
+    ".apng",
+    ".pbm",
+    ".pnm",
+    ".tga",
+)
 # Of images that are not decoded: they count as images that cannot be read, so that none is dropped silently.
 NOT_READ = (
-    ".heic", ".heif", ".hif", ".avif", ".jp2", ".j2k", ".jpx", ".jxl", ".psd", ".svg", ".ico", ".dcm",
-    ".dng", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".raf", ".rw2",
-)  # fmt: skip
+    ".heic",
+    ".heif",
+    ".hif",
+    ".avif",
+    ".jp2",
+    ".j2k",
+    ".jpx",
+    ".jxl",
+    ".psd",
+    ".svg",
+    ".ico",
+    ".dcm",
+    ".dng",
+    ".cr2",
+    ".cr3",
+    ".nef",
+    ".arw",
+    ".orf",
+    ".raf",
+    ".rw2",
+)
 # What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it
 # is opened, before its size can be looked at.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.sentences import sentences_of
 from glassformer.config import nearest
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
@@ -20,6 +21,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.finite import json_text
+from glassformer.models.sentences import Sentences
 from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.start import check_start
@@ -27,6 +29,7 @@ from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.types import HeadKind
 
+POOLED = {"mean": "mean", "cls": "first", "max": "max"}  # of sentence-transformers, as pooling is called here
 SMALLEST = 31  # words of a vocabulary, to look at an architecture
 SHAPE_KEYS = (
     "d_model",
@@ -131,6 +134,7 @@ def build_model(
     seed: int = 0,
     pairs: bool = False,
     head: HeadKind = "classification",
+    solved: bool = False,
 ) -> Any:
     """The encoder with its new head; ``weights_source`` says where the weights come from.
 
@@ -138,6 +142,8 @@ def build_model(
         table, seed: the training texts and the seed of word vectors that are trained on them.
         pairs: the inputs are pairs of texts: an encoder of ours tells their sides apart.
         head: ``spans`` says where an answer begins and ends; of a checkpoint that has one, it is kept.
+        solved: the head will start from a regression: ``pooling = auto`` is what a checkpoint's
+            ``modules.json`` says.
 
     Raises:
         ConfigError: an unknown name, a key that such a model does not have, too long a ``max_length``.
@@ -166,7 +172,7 @@ def build_model(
         raise ConfigError(
             f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    return _tuned(model, text, tokenizer, num_labels, head)
+    return _tuned(model, text, tokenizer, num_labels, head, solved)
 
 
 def _under(config: Any, head: HeadKind) -> Any:
@@ -180,7 +186,12 @@ def _no_transformer(model: str) -> ConfigError:
 
 
 def _tuned(
-    model: ModelConfig, text: TextConfig, tokenizer: Tokenizer, num_labels: int, head: HeadKind
+    model: ModelConfig,
+    text: TextConfig,
+    tokenizer: Tokenizer,
+    num_labels: int,
+    head: HeadKind,
+    own: bool = False,
 ) -> Any:
     """A checkpoint's encoder, built once with its final settings, under a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
@@ -203,7 +214,9 @@ def _tuned(
             fix=f"Use {limit} or less",
         )
     has_pooler = base.pooling == "pooler"
-    pooling = model.pooling if model.pooling != "auto" else usual_pooling(base)
+    pooling = model.pooling
+    if pooling == "auto":
+        pooling = own_pooling(checkpoint) if own else usual_pooling(base)
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(  # none unless asked for
         base,
@@ -232,6 +245,14 @@ def _tuned(
     if head == "classification" or checkpoint.head != head:
         built.weights_source += f"; new (random): {', '.join([*new, f'{head} head'])}"
     return built
+
+
+def own_pooling(checkpoint: Checkpoint) -> Any:
+    """The pooling of a folder's ``modules.json``, where a classifier has it; else the usual one."""
+    found = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
+    modes = found.pool.modes if isinstance(found, Sentences) else ()
+    own = POOLED.get(modes[0]) if len(modes) == 1 else None
+    return own or usual_pooling(checkpoint.config)
 
 
 def usual_pooling(base: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
@@ -25,6 +26,7 @@ from glassformer.finite import finite
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.int8 import compute_model
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
@@ -32,6 +34,8 @@ from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
+
+CALIBRATION_EXAMPLES = 100  # held-out examples that a temperature is fitted on, at least
 
 
 class Labeled(NamedTuple):
@@ -153,8 +157,37 @@ class Supervised(Explains, Adapts, Estimator):
         held = None if fit.held is None else self.evaluation_table(fit.held[0])
         return self._training_table(fit.examples.X), held
 
+    def _network(self, fit: Fit) -> Any:
+        """The model; its head solved on the frozen encoder's vectors where ``head_start`` says so."""
+        network = super()._network(fit)
+        fit.solved = None
+        if not self._starts_solved(fit, network):
+            return network
+        model = compute_model(network, self._number_format(fit), fit.device)
+        vectors = self._vectors(fit, model).float().cpu().numpy()  # [n, D]
+        length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
+        found = self.kind_.solve(
+            vectors / length, fit.examples.targets, self._weights(fit.examples), fit.train.seed
+        )
+        fit.solved = found
+        with torch.no_grad():
+            network.head.out.weight.copy_(torch.from_numpy(found.weight / np.float32(length)))
+            network.head.out.bias.copy_(torch.from_numpy(found.bias))
+        self.weights_source_ = network.weights_source = f"{network.weights_source}, solved"
+        return network
+
+    def _starts_solved(self, fit: Fit, network: Any) -> bool:
+        """Whether there is a linear head to solve on vectors that mean something."""
+        if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
+            return False
+        linear = getattr(network.config, "head_type", "linear") == "linear"
+        return linear and network.has_attention and network.has_features
+
+    def _number_format(self, fit: Fit) -> str:
+        return "auto" if fit.train.precision == "int8" else fit.train.precision
+
     def _choose(self, fit: Fit) -> dict[str, Any]:
-        kind = kind_of(fit.train, fit.network, self._is_from_scratch())
+        kind = kind_of(fit.train, fit.network, self._is_from_scratch(), fit.solved is not None)
         warn_of_high_rate(fit.train, kind, fit.network.width)
         return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets))
 
@@ -180,12 +213,23 @@ class Supervised(Explains, Adapts, Estimator):
     def _keep(self, fit: Fit, training: Training) -> None:
         """Beside the weights, thresholds where the kind of target has some, chosen as prediction answers."""
         super()._keep(fit, training)
-        if fit.held is None or not self.kind_.binary:
+        sets = fit.held is not None and self.kind_.binary
+        if fit.held is None or not (sets or self._calibrates(fit)):
             return
         model = self.predictor("auto" if self.precision == "int8" else None)
         device = next(model.parameters()).device
-        logits = self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device)
-        self.threshold_ = self.kind_.threshold(fit.train, finite(logits, "logits"), fit.held[1])
+        logits = finite(
+            self.table_rows(model, self.evaluation_table(fit.held[0]), "logits", device), "logits"
+        )
+        if sets:
+            self.threshold_ = self.kind_.threshold(fit.train, logits, fit.held[1])
+        else:
+            self.temperature_ = self.kind_.fit_temperature(logits, fit.held[1])
+
+    def _calibrates(self, fit: Fit) -> bool:
+        """Whether the held-out examples are enough to fit a temperature on, and it is asked for."""
+        asked = getattr(fit.train, "calibration", "none") == "auto" and self.kind_.joint
+        return asked and len(fit.held[1]) >= CALIBRATION_EXAMPLES
 
     def targets(self, labels: Sequence[Any], origin: str, rows: Sequence[int] | None = None) -> np.ndarray:
         """Each label's class number ``[n]``, int64 (of several labels an example ``[n, K]``, 0 or 1);
@@ -355,6 +399,10 @@ class Supervised(Explains, Adapts, Estimator):
         return self.encode(examples)
 
     def _stream(self, fit: Fit) -> Stream:
+        raise NotImplementedError
+
+    def _vectors(self, fit: Fit, model: Any) -> Tensor:
+        """What the head reads of each training example, ``[n, D]``; kept in the user's cache."""
         raise NotImplementedError
 
     def _objective(self, fit: Fit) -> Callable:

@@ -63,6 +63,7 @@ class Fit:
     table: Any = None  # the examples as the model reads them
     held_table: Any = None
     network: Any = None
+    solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
     together: bool = False  # copies of an example stay on one side of what ``validation_fraction`` holds out
 
     @property
@@ -192,8 +193,9 @@ class Estimator(Shown, BaseEstimator):
             split = {"copies": "together"} if fit.together else {}
             training.fingerprint = self._fingerprint(data_sha256=digest(self._arrays(fit)), **split)
             training.before, training.chosen = self._before(), self.chosen_
+            training.judge_start = fit.solved is not None
             warn_of_few(training.total_steps, self._given())
-            warn_of_idle(train, fit.held is not None)
+            warn_of_idle(train, fit.held is not None, self.chosen_)
             calls = self._callbacks(training, callbacks, checkpoints, resume)
             run_with(calls, training, stream, objective, judge)
             self._keep(fit, training)

@@ -18,6 +18,7 @@ from glassformer.evaluate.calibrate import describe, fit_temperature, tune_thres
 from glassformer.evaluate.class_thresholds import class_by_threshold, tune_class_thresholds
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
+from glassformer.tasks.solved_head import SolvedHead, solve_classes
 from glassformer.train.objectives import class_weights
 
 COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
@@ -76,6 +77,12 @@ class Classes:
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         """The loss of logits and targets; None: cross-entropy over classes."""
         return None
+
+    def solve(
+        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
+    ) -> SolvedHead:
+        """The best linear head on vectors ``[n, D]`` of the training examples."""
+        return solve_classes(vectors, targets, weights, seed)
 
     def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """What is known of the held-out examples after an epoch."""

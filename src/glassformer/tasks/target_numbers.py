@@ -25,6 +25,7 @@ from glassformer.data.numbers import (
 )
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.numbers import COVERAGE, NumberMeter, examples_needed, half_width, measured
+from glassformer.tasks.solved_head import SolvedHead, solve_numbers
 from glassformer.tasks.target_classes import Classes
 from glassformer.train.criteria import SquaredError
 
@@ -109,6 +110,11 @@ class Numbers(Classes):
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         return SquaredError()
+
+    def solve(
+        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
+    ) -> SolvedHead:
+        return solve_numbers(vectors, targets, weights, seed)
 
     def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         """The standardized squared error as ``loss``, and R², absolute error (in the numbers' unit) and

@@ -25,6 +25,7 @@ from glassformer.evaluate.label_sets import (
     sigmoid,
     tune_thresholds,
 )
+from glassformer.tasks.solved_head import SolvedHead, solve_label_sets
 from glassformer.tasks.target_classes import (
     COLDEST,
     HOTTEST,
@@ -96,6 +97,11 @@ class LabelSets(Classes):
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
         return BinaryCrossEntropy(pos_weights(targets, classes, train.pos_weight), train.label_smoothing)
+
+    def solve(
+        self, vectors: np.ndarray, targets: np.ndarray, weights: np.ndarray | None, seed: int
+    ) -> SolvedHead:
+        return solve_label_sets(vectors, targets, weights, seed)
 
     def figures(self, clf: Any, logits: np.ndarray, targets: np.ndarray) -> dict[str, float]:
         p = sigmoid(logits)

@@ -44,6 +44,9 @@ class Callback:
     def step(self, training: Training, info: StepInfo) -> None:
         """After each optimiser step, evaluation included."""
 
+    def note(self, line: str) -> None:
+        """What a fit has to say between two trainings, such as the score of a candidate."""
+
     def end(self, training: Training) -> None:
         """After the last step, or when training fails or is interrupted."""
 
@@ -282,7 +285,7 @@ class Progress(Callback):
             last = training.finished
             due = not self.told or time.monotonic() - self.last_judged >= self.every
             if self.bar is not None or last or due:
-                if last and self.bar is None and self.best not in (line, *self.told):
+                if last and self.bar is None and self.best and self.best not in (line, *self.told):
                     self._line(f"best: {self.best}")  # it was passed over, and its weights are kept
                 self._line(line)
                 self.told.add(line)
@@ -292,6 +295,9 @@ class Progress(Callback):
         self.last_line = time.monotonic()
         with suppress(OSError):  # a terminal that has hung up is no reason to lose a step
             self.console.print(text, highlight=False, markup=False, soft_wrap=not self.live)
+
+    def note(self, line: str) -> None:
+        self._line(line)
 
     def end(self, training: Training) -> None:
         if self.bar is not None:

@@ -106,6 +106,15 @@ class ClassifierFitConfig(FitConfig):
     lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
+    head_start: Literal["solved", "random"] = setting(
+        "random",
+        "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
+        "pooled as the checkpoint says; cross-validation chooses its strength",
+    )
+    calibration: Literal["auto", "none"] = setting(
+        "none",
+        "auto: a temperature is fitted on the validation examples, where there are 100 or more",
+    )
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
     pos_weight: str | float | dict | None = setting(
@@ -144,6 +153,11 @@ class NumberFitConfig(FitConfig):
     lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
+    head_start: Literal["solved", "random"] = setting(
+        "random",
+        "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
+        "pooled as the checkpoint says; cross-validation chooses its strength",
+    )
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss", "what decides which weights are best; loss: the squared error, as R² does"
     )

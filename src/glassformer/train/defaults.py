@@ -17,6 +17,7 @@ from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarn
 from glassformer.train.config import ClassifierFitConfig
 
 CHOSEN = ("lr", "epochs", "batch_size", "warmup")
+SOLVED_BATCH = 1024  # of a pass in which nothing is learned
 FEW = 36  # steps that teach nothing
 FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
 HURRY = 300  # steps in which a rate for long trainings gets nowhere
@@ -60,8 +61,10 @@ class Kind:
 # Figures: benchmarks/defaults.py, docs/defaults.md.
 KINDS: dict[str, Kind] = {
     "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
+    "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
     "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
     "head": Kind(1e-2, 1500, 10, 60),
+    "solved head": Kind(1e-2, 1500, 10, 60),
     "encoder": Kind(1e-3, 1000, 3, 60, width=128, power=1.0, low=1e-4, high=2e-3),
     "recurrent": Kind(1e-3, 700, 3, 30, hurried=3.0),
     "convolution": Kind(1e-3, 700, 3, 30),
@@ -76,7 +79,13 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
         d_model: width of the model's rows.
         examples: of training.
     """
-    want, out = KINDS[kind], {}
+    out: dict[str, Any] = {}
+    # Nothing is left to learn, unless a rate or epochs are given.
+    if kind == "solved head" and train.lr is None and train.epochs is None:
+        out = {"lr": 0.0, "epochs": 1, "warmup": 0.0}
+        out |= {"batch_size": SOLVED_BATCH} if train.batch_size is None else {}
+        train = replace(train, **out)
+    want = KINDS[kind]
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
         needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)
@@ -95,13 +104,15 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
     return {key: out[key] for key in CHOSEN if key in out}
 
 
-def kind_of(train: Any, network: Any, from_scratch: bool) -> str:
+def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
     """Which of ``KINDS`` a training is: what of the model learns, and from where."""
     if train.train_layers == 0 and not train.unfreeze_every:
-        return "head"
+        return "solved head" if solved and not train.lora_rank else "head"
     if train.lora_rank:
         return "adapter"
-    return network.kind if from_scratch else "pretrained"
+    if from_scratch:
+        return network.kind
+    return "solved" if solved else "pretrained"
 
 
 def settled(train: Any, values: Mapping[str, Any]) -> Any:
@@ -138,13 +149,14 @@ def warn_of_high_rate(train: Any, kind: str, d_model: int) -> None:
         warnings.warn(f"{what}: {fix}", HighRateWarning, stacklevel=outside())
 
 
-def warn_of_idle(train: Any, judged: bool) -> None:
+def warn_of_idle(train: Any, judged: bool, chosen: Mapping[str, Any]) -> None:
     """Warn of a rate at which nothing is learned, and of stopping early with nothing to judge by.
 
     Args:
         judged: whether examples are held out.
+        chosen: what settings that were left unset became.
     """
-    if train.lr == 0:
+    if train.lr == 0 and "lr" not in chosen:
         what = "lr = 0 changes no weight; raise it, or leave it unset where it may be"
         warnings.warn(what, IdleSettingWarning, stacklevel=outside())
     if train.early_stopping and not judged:

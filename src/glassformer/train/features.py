@@ -162,6 +162,26 @@ class HeadClassification(Classification):
         return model.classify(given["features"])  # type: ignore[operator]  # every model here has it
 
 
+def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
+    """What the head reads of each text of a ``TokenTable``, ``[n, D]``."""
+
+    def compute() -> np.ndarray:
+        return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
+
+    return features_of(model, (table.ids, table.starts, table.segments), "", compute, device)
+
+
+def image_features(
+    model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device
+) -> Tensor:
+    """What the head reads of each image, ``[n, D]``."""
+
+    def compute() -> np.ndarray:
+        return predict_pictures(model, table, transform, "features", batch_size=batch_size, device=device)
+
+    return features_of(model, (table.pixels,), str(transform), compute, device)
+
+
 def on_features(
     model: Any,
     stream: TextStream,
@@ -176,10 +196,7 @@ def on_features(
     """
 
     def prepare(table: Any) -> Tensor:
-        def compute() -> np.ndarray:
-            return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=stream.device)
-
-        return features_of(model, (table.ids, table.starts, table.segments), "", compute, stream.device)
+        return text_features(model, table, batch_tokens, stream.device)
 
     s, o = stream, objective
     train = FeatureStream(s.table, s.settings, s.accumulate, s.seed, s.device, prepare(s.table))
@@ -206,12 +223,7 @@ def on_picture_features(
     s, o = stream, objective
 
     def prepare(table: PixelTable) -> Tensor:
-        def compute() -> np.ndarray:
-            return predict_pictures(
-                model, table, s.transform, "features", batch_size=batch_size, device=s.device
-            )
-
-        return features_of(model, (table.pixels,), str(s.transform), compute, s.device)
+        return image_features(model, table, s.transform, batch_size, s.device)
 
     train = PictureFeatureStream(
         s.table,

@@ -139,6 +139,8 @@ def run(
     compute = graphs_of(training, stream, objective)
     stream, objective = ranks.divide(stream, objective)
     compute = compute or partial(with_gradients, objective)
+    if training.judge_start and evaluate is not None and training.step == 0:
+        _judge_start(training, evaluate)
     while not training.finished:
         steps = stream.steps(training.epoch)
         if not steps:  # subsampling may leave no pair of words in an epoch
@@ -194,6 +196,21 @@ def run(
             yield StepInfo(**info, gradient_norm=norm, evaluation=evaluation, is_best=is_best)
             if training.stopped_early:
                 return
+
+
+def _judge_start(training: Training, evaluate: Callable) -> None:
+    """Evaluate the weights before the first step: the ones to keep unless a later evaluation is better."""
+    config = training.config
+    training.model.eval()
+    with training.evaluation_weights():
+        record = evaluate()
+    score = record.pop(INSTEAD, None)
+    if score is None:
+        score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+    training.best_score, training.best_loss, training.best_step = score, record["loss"], 0
+    if config.keep_best:
+        training.best_weights = training.optimizer.weights()
+    training.history.append({"kind": "start", "step": 0, "epoch": 0, **record})
 
 
 def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[dict[str, Any], bool]:

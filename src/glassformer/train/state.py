@@ -88,6 +88,7 @@ class Training:
     earlier: float = 0.0  # seconds from beginning to stop of what a resumed training did before
     began: float = field(default_factory=time.perf_counter)
     history: History = field(default_factory=History)
+    judge_start: bool = False  # whether the first weights are good enough to be the best ones
     skipped: list[str] = field(default_factory=list)  # damaged checkpoints that a resume passed over
     computed: list[dict[str, Any]] = field(
         default_factory=list

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from glassformer.data.copies import digest
 from glassformer.data.image import check_pictures
@@ -34,7 +35,7 @@ from glassformer.tasks.image_classification.recipe import (
     ImageRecipe,
 )
 from glassformer.train.config import ClassifierFitConfig
-from glassformer.train.features import can_be_cached, on_picture_features
+from glassformer.train.features import can_be_cached, image_features, on_picture_features
 from glassformer.train.objectives import ImageClassification
 
 
@@ -100,6 +101,10 @@ class ImageModel(Supervised):
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
         smoothing = getattr(fit.train, "label_smoothing", 0.0)
         return ImageClassification(targets, weights, smoothing, criterion)
+
+    def _vectors(self, fit: Fit, model: Any) -> Tensor:
+        batch_size = max(self.batch_size or 0, 64)
+        return image_features(model, fit.table, self.transform_, batch_size, fit.device)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         c = fit.configs["image"]
@@ -231,6 +236,8 @@ class ImageClassifier(ImageModel, Classifier):
         threads: int = 0,
         strategy: str = "auto",
         verbose: int = 0,
+        head_start: str = "random",
+        calibration: str = "none",
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
         pos_weight: str | float | dict | None = None,

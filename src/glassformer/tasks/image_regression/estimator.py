@@ -91,6 +91,7 @@ class ImageRegressor(Regressor, ImageModel):
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
         monitor: str = "loss",
+        head_start: str = "random",
         number_scale: str = "linear",
         keep_best: bool = True,
         evaluate_every: int = 0,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.ngrams import FILE as NGRAMS
@@ -46,8 +47,8 @@ from glassformer.tasks.build import (
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
-from glassformer.train.features import can_be_cached, on_features
+from glassformer.tasks.text_classification.recipe import AUTO, ModelConfig, Recipe, TextConfig, TextFitConfig
+from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
 
@@ -62,6 +63,7 @@ class TextModel(Supervised):
     """
 
     NOUN, CHUNK = "texts", 16_384
+    FIGURES = (*Supervised.FIGURES, "tried")
 
     # Set by __init__; named here for readers and type checkers.
     model: str
@@ -73,6 +75,7 @@ class TextModel(Supervised):
     clean: str
     tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
     truncated_: int
+    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record for each candidate
     pairs_: bool | None = False
     segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
 
@@ -114,12 +117,15 @@ class TextModel(Supervised):
         return list(map(alike, examples))
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Any:
-        if not is_linear(self.model):
+        if self.model == AUTO:
+            from glassformer.tasks.text_classification.auto import fit_auto as fit
+        elif is_linear(self.model):
+            from glassformer.tasks.text_classification.tfidf import fit_tfidf as fit
+        else:
+            self.tried_ = []
             return super()._fit(data, callbacks, checkpoints, resume)
-        from glassformer.tasks.text_classification.tfidf import fit_tfidf
-
         with self._rollback():
-            return fit_tfidf(self, data, callbacks, checkpoints, resume)
+            return fit(self, data, callbacks, checkpoints, resume)
 
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
@@ -203,7 +209,14 @@ class TextModel(Supervised):
     def _build(self, fit: Fit) -> Any:
         model, text = fit.configs["model"], fit.configs["text"]
         return build_model(
-            model, text, self.tokenizer_, len(self.classes_), fit.table, fit.train.seed, bool(self.pairs_)
+            model,
+            text,
+            self.tokenizer_,
+            len(self.classes_),
+            fit.table,
+            fit.train.seed,
+            bool(self.pairs_),
+            solved=fit.train.head_start == "solved",
         )
 
     def _stream(self, fit: Fit) -> TextStream:
@@ -220,6 +233,9 @@ class TextModel(Supervised):
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
         smoothing, protect = getattr(train, "label_smoothing", 0.0), self.add_special_tokens
         return Classification(targets, weights, smoothing, hide, protect, criterion)
+
+    def _vectors(self, fit: Fit, model: Any) -> Tensor:
+        return text_features(model, fit.table, self.token_budget(), fit.device)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         if not can_be_cached(fit.network, fit.train.word_dropout):
@@ -306,6 +322,10 @@ class TextModel(Supervised):
         self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
         self.truncated_ = about.get("truncated", 0)
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
+
+    @classmethod
+    def restore(cls, folder: Path, about: dict[str, Any]) -> Any:
+        return super().restore(folder, {"tried": []} | about)
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -412,6 +432,8 @@ class TextClassifier(TextModel, Classifier):
         threads: int = 0,
         strategy: str = "auto",
         verbose: int = 0,
+        head_start: str = "random",
+        calibration: str = "none",
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
         pos_weight: str | float | dict | None = None,
@@ -420,6 +442,7 @@ class TextClassifier(TextModel, Classifier):
         batch_tokens: int = 8192,
         length_window: int = 50,
         method: str = "fine-tune",
+        time_limit: float | None = None,
         word_dropout: float = 0.0,
     ):
         self._store(locals())

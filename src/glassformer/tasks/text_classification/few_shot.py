@@ -21,13 +21,13 @@ import torch
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device
+from glassformer.tasks.build import POOLED
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback
 from glassformer.train.distributed import join
 
-POOLED = {"mean": "mean", "cls": "first", "max": "max"}  # of sentence-transformers, as pooling is called here
 # Settings of a fit by gradients of a head, which is solved here: their values that ask for nothing.
 IDLE = {
     "class_weight": None,

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from glassformer.config import Section, setting
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
 
+AUTO = "auto"  # of ``model``: several are tried
+
 
 @dataclass(frozen=True)
 class DataConfig(Section):
@@ -80,7 +82,9 @@ class ModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
     model: str = setting(
-        "all-minilm-l6-v2", "a checkpoint (name, folder, Hub id) or a from-scratch architecture"
+        "all-minilm-l6-v2",
+        "a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), or auto: "
+        "the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = setting(
@@ -141,6 +145,9 @@ class TextFitConfig(TokenBatches, ClassifierFitConfig):
     method: Literal["fine-tune", "few-shot"] = setting(
         "fine-tune",
         "few-shot: the encoder of a checkpoint learns from comparisons of a few texts a class, then the head",
+    )
+    time_limit: float | None = setting(
+        None, "seconds after which model = auto begins no further candidate; None: it tries all"
     )
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 

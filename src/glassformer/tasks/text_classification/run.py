@@ -135,6 +135,8 @@ def judge(work: Work) -> dict[str, Any]:
         out["max_length"] = clf.max_length
     if sentences:
         out["sentences"] = sentences
+    if clf.tried_:
+        out["tried"] = list(clf.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 

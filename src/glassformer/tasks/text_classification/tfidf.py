@@ -61,11 +61,29 @@ ABSENT = {
 }
 # Settings of texts and of the fit that say something here, or that change no result anywhere.
 OBEYED = (
-    "clean", "lowercase", "strip_accents", "vocab_size", "min_count",
-    "class_weight", "pos_weight", "tune_thresholds", "number_scale", "monitor", "keep_best",
-    "validation_fraction", "evaluate_every", "checkpoint_every", "seed", "precision", "device", "threads",
-    "strategy", "verbose", "batch_tokens", "length_window",
-)  # fmt: skip
+    "clean",
+    "lowercase",
+    "strip_accents",
+    "vocab_size",
+    "min_count",
+    "class_weight",
+    "pos_weight",
+    "tune_thresholds",
+    "number_scale",
+    "monitor",
+    "keep_best",
+    "validation_fraction",
+    "evaluate_every",
+    "checkpoint_every",
+    "seed",
+    "precision",
+    "device",
+    "threads",
+    "strategy",
+    "verbose",
+    "batch_tokens",
+    "length_window",
+)
 INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
 
 

@@ -54,6 +54,9 @@ class NumberDataConfig(Section):
 class TextNumberFitConfig(TokenBatches, NumberFitConfig):
     """One fit of texts."""
 
+    time_limit: float | None = setting(
+        None, "seconds after which model = auto begins no further candidate; None: it tries all"
+    )
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 
 

@@ -111,7 +111,8 @@ def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines, and how many texts were cut."""
     est, splits = work.estimator, work.data
     cut = {"truncated": cut_texts(est, splits)} if est.reads_tokens else {}
-    return judge_numbers(work, tfidf_ridge) | cut
+    tried = {"tried": list(est.tried_)} if est.tried_ else {}
+    return judge_numbers(work, tfidf_ridge) | cut | tried
 
 
 def tiny() -> tuple[TextRegressor, tuple]:

@@ -1,0 +1,349 @@
+"""``model = "auto"``: several models from cheap to dear, of which validation data choose one.
+
+    tfidf        a linear model on TF-IDF of words and characters
+    frozen       a regression on the vectors of a frozen encoder: one pass over the texts
+    fine-tuned   the encoder, from that regression on: epochs
+
+Each predicts the same examples, which it has not learned from: the validation examples where there are
+enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
+ahead by half a standard error of the difference. What is tried follows from the data alone, so that the same
+seed gives the same bits; only ``time_limit`` leaves candidates out, and says which.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.splits import grouped_split
+from glassformer.errors import CheckpointError
+from glassformer.runtime import choose_device
+from glassformer.tasks.estimator import Fit
+from glassformer.train.callbacks import Callback, StopOnSignal
+from glassformer.train.distributed import join, refuse_several
+
+ENCODER = "all-minilm-l6-v2"
+ENOUGH = 300  # validation examples that decide alone
+FOLDS = 3  # of cross-validation, where there are fewer
+MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
+FOLDED_TOKENS = 100_000  # training tokens above which one fold decides for all of them
+DRAWN = 0.1  # the part that is held out
+MARGIN = 0.5  # standard errors
+RESAMPLES = 50  # of the bootstrap that estimates these where the score is no mean over examples
+# Settings that every candidate obeys. Any other that is given asks for an encoder.
+NEUTRAL = frozenset(
+    {"model", "max_length", "clean", "lowercase", "strip_accents", "class_weight", "pos_weight"}
+    | {"tune_thresholds", "validation_fraction", "monitor", "keep_best", "seed", "precision", "device"}
+    | {"threads", "strategy", "verbose", "calibration", "number_scale", "time_limit", "checkpoint_every"}
+    | {"batch_tokens", "length_window", "head_start"}
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that may be chosen: its name, the settings that make it, whether it learns in steps."""
+
+    name: str
+    settings: dict[str, Any]
+    learns: bool = False
+
+
+TFIDF = Candidate("tfidf", {"model": "tfidf"})
+SOLVED = {"model": ENCODER, "head_start": "solved"}
+FROZEN = Candidate(f"{ENCODER}, frozen", {**SOLVED, "train_layers": 0})
+FINE_TUNED = Candidate(f"{ENCODER}, fine-tuned", SOLVED, learns=True)
+
+
+@dataclass
+class Tried:
+    """A candidate with its predictions ``[m, C]`` of the examples that decide, and their score."""
+
+    candidate: Candidate
+    outputs: np.ndarray
+    score: float
+    seconds: float
+    fitted: Any = None  # None: by cross-validation alone
+
+
+def asks_for_encoder(clf: Any) -> bool:
+    """Whether a setting is given that only an encoder has: ``auto`` then means ``ENCODER``."""
+    given = {key for key, usual in clf.defaults().items() if getattr(clf, key) != usual} - NEUTRAL
+    return bool(given) or clf.precision == "int8"
+
+
+def fit_auto(
+    clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
+) -> Any:
+    """Fit a ``TextClassifier`` or ``TextRegressor`` with ``model="auto"``; ``data`` as ``fit`` has them.
+
+    Fitted state beside that of the winner: ``tried_``, what each candidate reached and took.
+
+    Raises:
+        DataError: unusable examples or labels.
+        CheckpointError: ``checkpoints`` holds those of another training.
+    """
+    if asks_for_encoder(clf):
+        winner = _made(clf, FINE_TUNED)
+        X, y, validation, weights = data
+        given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
+        winner.set_params(validation_fraction=clf.validation_fraction)
+        winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **given)
+        return _become(clf, winner, [])
+    started = time.perf_counter()
+    device = choose_device(clf.device)
+    fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
+    if fit.ranks.size > 1:
+        refuse_several("model = auto fits its candidates in one process", f"Name one: model={ENCODER}")
+    fit.together = bool(clf.validation_fraction)
+    fit.examples, fit.held = clf._examples(fit, *data)
+    search = Search(clf, fit, list(callbacks), checkpoints, resume)
+    limit = getattr(clf, "time_limit", None)
+    for candidate in candidates():
+        if limit is not None and search.tried and time.perf_counter() - started > limit:
+            search.left_out.append(candidate.name)
+        else:
+            search.run(candidate)
+    kind, classes = clf.kind_, clf.classes_
+    _become(clf, search.winner(), search.records())
+    clf.kind_, clf.classes_ = (kind if kind.labels_given else clf.kind_), classes
+    clf.train_seconds_ = time.perf_counter() - started
+    return clf
+
+
+def candidates() -> list[Candidate]:
+    """From cheap to dear; without the encoder's weights the linear model alone."""
+    try:
+        resolve_checkpoint(ENCODER)
+    except CheckpointError:
+        return [TFIDF]
+    return [TFIDF, FROZEN, FINE_TUNED]
+
+
+class Search:
+    """The candidates of one fit, and the examples that decide between them."""
+
+    def __init__(self, clf: Any, fit: Fit, callbacks: list[Callback], checkpoints: Any, resume: bool):
+        self.clf, self.fit = clf, fit
+        self.calls, self.checkpoints, self.resume = callbacks, checkpoints, resume
+        self.quiet: list[Callback] = [call for call in callbacks if isinstance(call, StopOnSignal)]
+        self.tried: list[Tried] = []
+        self.left_out: list[str] = []
+        self.X, self.targets, self.weights = fit.examples
+        rows = np.arange(len(self.X))
+        self.learned, self.decide = rows, rows[:0]  # training rows; those of them that decide
+        self.place = np.full(len(self.X), -1)  # the fold that holds each training row out
+        if fit.held is not None and len(fit.held[1]) >= ENOUGH:
+            self.truth = fit.held[1]
+        elif len(self.X) > MOST_FOLDED:
+            strata = clf.kind_.strata(self.raw(self.targets), self.targets)
+            self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), DRAWN, clf.seed)
+            self.truth = self.targets[self.decide]
+        else:
+            self.place = _folds(clf, self.X, self.targets)
+            self.decide = np.flatnonzero(self.place >= 0)
+            self.truth = self.targets[self.decide]
+
+    @property
+    def by_folds(self) -> bool:
+        return bool((self.place >= 0).any())
+
+    def raw(self, targets: np.ndarray) -> Any:
+        """Targets as ``fit`` takes them."""
+        kind = self.clf.kind_
+        if kind.binary:
+            return targets.astype(int)
+        return self.clf.classes_[targets] if kind.labels_given else kind.own(targets)
+
+    def run(self, candidate: Candidate) -> None:
+        """Let a candidate predict what decides."""
+        began = time.perf_counter()
+        fitted = None
+        if self.by_folds:
+            outputs = self._cross_validated(candidate)
+        else:
+            dear = candidate.learns
+            fitted = self._fitted(candidate, self.learned, self.calls if dear else self.quiet, dear)
+            held = self.fit.held[0] if not len(self.decide) else [self.X[i] for i in self.decide]
+            outputs = fitted.outputs(held)
+        score = self._score(outputs, slice(None))
+        self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, fitted))
+        for call in self.calls:
+            call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
+
+    def _cross_validated(self, candidate: Candidate) -> np.ndarray:
+        """Outputs ``[m, C]`` for the rows that decide, each by a model that has not learned from it."""
+        found: np.ndarray | None = None
+        for fold in sorted({*self.place[self.decide].tolist()}):
+            held = np.flatnonzero(self.place == fold)
+            fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), self.quiet, False)
+            part = fitted.outputs([self.X[i] for i in held])
+            if found is None:
+                found = np.empty((len(self.X), part.shape[1]))
+            found[held] = part
+        assert found is not None
+        return found[self.decide]
+
+    def _fitted(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], kept: bool) -> Any:
+        """The candidate, fitted on training rows; ``kept``: with checkpoints."""
+        model = _made(self.clf, candidate)
+        inner = self.by_folds and len(rows) < len(self.X)  # a fold: nothing else may choose its epoch
+        validation = None
+        if self.fit.held is not None and not inner:
+            validation = self.fit.held[0], self.raw(self.fit.held[1])
+        elif not inner and len(self.decide) and not self.by_folds:
+            validation = [self.X[i] for i in self.decide], self.raw(self.truth)
+        given: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if kept else {}
+        calls = [Mirror(self.clf, model), *calls] if kept or calls is self.calls else calls
+        weights = None if self.weights is None else self.weights[rows]
+        X = [self.X[i] for i in rows]
+        return model.fit(
+            X,
+            self.raw(self.targets[rows]),
+            validation=validation,
+            sample_weight=weights,
+            callbacks=calls,
+            **given,
+        )
+
+    # --- scores ----------------------------------------------------------------------------------
+
+    @property
+    def metric(self) -> str:
+        """What decides: ``monitor``; of several labels the mean average precision, of numbers R²."""
+        kind, monitor = self.clf.kind_, self.clf.monitor
+        if kind.binary:
+            return "average precision"
+        if not kind.labels_given:
+            return {"loss": "R²"}.get(monitor, monitor)
+        return {"loss": "log loss (negative)"}.get(monitor, monitor)
+
+    def _score(self, outputs: np.ndarray, rows: Any) -> float:
+        kind, truth, found = self.clf.kind_, self.truth[rows], outputs[rows]
+        if kind.binary:
+            from sklearn.metrics import average_precision_score
+
+            some = truth.any(0)
+            if not some.any():
+                return 0.0
+            return float(average_precision_score(truth[:, some], found[:, some], average="macro"))
+        if not kind.labels_given:
+            return _number_score(self.metric, kind.own(truth), found[:, 0])
+        if self.metric == "accuracy":
+            return float((found.argmax(1) == truth).mean())
+        if self.metric == "macro_f1":
+            from sklearn.metrics import f1_score
+
+            return float(f1_score(truth, found.argmax(1), average="macro"))
+        own = found[np.arange(len(truth)), truth]
+        return float(np.log(np.maximum(own, 1e-12)).mean())
+
+    def _ahead(self, dearer: Tried, cheaper: Tried) -> bool:
+        """Whether the dearer of two models is better by more than the margin."""
+        difference = dearer.score - cheaper.score
+        if difference <= 0:
+            return False
+        n, rng = len(self.truth), np.random.default_rng(self.clf.seed)
+        draws = rng.integers(0, n, (RESAMPLES, n))
+        found = [self._score(dearer.outputs, i) - self._score(cheaper.outputs, i) for i in draws]
+        return difference > MARGIN * float(np.std(found))
+
+    def best(self) -> Tried:
+        """The winner among those tried so far."""
+        best = self.tried[0]
+        for tried in self.tried[1:]:
+            if self._ahead(tried, best):
+                best = tried
+        return best
+
+    def winner(self) -> Any:
+        """The best candidate, fitted on all training examples, its history told to all callbacks."""
+        best = self.best()
+        if best.candidate.learns and not self.by_folds:
+            return best.fitted
+        kept = best.candidate.learns
+        return self._fitted(best.candidate, np.arange(len(self.X)), self.calls, kept)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One for each candidate, for JSON: what it reached, on how many examples, and its seconds."""
+        best, how = self.best(), "cross-validation" if self.by_folds else "validation"
+        found = [
+            {
+                "model": tried.candidate.name,
+                "metric": self.metric,
+                "score": tried.score,
+                "examples": len(self.truth),
+                "by": how,
+                "seconds": round(tried.seconds, 2),
+                "chosen": tried is best,
+            }
+            for tried in self.tried
+        ]
+        return found + [{"model": name, "left out": "time_limit"} for name in self.left_out]
+
+
+class Mirror(Callback):
+    """Those who watch a training ask the outer estimator for its tokenizer and weights."""
+
+    def __init__(self, outer: Any, inner: Any):
+        self.outer, self.inner = outer, inner
+
+    def start(self, training: Any) -> None:
+        _become(self.outer, self.inner, None)
+
+
+def _made(clf: Any, candidate: Candidate) -> Any:
+    """A new estimator of the same settings, with those of the candidate; it holds nothing out by itself."""
+    settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
+    usual = clf.defaults()
+    if candidate is TFIDF:  # which cuts no text, and is calibrated as it comes
+        settings |= {key: usual[key] for key in ("max_length", "calibration") if key in usual}
+    elif "calibration" in usual:
+        settings["calibration"] = "auto"
+    return type(clf)(**settings | candidate.settings)
+
+
+def _become(clf: Any, fitted: Any, tried: list[dict[str, Any]] | None) -> Any:
+    """Take over the fitted state of another estimator."""
+    parameters = clf.defaults()
+    vars(clf).update({name: value for name, value in vars(fitted).items() if name not in parameters})
+    if tried is not None:
+        clf.tried_ = tried
+    return clf
+
+
+def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
+    """The fold of each example ``[n]``; -1: learned from in all, for its class has too few. Copies of an
+    example share a fold, and classes keep their shares."""
+    number: dict[str, int] = {}
+    group = np.array([number.setdefault(key, len(number)) for key in clf.copies_of(X)])
+    first = np.unique(group, return_index=True)[1]
+    classes = targets[first] if clf.kind_.labels_given and targets.ndim == 1 else np.zeros(len(first), int)
+    order = np.random.default_rng(clf.seed).permutation(len(first))
+    place, begun = np.full(len(first), -1), 0
+    for k in np.unique(classes):
+        own = order[classes[order] == k]
+        if len(own) >= FOLDS:
+            place[own] = (begun + np.arange(len(own))) % FOLDS
+            begun += len(own)
+    out = place[group]
+    words = sum(len(str(x).split()) for x in X)
+    if words > FOLDED_TOKENS:
+        out = np.where(out > 0, -1, out)  # one fold decides, and the rest is learned from
+    return out
+
+
+def _number_score(metric: str, truth: np.ndarray, found: np.ndarray) -> float:
+    if metric == "R²":
+        spread = float(((truth - truth.mean()) ** 2).sum())
+        return 1 - float(((truth - found) ** 2).sum()) / max(spread, 1e-300)
+    from scipy import stats
+
+    correlate: Callable = {"pearson": stats.pearsonr, "spearman": stats.spearmanr}[metric]
+    value = float(correlate(truth, found)[0])
+    return value if np.isfinite(value) else 0.0

@@ -1,0 +1,162 @@
+"""``model = "auto"``: what is tried, by which examples it is decided, and what the winner leaves behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.similarity.tiny import checkpoint
+
+import glassformer as gf
+from glassformer.tasks.text_classification import auto
+from glassformer.tasks.text_classification.auto import Candidate, asks_for_encoder
+from glassformer.train.callbacks import Callback
+
+WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
+RNG = np.random.default_rng(5)
+TEXTS = [" ".join(RNG.choice(WORDS, 5)) for _ in range(61)]
+LABELS = ["dog" if "dog" in text else "none" for text in TEXTS]
+QUICK: dict[str, Any] = {"model": "auto", "max_length": 13, "precision": "fp32", "threads": 1}
+FROZEN = "tiny, frozen"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(checkpoint(tmp_path_factory.mktemp("encoder") / "mean"))
+
+
+@pytest.fixture
+def tried(folder, monkeypatch):
+    """The candidates, with a tiny encoder."""
+    small = [
+        auto.TFIDF,
+        Candidate(FROZEN, {"model": folder, "head_start": "solved", "train_layers": 0}),
+        Candidate(
+            "tiny, fine-tuned",
+            {"model": folder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
+            learns=True,
+        ),
+    ]
+    monkeypatch.setattr(auto, "candidates", lambda: small)
+    return small
+
+
+def test_cross_validation_decides_where_there_is_no_validation_set(tried, tmp_path):
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert [record["model"] for record in clf.tried_] == [candidate.name for candidate in tried]
+    assert {record["by"] for record in clf.tried_} == {"cross-validation"}
+    assert {record["examples"] for record in clf.tried_} == {61}
+    assert [record["model"] for record in clf.tried_ if record["chosen"]] == ["tfidf"]  # a word decides
+    peer = gf.TextClassifier("tfidf", threads=1).fit(TEXTS, LABELS)
+    np.testing.assert_array_equal(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS))
+    back = gf.load(clf.save(tmp_path / "model"))
+    assert back.model == "auto"
+    assert list(back.tried_) == clf.tried_
+    np.testing.assert_allclose(back.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-6)
+
+
+def test_a_validation_set_that_is_large_enough_decides_alone(tried, monkeypatch):
+    monkeypatch.setattr(auto, "ENOUGH", 20)
+    held = TEXTS[:23], LABELS[:23]
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], validation=held)
+    assert {(record["by"], record["examples"]) for record in clf.tried_} == {("validation", 23)}
+    best = next(record for record in clf.tried_ if record["chosen"])
+    assert best["score"] == pytest.approx(clf.score(*held))
+
+
+def test_of_many_examples_a_part_is_held_out(tried, monkeypatch):
+    monkeypatch.setattr(auto, "MOST_FOLDED", 50)
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert {(record["by"], record["examples"]) for record in clf.tried_} == {("validation", 6)}
+
+
+def test_the_same_seed_gives_the_same_bits(tried):
+    first, again = (gf.TextClassifier(**QUICK).fit(TEXTS, LABELS) for _ in range(2))
+    np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
+    scores = [[record["score"] for record in clf.tried_] for clf in (first, again)]
+    assert scores[0] == scores[1]
+
+
+def test_a_dearer_model_must_be_ahead_by_the_margin(tried, monkeypatch):
+    def outputs(wrong: int) -> np.ndarray:
+        truth = np.array([int(label == "none") for label in LABELS])
+        said = np.where(np.arange(61) < wrong, 1 - truth, truth)
+        return np.eye(2)[said]
+
+    found = iter([outputs(10), outputs(10), outputs(2)])
+    monkeypatch.setattr(auto.Search, "_cross_validated", lambda self, candidate: next(found))
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert [record["chosen"] for record in clf.tried_] == [False, False, True]
+    found = iter([outputs(2), outputs(2), outputs(2)])
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert [record["chosen"] for record in clf.tried_] == [True, False, False]
+
+
+def test_no_time_leaves_later_candidates_out_and_says_so(tried):
+    clf = gf.TextClassifier(time_limit=0.0, **QUICK).fit(TEXTS, LABELS)
+    assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]
+    assert clf.tried_[0]["chosen"]
+
+
+def test_without_the_encoders_weights_the_linear_model_is_left(monkeypatch):
+    def away(name: str) -> Any:
+        raise gf.errors.CheckpointError("is not in the local cache")
+
+    monkeypatch.setattr(auto, "resolve_checkpoint", away)
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert [record["model"] for record in clf.tried_] == ["tfidf"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "encoder"),
+    [
+        ({}, False),
+        ({"max_length": 31, "seed": 3, "class_weight": "balanced"}, False),
+        ({"epochs": 2}, True),
+        ({"lora_rank": 2}, True),
+        ({"pooling": "mean"}, True),
+        ({"precision": "int8"}, True),
+    ],
+)
+def test_settings_that_only_an_encoder_has_name_the_encoder(settings, encoder):
+    assert asks_for_encoder(gf.TextClassifier("auto", **settings)) == encoder
+
+
+def test_every_kind_of_target(tried, tmp_path):
+    pairs = [(text, TEXTS[(i + 1) % 61]) for i, text in enumerate(TEXTS)]
+    clf = gf.TextClassifier(**QUICK).fit(pairs, LABELS)
+    assert clf.reads_pairs
+    sets = [tuple(word for word in ("cat", "dog") if word in text) for text in TEXTS]
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, sets)
+    assert clf.tried_[0]["metric"] == "average precision"
+    assert clf.predict(TEXTS)[0] == sets[0]
+    numbers = [1e7 + text.count("dog") for text in TEXTS]
+    model = gf.TextRegressor(**QUICK).fit(TEXTS, numbers)
+    assert model.tried_[0]["metric"] == "R²"
+    assert np.corrcoef(model.predict(TEXTS), numbers)[0, 1] > 0.9
+    back = gf.load(model.save(tmp_path / "numbers"))
+    np.testing.assert_allclose(back.predict(TEXTS), model.predict(TEXTS))
+
+
+def test_callbacks_hear_what_each_candidate_reached(tried):
+    class Notes(Callback):
+        def __init__(self):
+            self.lines: list[str] = []
+
+        def note(self, line: str) -> None:
+            self.lines.append(line)
+
+    notes = Notes()
+    gf.TextClassifier(**QUICK).fit(TEXTS, LABELS, callbacks=[notes])
+    assert [line.split(":")[0] for line in notes.lines] == [candidate.name for candidate in tried]
+    assert "accuracy" in notes.lines[0]
+
+
+def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):
+    monkeypatch.setattr(auto, "ENOUGH", 20)
+    held = TEXTS[:23], LABELS[:23]
+    fit = {"validation": held, "checkpoints": tmp_path / "checkpoints"}
+    first = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit)
+    again = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit, resume=True)
+    np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
