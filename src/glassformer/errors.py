@@ -83,6 +83,10 @@ class NotKeptWarning(UserWarning):
     """A file that its owner has put into a saved folder and that could not be kept when it was saved anew."""
 
 
+class UnnamedColumnsWarning(UserWarning):
+    """A model that was fitted without the names of columns takes those of a table by their places."""
+
+
 class MalformedTagsWarning(UserWarning):
     """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.label_kinds import MANY, about_labels, what_labels_are
 from glassformer.errors import CheckpointError, DataError
 
@@ -31,13 +32,9 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
 
     Raises:
         DataError: no texts at all, or one that is missing, not a string, empty, or holds a NUL
-            character or half of a surrogate pair.
+            character or half of a surrogate pair; a set, a dict, or a table of several columns.
     """
-    if isinstance(texts, str | bytes):
-        raise DataError("one string where a list of texts is wanted", where=origin, fix="Put it into a list")
-    if hasattr(texts, "columns"):  # a data frame would give the names of its columns
-        raise DataError("a table where a list of texts is wanted", where=origin, fix="Give one column of it")
-    checked = list(texts)
+    checked = list(read_rows(texts, origin, "texts"))
     if not checked:
         raise DataError("no texts", where=origin, fix="Give at least one")
     for index, text in enumerate(checked):
@@ -70,9 +67,10 @@ def check_labels(
     """The labels as a list of ``str`` or a list of ``int``; whole floats and booleans become ``int``.
 
     Raises:
-        DataError: an unusable label (see ``check_label``), or text, numbers and truth values side by side.
+        DataError: an unusable label (see ``check_label``), or text, numbers and truth values side by side; a
+            set, a dict, or a table of several columns.
     """
-    labels = list(labels)
+    labels = list(one_column(labels, origin))
     checked: list[Any] = []
     kind = ""
     good: dict[Any, Any] = {}  # most labels stand there many times: each text is looked at once
@@ -244,7 +242,7 @@ def check_weights(weights: Sequence[float], n: int) -> np.ndarray:
     Raises:
         DataError: not ``n`` non-negative finite numbers, or all of them 0.
     """
-    array = np.asarray(weights, dtype=np.float64)
+    array = np.asarray(one_column(weights, "sample_weight", "numbers"), dtype=np.float64)
     if array.shape != (n,) or not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise DataError(f"sample_weight must be {n} non-negative finite numbers, not all 0", where="fit")
     if not 1e-100 < array.max() < 1e100:  # so that no sum overflows, and no mean becomes 0

@@ -23,6 +23,7 @@ from glassformer.data.checks import is_missing, place
 from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file
 from glassformer.data.image_tags import check_tags
+from glassformer.data.in_memory import read_rows, table_of
 from glassformer.errors import DataError
 
 if TYPE_CHECKING:
@@ -161,20 +162,18 @@ def check_pictures(
     """
     from PIL import Image
 
-    if isinstance(pictures, str | bytes | os.PathLike | Image.Image | Mapping) or hasattr(pictures, "read"):
+    one = isinstance(pictures, str | bytes | os.PathLike | Image.Image) or hasattr(pictures, "read")
+    if one or is_record(pictures):
         raise DataError("one picture where a list is wanted", where=origin, fix="Put it into a list")
-    if hasattr(pictures, "columns"):
-        raise DataError(
-            "a table where a list of pictures is wanted", where=origin, fix="Give one column of it"
-        )
-    shape = getattr(pictures, "shape", None)
+    shape = None if table_of(pictures) is not None else getattr(pictures, "shape", None)
     if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
         batch = "[n, H, W, C]" if isinstance(pictures, np.ndarray) else "[n, C, H, W]"
         if not (isinstance(pictures, np.ndarray) and len(shape) == 3 and shape[2] not in (1, 3, 4)):
             raise DataError(
                 f"{tuple(shape)} is one picture where a list is wanted", where=origin, fix=f"Give {batch}"
             )
-    found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(pictures)]
+    given = read_rows(pictures, origin, "pictures", whole=is_record)
+    found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
     if not found:
         raise DataError("no pictures", where=origin, fix="Give at least one")
     return found
@@ -235,6 +234,11 @@ def file_of(source: Any) -> Any:
         return source
     content = source.get("bytes")
     return source.get("path") if content is None else content
+
+
+def is_record(row: Any) -> bool:
+    """Whether a dict is one picture, as ``datasets`` writes them: its content, its path, or both."""
+    return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
 def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.checks import check_label, check_labels, is_missing, place
+from glassformer.data.in_memory import table_of
 from glassformer.errors import DataError
 
 JOIN = " | "  # between the labels of a set that is shown
@@ -40,15 +41,17 @@ def labels_in(cell: str, known: Collection[str]) -> list[str]:
 
 def is_matrix(y: Any) -> bool:
     """Whether targets are an array, a sparse matrix or a table with several columns."""
+    if (table := table_of(y)) is not None:
+        return len(table) > 1
     shape = getattr(y, "shape", None)
     return isinstance(shape, tuple) and len(shape) == 2 and shape[1] > 1
 
 
 def holds_sets(y: Any) -> bool:
     """Whether targets are several labels an example: a matrix, or the first of them a list, tuple or set."""
-    if len(getattr(y, "shape", ())) > 1:
-        return is_matrix(y)
-    if y is None or isinstance(y, str | bytes) or hasattr(y, "columns"):
+    if is_matrix(y):
+        return True
+    if y is None or len(getattr(y, "shape", ())) > 1 or isinstance(y, str | bytes):
         return False
     first = next((label for label in y if not (label is None or isinstance(label, float))), None)
     return _is_set(first)
@@ -102,8 +105,9 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     Raises:
         DataError: something else than 0 and 1 in it; row and column are named.
     """
-    names = [check_label(name, f"{origin} column") for name in y.columns] if hasattr(y, "columns") else None
-    dense = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
+    names, dense = None, _dense(y)
+    if (table := names_of_matrix(y)) is not None:
+        names = [check_label(name, f"{origin} column") for name in table]
     dense = dense.astype(object) if dense.dtype.kind not in "biuf" else dense
     wrong = np.argwhere(~((dense == 0) | (dense == 1)))
     if len(wrong):
@@ -120,6 +124,37 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
         raise DataError(f"a label is called {NONE!r}, as no label is shown", where=origin, fix="Rename it")
     sets = [LabelSet(labels[k] for k in np.flatnonzero(row).tolist()) for row in dense.astype(bool)]
     return sets, labels
+
+
+def names_of_matrix(y: Any) -> tuple[Any, ...] | None:
+    """What a matrix calls its labels: a table's columns; None: an array has none."""
+    table = None if isinstance(y, np.ndarray) and not y.dtype.names else table_of(y)
+    return None if table is None else table.labels
+
+
+def are_truths(y: Any) -> bool:
+    """Whether targets, or all entries of a matrix, are truth values."""
+    if is_matrix(y):
+        dense = _dense(y)
+        return dense.dtype == bool or (dense.dtype == object and all(map(_is_truth, dense.flat)))
+    first = next((label for label in y if not is_missing(label)), None)
+    return _is_truth(first)
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
+
+
+def _dense(y: Any) -> np.ndarray:
+    """The entries of a matrix ``[n, K]``."""
+    if hasattr(y, "toarray"):
+        return y.toarray()
+    if hasattr(y, "iloc") or names_of_matrix(y) is None:
+        return np.asarray(y)
+    table = table_of(y)
+    columns = [table.column(k) for k in range(len(table))]  # type: ignore[arg-type,union-attr]  # it has names
+    kinds = {type(value) for column in columns for value in column}
+    return np.array(columns, None if len(kinds) == 1 else object).T
 
 
 def split_cell(cell: Any, separator: str) -> list[str]:

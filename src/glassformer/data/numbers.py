@@ -14,6 +14,7 @@ from glassformer.data.amounts import LOOKS, Format, amount, doubtful, readings
 from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
+from glassformer.data.in_memory import one_column
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
@@ -57,11 +58,8 @@ def check_numbers(
     Raises:
         DataError: one that is missing, no number, not finite or beyond 1e100; a table, or one text.
     """
-    if isinstance(values, str | bytes) or hasattr(values, "columns"):
-        what = "one text" if isinstance(values, str | bytes) else "a table"
-        raise DataError(f"{what} where a list of numbers is wanted", where=origin, fix="Give one column")
     out = []
-    for index, value in enumerate(np.ravel(values) if isinstance(values, np.ndarray) else list(values)):
+    for index, value in enumerate(one_column(values, origin, "numbers")):
         if is_missing(value):
             where = place(origin, index, rows)
             raise DataError("the number is missing", where=where, fix="Fill it in or remove the row")

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_texts, check_two
+from glassformer.data.checks import check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.files import split_lines
 from glassformer.data.pair_sides import Gaps, Unusable, checked_side
@@ -102,18 +101,6 @@ def check_both(
             fix="Text i of one side is the translation of text i of the other",
         )
     return left, right
-
-
-def check_held(validation: Any) -> tuple[list[str], list[str]] | None:
-    """Both sides of what is held out, ``(source, target)``; None where there is none.
-
-    Raises:
-        DataError: see ``check_both``; also something else than two lists.
-    """
-    if validation is None:
-        return None
-    source, target = check_two(validation, "source texts, target texts")
-    return check_both(source, target, where="validation")
 
 
 def load_pairs(

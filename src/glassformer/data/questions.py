@@ -4,11 +4,12 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from glassformer.data.checks import check_texts, is_missing, place
 from glassformer.data.findings import excerpt
+from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
@@ -40,11 +41,10 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     Raises:
         DataError: something else, or a text that cannot be used (see ``check_texts``).
     """
-    if isinstance(X, str | bytes | Mapping):
+    if isinstance(X, str | bytes) or (isinstance(X, Mapping) and table_of(X) is None):
         what = f"a {type(X).__name__} is no list of questions"
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
-    if hasattr(X, "columns"):  # a data frame
-        X = zip(*(_column(X, name, origin) for name in (QUESTION, CONTEXT)), strict=True)
+    X = read_rows(X, origin, "questions", most=2, names=(QUESTION, CONTEXT), whole=is_example)
     sides: tuple[list[Any], list[Any]] = [], []
     for i, x in enumerate(X):
         for side, text in zip(sides, _pair(x, place(origin, i, rows)), strict=True):
@@ -61,10 +61,10 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
     return list(map(Question, *checked))
 
 
-def _column(X: Any, name: str, origin: str) -> Iterable[Any]:
-    if name not in list(X.columns):
-        raise DataError(f"no column {name!r}", where=origin, fix="Give columns question and context")
-    return X[name]
+def is_example(row: Any) -> bool:
+    """Whether a row of a list is a question with its context as it stands, to be looked at by itself."""
+    named = {QUESTION, CONTEXT} <= set(getattr(row, "_fields", ()))
+    return isinstance(row, Mapping) or (isinstance(row, tuple) and not named)
 
 
 def _pair(x: Any, where: str) -> Sequence[Any]:
@@ -94,7 +94,10 @@ def check_answers(
     """
     if y is None:
         raise DataError("the answers are missing", where=origin, fix="Give one for each question")
-    given = [y] if isinstance(y, str | bytes | Mapping) else list(y)
+    if isinstance(y, str | bytes | Mapping) and (table_of(y) is None or "text" in y):
+        given = [y]
+    else:
+        given = read_rows(y, origin, "answers", whole=lambda row: True)
     if len(given) != len(questions):
         what = f"{len(questions)} questions and {len(given)} answers"
         raise DataError(what, where=origin, fix="Give one for each question, None where there is none")

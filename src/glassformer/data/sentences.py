@@ -23,6 +23,8 @@ from unicodedata import normalize
 
 import numpy as np
 
+from glassformer.data.in_memory import open_table, refuse_unordered, take_columns
+from glassformer.data.tags import is_sentence
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole, written_whole
@@ -143,11 +145,11 @@ def read_corpus(
         raise ConfigError(f"{folder!r} is no path", where="folder", fix="Name a folder, or leave it unset")
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
         raise ConfigError("a file stands there", where=str(folder), fix="Name a folder")
-    if hasattr(sentences, "columns"):  # a data frame would give the names of its columns
-        raise DataError("a table of sentences", where="sentences", fix="Give one column of it")
-    if not isinstance(sentences, Iterable | str | Path):
-        what = f"a {type(sentences).__name__} holds no sentences"
-        raise DataError(what, where="sentences", fix="Give a list, or the path of a file")
+    if not isinstance(sentences, str | Path | Iterator):
+        table = open_table(sentences, "sentences", is_sentence)
+        if table is not None:
+            sentences = take_columns(table, "sentences", "sentences")
+        refuse_unordered(sentences, "sentences", "sentences")
     with _Store(folder) as store:
         return _numbered(sentences, store, int(min_count), int(max_words), folder)
 

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from glassformer.data.checks import is_missing, place
+from glassformer.data.in_memory import read_rows
 from glassformer.errors import DataError
 
 OUTSIDE = "O"
@@ -176,6 +177,11 @@ def _one_word(word: str, whole: Collection[str]) -> bool:
     return word[0] not in MARKS and word[-1] not in MARKS
 
 
+def is_sentence(row: Any) -> bool:
+    """Whether a row is a sentence (or its tags) as a list, be it of one word."""
+    return isinstance(row, list | tuple | np.ndarray) and not hasattr(row, "_fields")
+
+
 def check_words(
     X: Any,
     origin: str = "sentences",
@@ -187,10 +193,8 @@ def check_words(
     Raises:
         DataError: nothing, no list of sentences, or a word that is none; sentence and word are named.
     """
-    if isinstance(X, str | bytes) or not hasattr(X, "__len__"):
-        fix = "Give a list of sentences: lists of words, or texts"
-        raise DataError(f"a {type(X).__name__} is no list of sentences", where=origin, fix=fix)
-    if not len(X):
+    X = read_rows(X, origin, "sentences", whole=is_sentence)
+    if not X:
         raise DataError("there are no sentences", where=origin, fix="Give at least one")
     if whole is not None:
         X = [[x[a:b] for a, b in places_of_words(x, whole)] if isinstance(x, str) else x for x in X]
@@ -225,8 +229,9 @@ def check_tags(
         DataError: missing, another number than there are words, or something that is no tag; its place is
             named.
     """
-    if y is None or isinstance(y, str | bytes) or not hasattr(y, "__len__"):
+    if y is None or isinstance(y, str | bytes):
         raise DataError("the tags are missing", where=origin, fix="Give a list of tags for each sentence")
+    y = read_rows(y, origin, "tags", whole=is_sentence)
     if len(y) != len(words):
         what = f"{len(words)} sentences, and tags of {len(y)}"
         raise DataError(what, where=origin, fix="Give a list of tags for each sentence")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from glassformer.config import listed
 from glassformer.data.checks import check_texts, place
+from glassformer.data.in_memory import read_rows
 from glassformer.errors import DataError
 
 JOINT = "\n"  # between the sides of a pair that is shown or counted as one text
@@ -83,11 +83,7 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
     Raises:
         DataError: as ``check_texts``; also, some are pairs and some are none, or a tuple of another length.
     """
-    if hasattr(X, "columns") or hasattr(X, "column_names"):
-        return _of_table(X, origin, rows)
-    if isinstance(X, str | bytes):
-        return check_texts(X, origin, rows)
-    X = list(X)
+    X = read_rows(X, origin, "texts", most=2)
     if not X or not _is_pair(X[0]):
         for i, x in enumerate(X):
             if _is_pair(x):
@@ -113,20 +109,3 @@ def _is_pair(x: Any) -> bool:
 
 def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> DataError:
     return DataError(what, where=place(origin, index, rows), fix="Give texts only, or pairs only")
-
-
-def _of_table(X: Any, origin: str, rows: Sequence[int] | None) -> list[str]:
-    """The two columns of a table in memory (pandas, polars, Arrow)."""
-    columns = getattr(X, "column_names", None)
-    names = list(X.columns if columns is None else columns)
-    if len(names) != 2:
-        shown = listed([str(name) for name in names])
-        what = f"a table of {len(names)} columns where texts are wanted ({shown})"
-        fix = "Give one column of it, or two of them for pairs"
-        raise DataError(what, where=origin, fix=fix)
-    first, second = (_values(X[name]) for name in names)
-    return join_sides(first, second, origin, rows)
-
-
-def _values(column: Any) -> list[Any]:
-    return column.to_pylist() if hasattr(column, "to_pylist") else list(column)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Explains:
-    """``explain`` and ``explain_many`` of a fitted classifier with ``check``."""
+    """``explain`` and ``explain_many`` of a fitted classifier with ``examples_of``."""
 
-    check: Any
+    examples_of: Any
 
     def explain(
         self,
@@ -40,7 +40,8 @@ class Explains:
         from glassformer.explain.methods import explain_input
 
         check_is_fitted(self, "model_")
-        return explain_input(self, self.check([X])[0], method=method, target=target, trust=trust, **options)
+        (example,) = self.examples_of([X])
+        return explain_input(self, example, method=method, target=target, trust=trust, **options)
 
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
@@ -58,7 +59,7 @@ class Explains:
 
         check_is_fitted(self, "model_")
         made = []
-        for x in self.check(X):
+        for x in self.examples_of(X):
             made.append(explain_input(self, x, **options))
             if progress is not None:
                 progress(1)

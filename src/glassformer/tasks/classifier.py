@@ -17,7 +17,9 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
+from glassformer.data.in_memory import as_targets
 from glassformer.data.splits import grouped_split
+from glassformer.data.target_columns import refuse_target_sides
 from glassformer.errors import CheckpointError, DataError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
@@ -54,7 +56,6 @@ class Supervised(Explains, Adapts, Estimator):
 
     SHARDS = True
     FIGURES = (*Estimator.FIGURES, "temperature", "threshold")
-    NOUN: ClassVar[str]  # what the examples are called in messages
     CHUNK: ClassVar[int]  # examples encoded at a time in prediction: memory stays flat however many there are
 
     classes_: np.ndarray
@@ -96,10 +97,15 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
-        y = list(y) if isinstance(y, Iterator) else y  # which is read once
-        self.kind_ = self.kind_for(y)
+        y = as_targets(y, self.TARGETS, self.TARGETS)
+        X = self.fit_rows(X, y)
+        if y is not None:  # ``check_pairs`` says what is missing
+            self.kind_ = self.kind_for(y)
         word = self.kind_.word
         examples, labels = check_pairs(X, y, "fit", self.NOUN, word, self.check, self.kind_.read)
+        self.n_features_in_ = self._width(examples)
+        if self.n_features_in_ > 1:
+            refuse_target_sides(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
         classes = self.kind_.classes(labels)
         self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
@@ -113,6 +119,19 @@ class Supervised(Explains, Adapts, Estimator):
         else:
             held = self._held_out(validation)
         return Labeled(examples, targets, weights), held
+
+    def examples_of(self, X: Any, origin: str | None = None) -> list[Any]:
+        """The examples as a checked list; of a table the columns that ``fit`` had.
+
+        Raises:
+            DataError: one that cannot be used, or columns that cannot be told.
+        """
+        return self.check(self.rows_of(X, origin), origin or self.NOUN)
+
+    @staticmethod
+    def _width(examples: Sequence[Any]) -> int:
+        """The inputs of one example."""
+        return 1
 
     @classmethod
     def learns(cls, kind: Classes) -> bool:
@@ -134,7 +153,7 @@ class Supervised(Explains, Adapts, Estimator):
             "validation",
             f"validation {self.NOUN}",
             f"validation {self.kind_.word}",
-            self.check,
+            self.examples_of,
             self.kind_.read,
         )
         return examples, self.targets(labels, f"validation {self.kind_.word}")
@@ -250,7 +269,7 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _rows(self, X: Sequence[Any], what: str, progress=None, precision: str | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
-        examples = self.check(X)
+        examples = self.examples_of(X)
         model = self.predictor(precision)
         device = next(model.parameters()).device
         chunks = [examples[i : i + self.CHUNK] for i in range(0, len(examples), self.CHUNK)]

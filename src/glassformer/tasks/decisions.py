@@ -146,7 +146,7 @@ class Classifier(ClassifierMixin, Supervised):
         """
         check_is_fitted(self, "model_")
         word = self.kind_.word
-        examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.check, self.kind_.read)
+        examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.examples_of, self.kind_.read)
         if reason := obstacle(self.model_, choose_device(self.device)):
             raise ConfigError(f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16")
         return self._measure_int8(examples, self.targets(labels, word))
@@ -225,7 +225,7 @@ class Classifier(ClassifierMixin, Supervised):
         """
         check_is_fitted(self, "model_")
         below, word = check_abstain(abstain_below, self.kind_), self.kind_.word
-        examples, labels = check_pairs(X, y, "calibrate", self.NOUN, word, self.check, self.kind_.read)
+        examples, labels = check_pairs(X, y, "calibrate", self.NOUN, word, self.examples_of, self.kind_.read)
         logits, targets = self.logits(examples), self.targets(labels, word)
         found = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = found, below
@@ -252,7 +252,7 @@ class Classifier(ClassifierMixin, Supervised):
         objects, with None for what is too unsure."""
         if self.abstain_below_ is None:
             return super().predict(X)
-        return self.answers(self.outputs(X))
+        return self.kind_.as_given(self.answers(self.outputs(X)))
 
     def predict_proba(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> np.ndarray:
         """Probabilities ``[n, C]``, fp64, columns in the order of ``classes_``."""
@@ -267,7 +267,7 @@ class Classifier(ClassifierMixin, Supervised):
         """
         check_is_fitted(self, "model_")
         kind = self.kind_
-        examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.check, kind.read)
+        examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.examples_of, kind.read)
         truth = kind.spelled(labels, self.classes_.tolist())
         return share_right(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 

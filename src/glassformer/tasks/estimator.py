@@ -20,7 +20,7 @@ import torch
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.native import newest_fingerprint
-from glassformer.checkpoints.settings import check_parameters
+from glassformer.checkpoints.settings import ABOUT, check_parameters
 from glassformer.config import build, plain, settings_of, to_toml, values_before
 from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
@@ -31,6 +31,7 @@ from glassformer.runtime import choose_device, choose_dtype, own_generators, set
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
+from glassformer.tasks.named_columns import NamedColumns
 from glassformer.tasks.recipe import recipe_values
 from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
 from glassformer.train.config import FitConfig
@@ -72,7 +73,7 @@ class Fit:
         return self.configs["train"]
 
 
-class Estimator(Shown, BaseEstimator):
+class Estimator(NamedColumns, Shown, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
     Fitted state: ``model_``, ``history_``, ``weights_source_``, ``chosen_`` (what settings that were left
@@ -331,7 +332,7 @@ class Estimator(Shown, BaseEstimator):
     def _about(self) -> dict[str, Any]:
         """What ``glassformer.json`` says of the fitted state."""
         counts = {"examples": found} if (found := getattr(self, "examples_", {})) else {}
-        return {name: getattr(self, f"{name}_") for name in self.FIGURES} | counts
+        return {name: getattr(self, f"{name}_") for name in self.FIGURES} | counts | self.about_columns()
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -350,6 +351,7 @@ class Estimator(Shown, BaseEstimator):
         out.history_, out.examples_ = Records(), counts_in(about)
         for name in cls.FIGURES:
             setattr(out, f"{name}_", about[name])
+        out.read_columns(about, str(folder / ABOUT))
         out._read_model(folder)
         out.read_parts(folder, about)
         out.check_parts(folder)

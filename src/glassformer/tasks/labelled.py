@@ -68,6 +68,14 @@ def fit(work: Work, **options: Any) -> None:
     if held and work.estimator.learns_in_steps and (said := few_to_choose_by(held, work.recipe.train)):
         work.say(said)
     work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+    name_columns(work)
+
+
+def name_columns(work: Work) -> None:
+    """A data frame is then read by the names that the training's table had; folders of texts have none."""
+    dataset = work.data.dataset
+    text = getattr(dataset, "columns", (None, None))[0]
+    work.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
 
 def few_to_choose_by(held: Any, train: Any) -> str:

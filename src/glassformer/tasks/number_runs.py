@@ -27,7 +27,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import COVERAGE, coverage_figures, errors_on, examples_needed
 from glassformer.evaluate.simple_file import SIMPLE, write_simple
-from glassformer.tasks.labelled import figures, judge_again, measured, training_sample
+from glassformer.tasks.labelled import figures, judge_again, measured, name_columns, training_sample
 from glassformer.tasks.task import Work
 
 POINTS = 2000  # of the report's figures; more cannot be seen
@@ -106,6 +106,7 @@ def fit(work: Work, **options: Any) -> None:
     train, held = work.data.train, work.data.validation
     validation = (held.examples, held.labels or []) if held else None
     work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+    name_columns(work)
 
 
 def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:

@@ -26,7 +26,9 @@ from glassformer.checkpoints.settings import ABOUT, read_about
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_labels, read_labels
 from glassformer.data.image_batching import evaluation_pixels
+from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import as_known
+from glassformer.data.label_sets import are_truths
 from glassformer.data.transform import read_pictures
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.pair_map import page
@@ -37,6 +39,8 @@ from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fi
 from glassformer.tasks.decisions import share_right
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
+from glassformer.tasks.named_columns import NamedColumns
+from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.targets import kind_of_targets
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
@@ -93,7 +97,7 @@ def _places(grid: tuple[int, int]) -> list[str]:
     return [f"row {i + 1}, column {j + 1}" for i in range(grid[0]) for j in range(grid[1])]
 
 
-class Probe(ClassifierMixin, BaseEstimator):
+class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
     """A head of classes on vectors of a frozen backbone.
 
     Args:
@@ -108,6 +112,7 @@ class Probe(ClassifierMixin, BaseEstimator):
 
     classes_: np.ndarray
     head_: Head
+    truth_ = False  # whether the training's labels were truth values, and so are those of ``predict``
 
     def __init__(
         self, backbone: Any, *, head: str = "linear", k: int = 5, C: float = 1.0, pooling: str = "auto"
@@ -141,8 +146,17 @@ class Probe(ClassifierMixin, BaseEstimator):
             DataError: examples or labels that cannot be used, or one class only.
             ConfigError: a setting that cannot be.
         """
-        labels = check_labels(y)
-        vectors = self.embed(X)
+        before = vars(self).copy()
+        try:
+            return self._fit(X, as_targets(y, "labels"))
+        except BaseException:  # a fit that fails leaves the one before
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    def _fit(self, X: Any, y: Any) -> Probe:
+        labels, self.truth_ = check_labels(y), are_truths(y)
+        vectors = self.embed(self.fit_rows(X, y))
         if len(labels) != len(vectors):
             raise DataError(
                 f"{len(vectors)} examples, {len(labels)} labels", where="fit", fix="Give one each"
@@ -162,7 +176,7 @@ class Probe(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Sequence[Any]) -> np.ndarray:
         """The most probable label of each example."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        return Classes(truth=self.truth_).as_given(self.classes_[self.predict_proba(X).argmax(1)])
 
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """The vector of each example, ``[n, E]`` fp32.
@@ -175,6 +189,8 @@ class Probe(ClassifierMixin, BaseEstimator):
             fix = f"Known: {', '.join(POOLINGS)}"
             raise ConfigError(f"no pooling {self.pooling!r}", where="pooling", fix=fix)
         opened = self._opened()
+        if hasattr(self, "feature_names_in_"):  # else the backbone may know the columns' names
+            X = self.rows_of(X)
         if self.pooling == "auto":
             return opened.embed(X)
         states = self._patches(X)
@@ -193,6 +209,8 @@ class Probe(ClassifierMixin, BaseEstimator):
             "kind": type(self).__name__,
             "parameters": {key: getattr(self, key) for key in ("head", "k", "C", "pooling")},
             "classes": self.classes_.tolist(),
+            **({"truth_values": True} if self.truth_ else {}),
+            **self.about_columns(),
         }
 
         def write(folder: Path) -> None:
@@ -229,6 +247,8 @@ class Probe(ClassifierMixin, BaseEstimator):
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
         out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
+        out.truth_ = about.get("truth_values") is True
+        out.read_columns(about, where)
         arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, HEAD).items()}
         key = "weight" if "weight" in arrays else "vectors"
         width = arrays[key].shape[-1] if key in arrays and arrays[key].ndim == 2 else 0
@@ -251,7 +271,7 @@ class Probe(ClassifierMixin, BaseEstimator):
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
         if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"):
-            table = self.embed(list(table))
+            table = self.embed(table)
         vectors = unit(table)
         if vectors.shape[1] != queries.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"
@@ -299,6 +319,17 @@ class Probe(ClassifierMixin, BaseEstimator):
                 states = finite(model.encode_rows(rows, packing).float().cpu(), "vectors")
                 out += [part[first:].numpy() for part in states.split(list(packing.lengths))]
         return out
+
+    @property
+    def NOUN(self) -> str:  # type: ignore[override]  # that of the backbone
+        return self._opened().NOUN
+
+    @property
+    def MOST(self) -> int:  # type: ignore[override]
+        return self._opened().asked_columns()
+
+    def is_example(self, row: Any) -> bool:  # type: ignore[override]
+        return self._opened().is_example(row)
 
     def _opened(self) -> Any:
         """The backbone as an estimator that is fitted, or as good as that."""

@@ -35,6 +35,7 @@ class Regressor(RegressorMixin, Supervised):
     ``number_scale="log"`` they are differences of logarithms.
     """
 
+    TARGETS = "targets"
     kind_: Any = Numbers()
     errors_: np.ndarray = np.zeros(0)
 
@@ -87,7 +88,7 @@ class Regressor(RegressorMixin, Supervised):
             DataError: examples or numbers that cannot be used.
         """
         check_is_fitted(self, "model_")
-        X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.check, self.kind_.read)
+        X, numbers = check_pairs(X, y, "calibrate", self.NOUN, "targets", self.examples_of, self.kind_.read)
         if self.kind_.scale == "log":
             check_positive(numbers, "targets")
         self.errors_ = self._errors(self.predict(X), np.asarray(numbers))
@@ -134,7 +135,7 @@ class Regressor(RegressorMixin, Supervised):
         from sklearn.metrics import r2_score
 
         check_is_fitted(self, "model_")
-        given = check_pairs(X, y, "score", self.NOUN, "targets", self.check, self.kind_.read)
+        given = check_pairs(X, y, "score", self.NOUN, "targets", self.examples_of, self.kind_.read)
         return float(r2_score(given[1], self.predict(given[0]), sample_weight=sample_weight))
 
     # --- files -----------------------------------------------------------------------------------

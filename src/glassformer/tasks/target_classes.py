@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,8 +27,13 @@ OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just ab
 
 @dataclass(frozen=True)
 class Classes:
-    """One class an example: a softmax over the logits, and the most probable class."""
+    """One class an example: a softmax over the logits, and the most probable class.
 
+    Args:
+        truth: targets were truth values, and so is what ``predict`` gives; everywhere else they are 0 and 1.
+    """
+
+    truth: bool = field(default=False, kw_only=True)
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
     word: ClassVar[str] = "labels"  # what targets are called in messages
     measure: ClassVar[str | None] = (
@@ -120,7 +125,15 @@ class Classes:
 
     def returned(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
         """What ``predict`` gives."""
-        return self.labels(chosen, classes)
+        return self.as_given(self.labels(chosen, classes))
+
+    def as_given(self, labels: np.ndarray) -> np.ndarray:
+        """Labels ``[n]`` as the type of the training's; None stays."""
+        if not self.truth or self.binary:
+            return labels
+        if labels.dtype != object:
+            return labels.astype(bool)
+        return np.array([None if label is None else bool(label) for label in labels], object)
 
     def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """How sure each answer is, ``[n]``: the probability of its label."""
@@ -171,8 +184,8 @@ class Classes:
     # --- files ------------------------------------------------------------------------------------
 
     def about(self) -> dict[str, Any]:
-        """What ``glassformer.json`` says of the kind; nothing of this one."""
-        return {}
+        """What ``glassformer.json`` says of the kind; nothing of one class an example."""
+        return {"truth_values": True} if self.truth else {}
 
     def about_export(self, clf: Any) -> dict[str, Any]:
         """What ``onnx.json`` says of the kind."""

@@ -14,7 +14,16 @@ from torch import Tensor
 from glassformer.checkpoints.settings import shown
 from glassformer.config import label_text, nearest
 from glassformer.data.checks import check_classes
-from glassformer.data.label_sets import LabelSet, as_sets, check_sets, each, indicator, is_matrix, read_matrix
+from glassformer.data.label_sets import (
+    LabelSet,
+    as_sets,
+    check_sets,
+    each,
+    indicator,
+    is_matrix,
+    names_of_matrix,
+    read_matrix,
+)
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.label_sets import (
     HALF,
@@ -62,7 +71,7 @@ class LabelSets(Classes):
         if self.columns and len(labels) != len(self.columns):
             what = f"{len(labels)} columns where training had {len(self.columns)} labels"
             raise DataError(what, where=origin, fix="Give one column for each label of the training")
-        if self.columns and not hasattr(y, "columns"):  # a plain array has no names of its own
+        if self.columns and names_of_matrix(y) is None:  # a plain array has no names of its own
             return [LabelSet(self.columns[k] for k in given) for given in sets]
         return list(sets)
 
@@ -139,8 +148,10 @@ class LabelSets(Classes):
         return as_sets(chosen, classes.tolist())
 
     def returned(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
-        """A 0/1 matrix where training had one, else a list of tuples of labels."""
-        return chosen.astype(np.int64) if self.matrix else list(map(tuple, self.labels(chosen, classes)))
+        """A 0/1 matrix where training had one (of truth values where they were), else a list of tuples."""
+        if self.matrix:
+            return chosen.astype(bool if self.truth else np.int64)
+        return list(map(tuple, self.labels(chosen, classes)))
 
     def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """``[n]``: the probability of the least sure label that is given; of none, that of the likeliest
@@ -172,7 +183,7 @@ class LabelSets(Classes):
         return describe_labels(probabilities, targets, resamples=resamples)
 
     def about(self) -> dict[str, Any]:
-        return {"targets": "label-matrix" if self.matrix else "label-sets"}
+        return super().about() | {"targets": "label-matrix" if self.matrix else "label-sets"}
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         temperature, threshold = (

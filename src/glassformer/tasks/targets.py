@@ -8,10 +8,11 @@ and what a saved folder and the Hub call it (``Classes`` has the methods). Whoev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.label_sets import holds_sets, is_matrix, read_matrix
+from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix
 from glassformer.errors import CheckpointError
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.target_numbers import ON_HUB, SAVED, Numbers
@@ -21,8 +22,8 @@ from glassformer.tasks.target_sets import LabelSets
 def kind_of_targets(y: Any) -> Classes:
     """The kind of raw targets: several labels for a matrix or a list of lists or sets; else one class."""
     if not holds_sets(y):
-        return Classes()
-    return LabelSets(True, tuple(read_matrix(y)[1])) if is_matrix(y) else LabelSets()
+        return Classes(truth=are_truths(y))
+    return LabelSets(True, tuple(read_matrix(y)[1]), truth=are_truths(y)) if is_matrix(y) else LabelSets()
 
 
 def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
@@ -33,7 +34,7 @@ def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
         return Numbers.saved(about, where)
     if not isinstance(name, str | None) or name not in known:
         raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
-    return known[name]
+    return replace(known[name], truth=about.get("truth_values") is True)
 
 
 def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:

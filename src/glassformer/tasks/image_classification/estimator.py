@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.copies import digest
-from glassformer.data.image import check_pictures
+from glassformer.data.image import check_pictures, is_record
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
@@ -55,6 +55,8 @@ class ImageModel(Supervised):
     transform_: ImageTransform
 
     # --- pictures --------------------------------------------------------------------------------
+
+    is_example = staticmethod(is_record)
 
     @staticmethod
     def check(X: Any, origin: str = "pictures") -> list[Any]:

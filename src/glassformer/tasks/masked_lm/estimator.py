@@ -49,7 +49,7 @@ class MaskedLM(Estimator):
     ``history_``, ``chunks_`` (examples an epoch), ``train_seconds_``, ``weights_source_``.
     """
 
-    RECIPE = PretrainRecipe
+    RECIPE, NOUN = PretrainRecipe, "texts"
     TASK = PretrainRecipe.task
     SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainFitConfig}  # noqa: RUF012
 
@@ -129,6 +129,7 @@ class MaskedLM(Estimator):
     def fit(
         self,
         texts: Sequence[str],
+        y: None = None,
         *,
         validation: Sequence[str] | None = None,
         callbacks: Sequence[Callback] = (),
@@ -138,6 +139,7 @@ class MaskedLM(Estimator):
         """Learn from raw texts.
 
         Args:
+            y: not read; pipelines of scikit-learn hand it over.
             validation: texts to judge on after each epoch, under masks that stay the same.
             checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
@@ -153,9 +155,9 @@ class MaskedLM(Estimator):
         texts, validation = data
         if self.next_sentence:
             refuse_several("next-sentence prediction needs one process", "Run it without torchrun")
-        texts, held = check_texts(texts), None
+        texts, held = check_texts(self.fit_rows(texts)), None
         if validation is not None:
-            held = check_texts(validation, "validation")
+            held = check_texts(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(alike, texts)) if fit.together else None
             (texts,), (held,) = random_split([texts], fit.train.validation_fraction, fit.train.seed, groups)
@@ -266,14 +268,14 @@ class MaskedLM(Estimator):
             for values, words in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
 
-    def score(self, texts: Sequence[str]) -> float:
+    def score(self, texts: Sequence[str], y: None = None) -> float:
         """Share of masked tokens guessed right in these texts, under masks drawn once."""
         return self.judge(texts)["accuracy"]
 
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
         """Loss in nats a masked token, perplexity, accuracy, count; those of the next sentence if learned."""
         model = self.predictor()
-        table = self._chunks(check_texts(texts))
+        table = self._chunks(check_texts(self.rows_of(texts)))
         stream = self._stream(table, self.configs()["train"], next(model.parameters()).device)
         figures = masked_judge(model, stream, self.batch_tokens or 8192)()
         finite(np.array(list(figures.values())), "losses")

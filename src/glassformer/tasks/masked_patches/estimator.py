@@ -17,7 +17,7 @@ import torch
 
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.copies import digest
-from glassformer.data.image import check_pictures
+from glassformer.data.image import check_pictures, is_record
 from glassformer.data.image_batching import Changes, ImageStream, evaluation_pixels
 from glassformer.data.patch_masks import MASKS, PatchStream, seen_patches
 from glassformer.data.splits import random_split
@@ -68,7 +68,7 @@ class MaskedPatches(Estimator):
     variance 1, so that 1 is what a gray answer has; ``accuracy`` is 1 - loss, the share explained.
     """
 
-    RECIPE = PatchesRecipe
+    RECIPE, NOUN, is_example = PatchesRecipe, "pictures", staticmethod(is_record)
     TASK = PatchesRecipe.task
     SECTIONS = {"image": PatchImageConfig, "model": PatchModelConfig, "train": PatchFitConfig}  # noqa: RUF012
 
@@ -142,6 +142,7 @@ class MaskedPatches(Estimator):
     def fit(
         self,
         pictures: Sequence[Any],
+        y: None = None,
         *,
         validation: Sequence[Any] | None = None,
         callbacks: Sequence[Callback] = (),
@@ -151,6 +152,7 @@ class MaskedPatches(Estimator):
         """Learn from pictures without labels.
 
         Args:
+            y: not read; pipelines of scikit-learn hand it over.
             validation: pictures to judge on after each epoch, the same patches of them hidden each time.
             checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
@@ -164,9 +166,9 @@ class MaskedPatches(Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[list[Any], list[Any] | None]:
         pictures, validation = data
-        pictures, held = check_pictures(pictures), None
+        pictures, held = check_pictures(self.fit_rows(pictures)), None
         if validation is not None:
-            held = check_pictures(validation, "validation")
+            held = check_pictures(self.rows_of(validation, "validation"), "validation")
         elif fit.train.validation_fraction:
             groups = list(map(digest, pictures)) if fit.together else None
             (pictures,), (held,) = random_split(
@@ -231,12 +233,12 @@ class MaskedPatches(Estimator):
             DataError: none, or one that cannot be read.
         """
         model = self.predictor()
-        table = read_pictures(check_pictures(pictures), self.transform_)
+        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
         figures = self._figures(model, table, next(model.parameters()).device)
         finite(np.array(list(figures.values())), "losses")
         return figures
 
-    def score(self, pictures: Sequence[Any]) -> float:
+    def score(self, pictures: Sequence[Any], y: None = None) -> float:
         """The share of the hidden patches' variance that is explained: 1 at best, 0 for a gray answer."""
         return self.judge(pictures)["accuracy"]
 
@@ -249,7 +251,7 @@ class MaskedPatches(Estimator):
             seed: of the choice of patches.
         """
         model = self.predictor()
-        table = read_pictures(check_pictures(pictures), self.transform_)
+        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
         c, device = model.config.embedding, next(model.parameters()).device
         n = math.prod(c.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
@@ -274,7 +276,7 @@ class MaskedPatches(Estimator):
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """``[n, D]`` fp32: the mean of all patches' states, nothing hidden."""
         model = self.predictor()
-        table = read_pictures(check_pictures(pictures), self.transform_)
+        table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
         device, first = next(model.parameters()).device, int(model.config.embedding.class_token)
         out = []
         with torch.inference_mode():

@@ -18,7 +18,15 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two
 from glassformer.data.copies import alike
 from glassformer.data.question_windows import LONGEST, QuestionRows, encode_questions
-from glassformer.data.questions import Answers, Question, check_answers, check_questions
+from glassformer.data.questions import (
+    CONTEXT,
+    QUESTION,
+    Answers,
+    Question,
+    check_answers,
+    check_questions,
+    is_example,
+)
 from glassformer.data.splits import random_split
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, DataError
@@ -67,7 +75,7 @@ class TextAnswerer(SpanAnswers, Estimator):
     questions; None: it always answers, as training had no question without an answer).
     """
 
-    RECIPE, NOUN = AnsweringRecipe, "questions"
+    RECIPE, NOUN, MOST, is_example = AnsweringRecipe, "questions", 2, staticmethod(is_example)
     SECTIONS = {"text": AnswererTextConfig, "model": AnswererModelConfig, "train": AnswererFitConfig}  # noqa: RUF012
     FIGURES = (*Estimator.FIGURES, "length", "threshold")
 
@@ -174,7 +182,8 @@ class TextAnswerer(SpanAnswers, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Asked, Asked | None]:
         X, y, validation = data
-        questions, held = check_questions(X), None
+        questions, held = check_questions(self.fit_rows(X, names=(QUESTION, CONTEXT))), None
+        self.n_features_in_ = 2
         answers = check_answers(y, questions)
         if not any(own.texts for own in answers):
             raise DataError("no question has an answer", where="answers", fix="Give some that have one")
@@ -284,6 +293,9 @@ class TextAnswerer(SpanAnswers, Estimator):
         kinds = self.model_.config.embedding.segments
         save_tokenizer(self.tokenizer_, folder, self.length_, segments=kinds, pairs=True)
         return {}
+
+    def saved_width(self, about: dict[str, Any]) -> int | None:
+        return 2
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = load_tokenizer(folder)

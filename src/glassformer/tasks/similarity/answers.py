@@ -22,6 +22,7 @@ from glassformer.tasks.similarity.explain import SimilarityExplanation, contribu
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
+from glassformer.tasks.target_classes import Classes
 
 ROUNDED = 1e-6  # how far from 1 fp32 may put the cosine of a vector of length 1 with itself
 BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed
@@ -42,12 +43,22 @@ class Answers:
     classes_: np.ndarray | None
     head_: Head | None
     tokenizer_: Any
+    truth_ = False  # whether the labels of a fit were truth values, and so are those of ``predict``
     clean: Any
     predictor: Any
     _how: Any
     table: Any
     reader: Any
+    rows_of: Any
     _check_fitted: Any
+
+    def texts_of(self, X: Any) -> list[str]:
+        """One text each, checked; of a table the column that ``fit`` had, where it had one."""
+        return check_texts(self.rows_of(X))
+
+    def asked_columns(self) -> int:
+        """One text at a time, also where pairs were learned."""
+        return 1
 
     def encode(
         self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
@@ -57,7 +68,7 @@ class Answers:
         Raises:
             InputError: a text that cannot be used; no prompt of that name.
         """
-        model, texts = self.predictor(), [clean_text(text, self.clean) for text in check_texts(texts)]
+        model, texts = self.predictor(), [clean_text(text, self.clean) for text in self.texts_of(texts)]
         options = {"prompt_name": prompt_name, "prompt": prompt, "tokenizer": self.tokenizer_}
         return model.sentences.embed(model, texts, **options)
 
@@ -113,7 +124,7 @@ class Answers:
     def truncated(self, texts: Sequence[str]) -> np.ndarray:
         """Which texts are longer than the model reads, ``[n]`` bool."""
         self._check_fitted()
-        return np.asarray(self.table(check_texts(texts)).truncated)
+        return np.asarray(self.table(self.texts_of(texts)).truncated)
 
     def similarity(self, a: str | Sequence[str], b: str | Sequence[str]) -> Any:
         """Cosine of two texts, or of each text of one list with each of another, ``[n, m]``."""
@@ -134,7 +145,7 @@ class Answers:
             rows: of each text in its file.
             beside: what stands beside each text in its row, by column: plain values that JSON can hold.
         """
-        texts = check_texts(texts)
+        texts = self.texts_of(texts)
         self.index_ = TextIndex(texts, self.directions(texts), self.weights_digest(), rows, beside)
         return self
 
@@ -201,8 +212,7 @@ class Answers:
         Raises:
             DataError: a text that cannot be used, or more than a million pairs.
         """
-        given = isinstance(texts, np.ndarray) and texts.ndim == 2
-        return pairs_within(unit(texts) if given else self.directions(list(texts)), least)
+        return pairs_within(unit(texts) if _are_vectors(texts) else self.directions(texts), least)
 
     def search(self, queries: Sequence[str], table: Any, k: int = 5) -> tuple[np.ndarray, np.ndarray]:
         """The ``k`` nearest rows of a table for each query, and their cosines, ``[n, k]`` each.
@@ -220,8 +230,8 @@ class Answers:
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="search", fix="Use 1 or more")
         asked = self.directions(queries)
-        if not (isinstance(table, np.ndarray) and table.ndim == 2):
-            table = self.encode(list(table))
+        if not _are_vectors(table):
+            table = self.encode(table)
         vectors = table
         if vectors.shape[1] != asked.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the model's have {asked.shape[1]}"
@@ -241,7 +251,7 @@ class Answers:
         """The most probable class of each text."""
         best = self.predict_proba(X).argmax(1)
         assert self.classes_ is not None
-        return self.classes_[best]
+        return Classes(truth=self.truth_).as_given(self.classes_[best])
 
     def score(self, X: Any, y: Any) -> float:
         """Spearman correlation of cosines and scores of pairs; of texts with labels the accuracy.
@@ -260,13 +270,18 @@ class Answers:
                 what = f"the label {labels[0]!r} is of another kind than those learned, as {known!r}"
                 raise DataError(what, where="labels", fix="Give them as they were given to fit")
             return float(np.mean([a == b for a, b in zip(found, labels, strict=True)]))
-        pairs = check_text_pairs(X, y)
-        assert pairs.scores is not None
+        pairs = check_text_pairs(self.rows_of(X, "pairs", 2), y)
+        if pairs.scores is None:
+            raise DataError("pairs without scores", where="score", fix="Give a number for each pair")
         return spearman(self.cosines(pairs), pairs.scores)
 
     def cosines(self, pairs: Pairs) -> np.ndarray:
         """The cosine of each pair, ``[n]``."""
         return (self.directions(pairs.first) * self.directions(pairs.second)).sum(1)
+
+
+def _are_vectors(table: Any) -> bool:
+    return isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind not in "OUST"
 
 
 def pairs_within(table: np.ndarray, least: float) -> list[tuple[int, int, float]]:

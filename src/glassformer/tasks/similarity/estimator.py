@@ -8,7 +8,7 @@ embedder.fit(pairs, scores); embedder.search(queries, table, k=5); embedder.expl
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from glassformer.config import listed
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_labels, check_texts, check_two, read_labels
 from glassformer.data.copies import alike
+from glassformer.data.in_memory import as_targets, read_rows
+from glassformer.data.label_sets import are_truths
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -74,7 +76,7 @@ class Embedder(Answers, Estimator):
     A checkpoint answers without a fit.
     """
 
-    RECIPE = SimilarityRecipe
+    RECIPE, MOST = SimilarityRecipe, 2
     SECTIONS = {"text": EmbedderTextConfig, "model": EmbedderModelConfig, "train": EmbedderFitConfig}  # noqa: RUF012
     INNER = ("_how",)
 
@@ -176,24 +178,25 @@ class Embedder(Answers, Estimator):
         return self._fit((X, y, validation), callbacks, checkpoints, resume)
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Embedder:
-        rows = _rows(data[0])
-        if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
-            return self._probe(rows, data[1])
-        return super()._fit((rows, *data[1:]), callbacks, checkpoints, resume)
+        with self._rollback():
+            y = as_targets(data[1], "labels")
+            rows = read_rows(self.fit_rows(data[0], y), "fit", "pairs or texts", most=2)
+            if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):
+                return self._probe(rows, y)
+            return super()._fit((rows, y, *data[2:]), callbacks, checkpoints, resume)
 
     def _probe(self, texts: list[str], y: Any) -> Embedder:
         """A head of classes behind the vectors of a checkpoint that stays as it is."""
         started = time.perf_counter()
-        with self._rollback():
-            if is_from_scratch(self.model):
-                what = "the head alone would stand on random weights"
-                raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
-            self.configs()
-            labelled = self._labels(texts, y)
-            vars(self).pop("model_", None)
-            self._open()
-            self._fit_head(labelled)
-            self.train_seconds_ = time.perf_counter() - started
+        if is_from_scratch(self.model):
+            what = "the head alone would stand on random weights"
+            raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
+        self.configs()
+        labelled = self._labels(texts, y)
+        vars(self).pop("model_", None)
+        self._open()
+        self._fit_head(labelled)
+        self.train_seconds_ = time.perf_counter() - started
         return self
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
@@ -204,14 +207,17 @@ class Embedder(Answers, Estimator):
             what = "of pairs no weight would learn: an embedder has no head"
             raise ConfigError(what, where="train_layers", fix="Use 1 or more")
         self.classes_ = self.head_ = None
+        self.truth_, self.n_features_in_ = False, 2
         if rows and isinstance(rows[0], str):
+            self.n_features_in_ = 1
             examples: Any = self._labels(rows, y)
             held: Any = None if validation is None else self._others(*check_two(validation, "texts, labels"))
         else:
             examples = check_text_pairs(rows, y)
             held = None
             if validation is not None:
-                held = check_text_pairs(*check_two(validation, "pairs, scores"), "validation")
+                X, scores = check_two(validation, "pairs, scores")
+                held = check_text_pairs(self.rows_of(X, "validation", 2), scores, "validation")
         if held is None and train.validation_fraction:
             rest, taken = self._parts(examples, fit)
             examples, held = examples.take(rest), examples.take(taken)
@@ -238,7 +244,7 @@ class Embedder(Answers, Estimator):
         """Texts with their classes' numbers; ``classes_`` is settled."""
         if y is None:
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
-        texts, labels = check_texts(texts), check_labels(y)
+        texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_truths(y)
         if len(labels) != len(texts):
             raise DataError(f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text")
         self.classes_, targets = np.unique(labels, return_inverse=True)
@@ -249,7 +255,8 @@ class Embedder(Answers, Estimator):
 
     def _others(self, texts: Any, labels: Any) -> Labelled:
         """Texts that are held out, with the numbers of classes that were learned."""
-        texts, labels = check_texts(texts, "validation"), check_labels(labels, "validation labels")
+        texts = check_texts(self.rows_of(texts, "validation"), "validation")
+        labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):
             what = f"{len(texts)} texts, {len(labels)} labels"
             raise DataError(what, where="validation", fix="Give one a text")
@@ -361,7 +368,8 @@ class Embedder(Answers, Estimator):
             return {"classes": None}
         tensors = {name: torch.from_numpy(array) for name, array in self.head_.tensors().items()}
         write_tensors(folder, tensors, name=CLASSES)
-        return {"classes": self.classes_.tolist()}
+        truth = {"truth_values": True} if self.truth_ else {}
+        return {"classes": self.classes_.tolist()} | truth
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_, self._how = load_tokenizer(folder), self.model_.sentences
@@ -370,9 +378,13 @@ class Embedder(Answers, Estimator):
         self.classes_ = self.head_ = self.index_ = None
         if names := about.get("classes"):
             self.classes_ = np.asarray(read_labels(names, "classes", str(folder)))
+            self.truth_ = about.get("truth_values") is True
             arrays = {name: tensor.numpy() for name, tensor in read_tensors(folder, CLASSES).items()}
             width = self._how.width(self.model_.config.encoder.d_model)
             self.head_ = head_of(arrays, width, len(self.classes_), str(folder))
+
+    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+        return 1 if about.get("classes") else 2
 
     @classmethod
     def load(cls, path: str | Path) -> Embedder:
@@ -390,14 +402,6 @@ class Embedder(Answers, Estimator):
 
     def check_parts(self, folder: Path) -> None:
         check_table(self.tokenizer_, self.model_.config, str(folder))
-
-
-def _rows(X: Any) -> list:
-    """The rows of a list, an array or a data frame."""
-    if isinstance(X, str | bytes) or not hasattr(X, "__iter__"):
-        what = f"{type(X).__name__} where rows of pairs or texts are wanted"
-        raise DataError(what, where="fit", fix="Give a list")
-    return X.to_numpy().tolist() if hasattr(X, "to_numpy") else list(X)
 
 
 def _texts(examples: Labelled | Pairs) -> list[str]:

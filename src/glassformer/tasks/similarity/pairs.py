@@ -20,6 +20,7 @@ from glassformer.data.batching import (
     training_batches,
 )
 from glassformer.data.checks import check_texts
+from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.text import TokenTable
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import unit_rows
@@ -51,7 +52,7 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     Raises:
         DataError: no pairs, a row that is no pair of texts, or scores that are no finite numbers.
     """
-    rows = X.to_numpy().tolist() if hasattr(X, "columns") else list(X)
+    rows = read_rows(X, origin, "pairs", most=2)
     if not rows:
         raise DataError("no pairs", where=origin, fix="Give at least two")
     for number, row in enumerate(rows):
@@ -65,7 +66,7 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     if y is None:
         return Pairs(first, second)
     try:
-        scores = np.asarray(y, np.float64)
+        scores = np.asarray(one_column(y, "scores", "numbers"), np.float64)
     except (TypeError, ValueError):
         raise DataError("a score is no number", where=origin, fix="Give one number a pair") from None
     if scores.shape != (len(rows),):

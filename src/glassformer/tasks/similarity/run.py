@@ -115,6 +115,7 @@ def fit(work: Work, **options: Any) -> None:
     held = work.data.validation
     validation = None if held is None else given(held)
     work.estimator.fit(*given(work.data.train), validation=validation, **options)
+    work.estimator.name_columns(*work.data.dataset.columns[:2])
 
 
 def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:

@@ -6,7 +6,7 @@ It follows scikit-learn's contract, saves as one folder that ``transformers`` op
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
+from glassformer.data.checks import check_texts
 from glassformer.data.copies import alike
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.ngrams import Ngrams
@@ -62,7 +63,7 @@ class TextModel(Supervised):
     ``pairs_`` (whether it reads pairs; None: others trained it, and it reads both).
     """
 
-    NOUN, CHUNK = "texts", 16_384
+    NOUN, CHUNK, MOST = "texts", 16_384, 2
     FIGURES = (*Supervised.FIGURES, "tried")
 
     # Set by __init__; named here for readers and type checkers.
@@ -111,6 +112,14 @@ class TextModel(Supervised):
     @staticmethod
     def check(X: Any, origin: str = "texts") -> list[str]:
         return check_inputs(X, origin)
+
+    @staticmethod
+    def _width(examples: Sequence[str]) -> int:
+        return 1 + are_pairs(examples)
+
+    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+        pairs = about.get("pairs", False)
+        return None if pairs is None else 1 + bool(pairs)
 
     @staticmethod
     def copies_of(examples: Sequence[str]) -> list[str]:
@@ -194,7 +203,7 @@ class TextModel(Supervised):
             DataError: a text that cannot be used.
         """
         check_is_fitted(self, "model_")
-        texts, size = self.check(X), self.CHUNK
+        texts, size = self.examples_of(X), self.CHUNK
         parts = [self.evaluation_table(texts[i : i + size]).truncated for i in range(0, len(texts), size)]
         return np.concatenate(parts)
 
@@ -296,8 +305,7 @@ class TextModel(Supervised):
                 what = "prompts belong to models from folders with a modules.json"
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
             return super().embed(X)
-        if not isinstance(X, str | bytes):
-            X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in X]  # type: ignore[arg-type]  # checked by fit
+        X = [clean_text(text, self.clean) for text in check_texts(self.rows_of(X))]  # type: ignore[arg-type]  # checked by fit
         options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
         return model.embed_texts(X, tokenizer=self.tokenizer_, **options)
 

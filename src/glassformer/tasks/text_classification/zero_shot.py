@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.checks import check_class_names, check_texts
+from glassformer.data.in_memory import read_rows
 from glassformer.data.long_texts import Windows
 from glassformer.data.pair_tokens import encode_pairs, without_segments
 from glassformer.data.text_pairs import TextPair
@@ -76,7 +77,7 @@ class ZeroShotClassifier:
             what = f"{template!r} has no one place for the label"
             raise ConfigError(what, where="template", fix=f"Write it as {TEMPLATE!r}")
         self.classifier, self.template, self.multi_label = clf, template, multi_label
-        self.classes_ = np.asarray(check_class_names(list(labels), "labels"))
+        self.classes_ = np.asarray(check_class_names(read_rows(labels, "labels", "labels"), "labels"))
 
     @property
     def max_length(self) -> int:

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 
 from glassformer.data.batching import evaluation_batches, pack_texts
+from glassformer.data.in_memory import read_rows
 from glassformer.data.tags import (
     OUTSIDE,
     Scheme,
     check_tags,
     check_words,
+    is_sentence,
     kind_of_tag,
     places_of_words,
     repaired,
@@ -91,6 +93,7 @@ class TagAnswers:
     EXPLAINED_BY = "occlusion"  # where no method is named
 
     encode: Callable[..., WordRows]
+    rows_of: Callable[..., Any]
     predictor: Callable[[], Any]
     batch_tokens: int
     classes_: np.ndarray
@@ -106,7 +109,7 @@ class TagAnswers:
         Raises:
             DataError: nothing, or a sentence that cannot be used.
         """
-        return check_words(X, origin, whole=self._whole())
+        return check_words(self.rows_of(X, origin), origin, whole=self._whole())
 
     def _whole(self) -> frozenset[str] | None:
         return None if self.whole_words_ is None else frozenset(self.whole_words_)
@@ -171,6 +174,7 @@ class TagAnswers:
             X: lists of words, or texts; characters count in the text, or in the words with blanks between.
             probabilities: of these sentences, where they are known.
         """
+        X = read_rows(self.rows_of(X), "sentences", "sentences", whole=is_sentence)
         found = self.predict_proba(X) if probabilities is None else probabilities
         classes, tags, whole = self.classes_.tolist(), self.decide(found), self._whole()
         return [
@@ -188,7 +192,7 @@ class TagAnswers:
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
         """All figures of ``evaluate.tags.tag_figures``; ``answers``: tags that were predicted before."""
-        words = check_words(X)
+        words = check_words(self.rows_of(X))
         truth = self._mended(check_tags(y, words))
         return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
 

@@ -24,6 +24,7 @@ from glassformer.data.tags import (
     check_tags,
     check_words,
     classes_of,
+    is_sentence,
     malformed,
     repaired,
     scheme_of,
@@ -78,7 +79,7 @@ class TokenTagger(TagAnswers, Estimator):
     ``whole_words_`` (those that keep their punctuation in a text; None: it is split at white space alone).
     """
 
-    RECIPE, NOUN = TaggingRecipe, "sentences"
+    RECIPE, NOUN, TARGETS, is_example = TaggingRecipe, "sentences", "tags", staticmethod(is_sentence)
     SECTIONS = {"text": TaggerTextConfig, "model": TaggerModelConfig, "train": TaggerFitConfig}  # noqa: RUF012
     FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature", "whole_words")
 
@@ -182,7 +183,7 @@ class TokenTagger(TagAnswers, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Tagged, Tagged | None]:
         X, y, validation = data
-        words, self.temperature_ = check_words(X), 1.0
+        words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
         tags, held = check_tags(y, words), None
         self.scheme_, self.whole_words_ = scheme_of(tags), whole_words_of(words)
         mended = [repaired(own, self.scheme_) for own in tags]
@@ -199,7 +200,7 @@ class TokenTagger(TagAnswers, Estimator):
         self.classes_ = np.asarray(classes)
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
-            others = check_words(X, "validation sentences")
+            others = check_words(self.rows_of(X), "validation sentences")
             held = Tagged(others, self._mended(check_tags(y, others, "validation tags")))
         elif fit.train.validation_fraction:
             groups = [alike(" ".join(sentence)) for sentence in words] if fit.together else None

@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts, search_tokens
-from glassformer.data.checks import check_texts, place
+from glassformer.data.checks import check_texts, check_two, place
 from glassformer.data.copies import alike
 from glassformer.data.pair_batches import PairStream, pack_pairs
-from glassformer.data.pairs import check_both, check_held
+from glassformer.data.pairs import check_both
 from glassformer.data.splits import random_split
 from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
 from glassformer.data.text import TokenTable, encode, word_tokenizer, wordpiece_tokenizer
@@ -51,7 +51,7 @@ class Translator(Estimator):
     cut), ``train_seconds_``.
     """
 
-    RECIPE = TranslationRecipe
+    RECIPE, NOUN = TranslationRecipe, "texts"
     TASK = TranslationRecipe.task
     SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationFitConfig}  # noqa: RUF012
 
@@ -150,7 +150,10 @@ class Translator(Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
         source, target, validation = data
-        pairs, held = check_both(source, target), check_held(validation)
+        pairs, held = check_both(self.fit_rows(source), target), None
+        if validation is not None:
+            source, target = check_two(validation, "source texts, target texts")
+            held = check_both(self.rows_of(source), target, where="validation")
         if held is None and fit.train.validation_fraction:
             groups = list(map(alike, pairs[0])) if fit.together else None
             pairs, held = random_split(pairs, fit.train.validation_fraction, fit.train.seed, groups)
@@ -193,7 +196,7 @@ class Translator(Estimator):
         return encode(tokenizer, texts, max_length=self.max_length)
 
     def _sources(self, texts: Sequence[str], rows: Sequence[int] | None, origin: str) -> TokenTable:
-        table = self.encode(check_texts(texts, origin, rows))
+        table = self.encode(check_texts(self.rows_of(texts, origin), origin, rows))
         if table.truncated.any():
             first = int(np.flatnonzero(table.truncated)[0])
             raise DataError(
@@ -303,7 +306,7 @@ class Translator(Estimator):
         """Detokenised BLEU of the translations, 0 to 100."""
         from glassformer.evaluate.translation import translation_scores
 
-        left, right = check_both(source, target, "score")
+        left, right = check_both(self.rows_of(source), target, "score")
         return translation_scores(self.translate(left, beam), right)["bleu"]
 
     # --- files -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ vectors.most_similar("paris"); vectors.analogy("king", "man", "woman"); vectors[
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,7 @@ from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
+from glassformer.data.tags import is_sentence
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
@@ -61,7 +62,7 @@ class Word2Vec(LookUps, Estimator):
     ``train_seconds_``.
     """
 
-    RECIPE = VectorsRecipe
+    RECIPE, NOUN, is_example = VectorsRecipe, "sentences", staticmethod(is_sentence)
     SECTIONS = {"vectors": VectorsConfig}  # noqa: RUF012
     FIGURES = ("train_seconds",)
     ALONE = "word vectors are trained by threads of one process"
@@ -99,6 +100,7 @@ class Word2Vec(LookUps, Estimator):
     def fit(
         self,
         sentences: Sentences | Corpus,
+        y: None = None,
         *,
         checkpoints: str | Path | None = None,
         resume: bool = False,
@@ -110,6 +112,7 @@ class Word2Vec(LookUps, Estimator):
         Args:
             sentences: strings, lists of words, the path of a text file with a sentence a line, or a
                 ``Corpus`` (``data.sentences.read_corpus``), which may lie on disk.
+            y: not read; pipelines of scikit-learn hand it over.
             checkpoints: folder for checkpoints, every ``checkpoint_every`` rounds (sgd) or steps (adam), and
                 one more where Ctrl-C or SIGTERM stops the training.
             resume: go on from the newest whole checkpoint there; a new run where there is none.
@@ -129,6 +132,8 @@ class Word2Vec(LookUps, Estimator):
     def _learn(self, sentences, checkpoints, resume, callbacks, tell) -> None:
         config: VectorsConfig = self.configs()["vectors"]
         corpus = sentences
+        if not isinstance(corpus, Corpus | str | Path | Iterator):
+            corpus = self.fit_rows(corpus)
         if not isinstance(corpus, Corpus):
             corpus = read_corpus(corpus, min_count=config.min_count, max_words=config.max_words)
         if np.diff(corpus.starts).max(initial=0) < 2:

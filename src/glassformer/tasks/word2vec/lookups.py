@@ -9,6 +9,7 @@ from unicodedata import normalize
 
 import numpy as np
 
+from glassformer.data.in_memory import read_rows
 from glassformer.errors import ConfigError, InputError
 from glassformer.evaluate.vectors import nearest_rows, unit_rows
 
@@ -103,7 +104,7 @@ class LookUps:
         if not isinstance(word, Iterable):
             fix = "Give a word or several; words_ has them all"
             raise InputError(f"{word!r} is no word", where="Word2Vec", fix=fix)
-        return self.vectors_[[self.number(w) for w in word]]
+        return self.vectors_[[self.number(w) for w in read_rows(word, "Word2Vec", "words")]]
 
     def similarity(self, first: str, second: str) -> float:
         """The cosine between two words."""

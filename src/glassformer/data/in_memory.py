@@ -1,0 +1,315 @@
+"""Examples given in memory: lists, arrays, and tables whose columns have names.
+
+A table is a data frame (pandas, polars), an Arrow table, a ``datasets.Dataset``, a record array, a list of
+dicts or named tuples, or a dict of columns. Columns with names are taken by name, whatever their order. A set
+has no order, and a dict of texts has keys too: both raise, since nobody can tell which label is whose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.config import listed, nearest
+from glassformer.errors import DataError, with_article
+
+LOOKED_AT = 100  # rows that say which column holds the texts
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """The columns of a table in memory, each read when it is asked for.
+
+    ``labels`` are what the columns are called in code: names, or numbers of an array's columns.
+    """
+
+    labels: tuple[Any, ...]
+    read: Callable[[int], Any]
+    one: str = "X[{0!r}]"  # code that takes one column
+    two: str = "X[[{0!r}, {1!r}]]"  # and two
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The columns' names; None where not all of them are text, as in scikit-learn."""
+        return self.labels if all(isinstance(name, str) for name in self.labels) else None
+
+    def column(self, i: int) -> list[Any]:
+        """The values of column ``i``."""
+        return as_list(self.read(i))
+
+    def first(self, i: int) -> list[Any]:
+        """The first values of column ``i``, which say what it holds."""
+        return as_list(self.read(i)[:LOOKED_AT])
+
+    def code(self, *labels: Any) -> str:
+        """What to write in order to give these columns, one or two, alone."""
+        return (self.one if len(labels) == 1 else self.two).format(*labels)
+
+
+def table_of(X: Any) -> MemoryTable | None:
+    """The columns of a table in memory, or of an array ``[n, k]`` of texts or objects; None: it is neither.
+
+    Raises:
+        DataError: two columns with one name.
+    """
+    table = _table_of(X)
+    if table is not None and len(set(map(repr, table.labels))) < len(table):
+        twice = next(name for name in table.labels if list(table.labels).count(name) > 1)
+        raise DataError(f"two columns are called {twice!r}", where="X", fix="Rename one")
+    return table
+
+
+def _table_of(X: Any) -> MemoryTable | None:
+    if isinstance(X, list | tuple | str | bytes):
+        return None
+    if isinstance(X, Mapping):
+        return _of_mapping(X)
+    if isinstance(X, np.ndarray):
+        if X.dtype.names:
+            return MemoryTable(X.dtype.names, lambda i: X[X.dtype.names[i]])
+        if X.ndim != 2 or X.dtype.kind not in "OUST":
+            return None
+        return MemoryTable(tuple(range(X.shape[1])), lambda i: X[:, i], "X[:, {0}]", "X[:, [{0}, {1}]]")
+    if not hasattr(X, "__len__") or not hasattr(X, "__getitem__"):  # what streams is a row after the other
+        return None
+    if isinstance(names := getattr(X, "column_names", None), list | tuple):
+        if hasattr(X, "column"):  # Arrow
+            return MemoryTable(tuple(names), X.column, two="X.select([{0!r}, {1!r}])")
+        return MemoryTable(tuple(names), lambda i: X[names[i]], two="X.select_columns([{0!r}, {1!r}])")
+    if (names := getattr(X, "columns", None)) is None:
+        return None
+    labels = tuple(names)
+    return MemoryTable(labels, lambda i: X.iloc[:, i] if hasattr(X, "iloc") else X[labels[i]])
+
+
+def _of_mapping(X: Mapping[Any, Any]) -> MemoryTable | None:
+    """Lists of one length under names are columns, as ``datasets`` gives a batch; else keys and values."""
+    columns = list(X.values())
+    if not columns or not all(map(_is_column, columns)) or len(set(map(len, columns))) > 1:
+        return None
+    if not all(isinstance(name, str) for name in X):
+        return None
+    return MemoryTable(tuple(X), lambda i: columns[i], two="list(zip(X[{0!r}], X[{1!r}]))")
+
+
+def _is_column(values: Any) -> bool:
+    if isinstance(values, list | tuple):
+        return True
+    sequence = (
+        hasattr(values, "__len__") and hasattr(values, "__getitem__") and getattr(values, "ndim", 1) == 1
+    )
+    return sequence and not isinstance(values, str | bytes | Mapping) and _table_of(values) is None
+
+
+def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
+    """Rows that name their values. One that lacks a value is named when its column is read."""
+    records = [_as_record(row) for row in rows]
+    for index, record in enumerate(records):
+        if record is None:
+            kind, first = type(rows[index]).__name__, type(rows[0]).__name__
+            what = f"a {kind} where the first row is a {first}"
+            raise DataError(what, where=f"{origin}[{index}]", fix="Give all rows in one form")
+    names = tuple(dict.fromkeys(name for record in records if record is not None for name in record))
+
+    def read(i: int) -> list[Any]:
+        for index, record in enumerate(records):
+            if record is None or names[i] not in record:
+                fix = "Give it in every row"
+                raise DataError(f"no {names[i]!r}", where=f"{origin}[{index}]", fix=fix)
+        return [record[names[i]] for record in records if record is not None]
+
+    value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"
+    one, two = value.replace("{", "{0"), f"({value.replace('{', '{0')}, {value.replace('{', '{1')})"
+    return MemoryTable(names, read, f"[{one} for row in X]", f"[{two} for row in X]")
+
+
+def _as_record(row: Any) -> Mapping[Any, Any] | None:
+    """A row whose values have names, as these; None: it has none."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, tuple) and hasattr(row, "_fields"):
+        return dict(zip(row._fields, row, strict=True))
+    index = getattr(row, "index", None)  # a row of a data frame
+    if hasattr(row, "iloc") and all(isinstance(name, str) for name in index):  # type: ignore[union-attr]
+        return dict(zip(index, row, strict=True))  # type: ignore[arg-type]
+    return None
+
+
+def as_list(values: Any) -> list[Any]:
+    """Values in their order, Arrow's as plain ones."""
+    return values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+
+
+def refuse_unordered(X: Any, origin: str, noun: str) -> None:
+    """Raises DataError for what is not a list of ``noun``: one text, a set, a dict, a number."""
+    wanted = f"where a list of {noun} is wanted"
+    if isinstance(X, str | bytes | bytearray | memoryview):
+        raise DataError(f"one string {wanted}", where=origin, fix="Put it into a list")
+    kind = type(X).__name__
+    if isinstance(X, Mapping):
+        if X and all(hasattr(value, "column_names") for value in X.values()):
+            fix = f"Give one of its splits: X[{next(iter(X))!r}]"
+            raise DataError(f"a {kind} {wanted}", where=origin, fix=fix)
+        fix = "Give a list of its values, or of its keys"
+        raise DataError(f"a {kind}, keys and values, {wanted}", where=origin, fix=fix)
+    if isinstance(X, ItemsView):
+        fix = "Give a list of the values alone"
+        raise DataError(f"{kind}, keys and values, {wanted}", where=origin, fix=fix)
+    if isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
+        fix = "Give a list, in the order that you mean"
+        raise DataError(f"a {kind}, which has no order, {wanted}", where=origin, fix=fix)
+    shape = getattr(X, "shape", None)
+    if shape == () or not (isinstance(X, Iterable) or hasattr(X, "__getitem__")):
+        what = "nothing" if X is None else with_article(kind)
+        raise DataError(f"{what} {wanted}", where=origin, fix="Give a list")
+
+
+def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: False) -> MemoryTable | None:
+    """The table that examples stand in, rows that name their values included; None: they stand in none.
+
+    Args:
+        whole: whether a row is an example as it stands although its values have names or stand in an array.
+
+    Raises:
+        DataError: two columns with one name, or rows of several forms.
+    """
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[0] and X.shape[1] > 1 and whole(X[0]):
+        return None  # sentences of one length
+    table = table_of(X)
+    unordered = isinstance(X, str | bytes | Mapping | Set | Iterator)
+    if table is not None or unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
+        return table
+    first = next(iter(X), None)
+    return None if whole(first) or _as_record(first) is None else _of_records(list(X), origin)
+
+
+def take_columns(
+    table: MemoryTable, origin: str, noun: str, most: int = 1, names: Sequence[str] | None = None
+) -> list[Any]:
+    """The values of one column of a table, or of two as tuples.
+
+    Args:
+        most: columns that an example may have.
+        names: the columns to take where they have names, in this order; others are left aside.
+
+    Raises:
+        DataError: no such column, or more columns than ``most``.
+    """
+    if names is not None and table.names is not None:
+        places = [_place(table.names, name, origin, names) for name in names]
+    elif len(table) > most or not len(table):
+        raise _other_width(table, origin, noun, most)
+    else:
+        places = list(range(len(table)))
+    columns = [table.column(i) for i in places]
+    return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def read_rows(
+    X: Any,
+    origin: str,
+    noun: str,
+    *,
+    most: int = 1,
+    names: Sequence[str] | None = None,
+    whole: Callable[[Any], bool] = lambda row: False,
+) -> list[Any]:
+    """Examples in their order: the rows of a list, or columns of a table (see ``take_columns``).
+
+    Args:
+        origin, noun: where the examples come from and what they are called, for messages.
+        whole: whether a row is an example as it stands although it is a dict, or a list of one.
+
+    Raises:
+        DataError: what has no order or is not a list, or columns that cannot be told.
+    """
+    if type(X) is list and X and isinstance(X[0], str):  # by far the most frequent
+        return X
+    X = list(X) if isinstance(X, Iterator) else X
+    if (table := open_table(X, origin, whole)) is not None:
+        return take_columns(table, origin, noun, most, names)
+    refuse_unordered(X, origin, noun)
+    rows = as_list(X)
+    return rows if not rows or whole(rows[0]) else _unwrapped(rows)
+
+
+def _unwrapped(rows: list[Any]) -> list[Any]:
+    """The rows, each of one value alone as this value: ``[["a text"], ["another"]]`` is a column."""
+    if all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
+        return [row[0] for row in rows]
+    return rows
+
+
+def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -> int:
+    if name in there:
+        return list(there).index(name)
+    hint = nearest(name, [other for other in there if other not in names])
+    has = hint if hint.endswith("?") else f"The columns are: {listed(list(there))}"
+    what = f"no column {name!r}; wanted: {' and '.join(map(repr, names))}"
+    raise DataError(what, where=origin, fix=has)
+
+
+def _other_width(table: MemoryTable, origin: str, noun: str, most: int) -> DataError:
+    if not len(table):
+        return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
+    shown = listed([str(label) for label in table.labels])
+    wanted = f"where one of {noun} is wanted" + (", or two for pairs" if most > 1 else "")
+    fix = f"Give the column of {noun}: {table.code(likeliest(table))}"
+    return DataError(f"a table of {len(table)} columns ({shown}) {wanted}", where=origin, fix=fix)
+
+
+def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
+    """The label of the column that holds the examples, by what stands in its first rows."""
+
+    def size(label: Any) -> float:
+        values = table.first(table.labels.index(label))
+        plain = (str, int, float, bool, np.generic, type(None))
+        return sum(len(v) if isinstance(v, str) else 0 if isinstance(v, plain) else 1e9 for v in values)
+
+    return max((label for label in table.labels if label not in without), key=size)
+
+
+def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
+    """Targets in a list or a flat array, one column of a table taken out; several columns stay as they are.
+
+    Raises:
+        DataError: what has no order, or one value alone.
+    """
+    if type(y) is list or y is None:
+        return y
+    table = table_of(y)
+    if table is not None:
+        return table.column(0) if len(table) == 1 else y
+    refuse_unordered(y, origin, noun)
+    if len(shape := getattr(y, "shape", ())) > 1:
+        if shape[1:] != (1,):
+            return y
+        y = np.asarray(y.toarray() if hasattr(y, "toarray") else y).reshape(-1)
+    if hasattr(y, "detach"):  # a tensor
+        y = y.detach().cpu().numpy()
+    return y if isinstance(y, np.ndarray) else as_list(y)
+
+
+def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
+    """As ``as_targets``, of one value for each example.
+
+    Raises:
+        DataError: also None, or several columns.
+    """
+    y = as_targets(y, origin, noun)
+    if isinstance(y, list):
+        return y
+    refuse_unordered(y, origin, noun)  # None
+    if (table := table_of(y)) is not None:
+        shown = listed([str(label) for label in table.labels])
+        what = f"a table of {len(table)} columns ({shown}) where one of {noun} is wanted"
+        raise DataError(what, where=origin, fix="Give one column")
+    if y.ndim > 1:
+        raise DataError(f"{noun} of shape {y.shape}", where=origin, fix="Give one for each example")
+    return y

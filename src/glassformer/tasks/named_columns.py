@@ -1,0 +1,124 @@
+"""The columns that an estimator was fitted on, by name: ``feature_names_in_`` and ``n_features_in_``."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from glassformer.checkpoints.settings import shown
+from glassformer.data.in_memory import MemoryTable, as_targets, open_table, take_columns
+from glassformer.data.target_columns import refuse_targets
+from glassformer.errors import CheckpointError, UnnamedColumnsWarning
+
+
+class NamedColumns:
+    """Reads what ``fit`` and later questions are given; tables by the names of their columns.
+
+    Fitted state: ``n_features_in_``, the inputs of one example (2: pairs), and ``feature_names_in_`` where
+    ``fit`` was given a table with names. Columns are then taken by name, in any order; others are left
+    aside. A model that was fitted without names takes the columns of a table as they stand.
+    """
+
+    NOUN: ClassVar[str]  # what the examples are called in messages
+    TARGETS: ClassVar[str] = "labels"  # and what is learned of them
+    MOST: ClassVar[int] = 1  # columns that an example may have
+
+    feature_names_in_: np.ndarray
+    n_features_in_: int
+
+    @staticmethod
+    def is_example(row: Any) -> bool:
+        """Whether a row of a list is an example although it is a dict, or a list of one."""
+        return False
+
+    def fit_rows(self, X: Any, y: Any = None, names: Sequence[str] | None = None) -> Any:
+        """The examples that ``fit`` was given, of a table as a list; the names of its columns are kept.
+
+        Args:
+            y: what is learned; a column of ``X`` that holds it raises.
+            names: the columns that the task reads, whatever else stands beside them.
+
+        Raises:
+            DataError: columns that cannot be told, or one that holds ``y``.
+        """
+        vars(self).pop("feature_names_in_", None)
+        self.n_features_in_, self._noted = 1, False
+        X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
+        table, y = open_table(X, self.NOUN, self.is_example), as_targets(y)
+        if table is None:
+            return X
+        if names is None and (y is not None or self.MOST > 1) and len(getattr(y, "shape", ())) < 2:
+            refuse_targets(table, y, self.MOST, self.NOUN, self.TARGETS)
+        out = take_columns(table, self.NOUN, self.NOUN, self.MOST, names)
+        if table.names is not None:
+            self.feature_names_in_ = np.asarray(names or table.names, object)
+        self.n_features_in_ = len(names or table)
+        return out
+
+    def rows_of(self, X: Any, origin: str | None = None, width: int | None = None) -> Any:
+        """Examples as they are given; of a table, as a list, the columns that ``fit`` had.
+
+        Args:
+            width: columns of one example where they are others than in ``fit``.
+
+        Raises:
+            DataError: no such column, or columns that cannot be told.
+        """
+        X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
+        origin, most = origin or self.NOUN, width or self.asked_columns()
+        if (table := open_table(X, origin, self.is_example)) is None:
+            return X
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None and len(names) != most:
+            names = None
+        if names is None and most > 1 and len(table) == most:
+            self._note_places(table)
+        return take_columns(table, origin, self.NOUN, most, None if names is None else names.tolist())
+
+    def name_columns(self, *names: str | None) -> None:
+        """Keeps the names of a file's columns that ``fit`` was given as lists; None stands for no column."""
+        known = [name for name in names if name is not None]
+        if len(known) == self.n_features_in_:
+            self.feature_names_in_ = np.asarray(known, object)
+
+    def asked_columns(self) -> int:
+        """The columns of one example that a fitted model is asked about."""
+        return getattr(self, "n_features_in_", self.MOST)
+
+    def _note_places(self, table: MemoryTable) -> None:
+        """Says once that columns with names are taken by their places."""
+        if table.names is None or getattr(self, "_noted", False):
+            return
+        self._noted = True
+        shown = " and ".join(map(repr, table.names))
+        what = f"this model was fitted without the names of columns: {shown} are taken in this order"
+        fix = "Fit it on a table, whose names it keeps, or give a list of tuples"
+        warnings.warn(f"{what}. {fix}", UnnamedColumnsWarning, stacklevel=5)
+
+    def about_columns(self) -> dict[str, Any]:
+        """What ``glassformer.json`` says of the columns; nothing where they had no names."""
+        names = getattr(self, "feature_names_in_", None)
+        return {} if names is None else {"columns": names.tolist()}
+
+    def read_columns(self, about: Mapping[str, Any], where: str) -> None:
+        """The reverse of ``about_columns``; a folder of an earlier version has no names.
+
+        Raises:
+            CheckpointError: names that cannot be.
+        """
+        names = about.get("columns")
+        if names is not None:
+            fits = isinstance(names, list) and all(isinstance(name, str) for name in names)
+            if not fits or not 1 <= len(names) <= self.MOST or len(set(names)) < len(names):
+                what = f"columns = {shown(names)} is not a list of up to {self.MOST} names"
+                raise CheckpointError(what, where=where, fix="Save it again")
+            self.feature_names_in_ = np.asarray(names, object)
+        if (width := len(names or ()) or self.saved_width(about)) is not None:
+            self.n_features_in_ = width
+
+    def saved_width(self, about: Mapping[str, Any]) -> int | None:
+        """The inputs of one example, by what else a saved folder says; None: it is not known."""
+        return 1

@@ -1,0 +1,311 @@
+"""Examples in memory: which columns a table has, what has no order, targets of one column or several."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, namedtuple
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+from glassformer.data import check_labels, check_texts
+from glassformer.data.checks import check_weights
+from glassformer.data.image import check_pictures
+from glassformer.data.in_memory import as_targets, likeliest, open_table, read_rows, table_of
+from glassformer.data.numbers import check_numbers
+from glassformer.data.questions import check_questions
+from glassformer.data.sentences import read_corpus
+from glassformer.data.tags import check_tags, check_words
+from glassformer.data.text_pairs import check_inputs
+from glassformer.errors import DataError
+
+FIRST, SECOND = ["a dog", "a cat", "a hen"], ["runs", "sits", "eats"]
+COLUMNS = {"premise": FIRST, "claim": SECOND}
+
+
+class Frame:
+    """What polars has, without polars: names, columns by name, a length."""
+
+    def __init__(self, columns):
+        self.data, self.columns = columns, list(columns)
+
+    def __getitem__(self, name):
+        return self.data[name]
+
+    def __len__(self):
+        return len(next(iter(self.data.values())))
+
+
+def dataset(columns):
+    return pytest.importorskip("datasets").Dataset.from_dict(columns)
+
+
+def polars(columns):
+    return pytest.importorskip("polars").DataFrame(columns)
+
+
+def rows(columns):
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def named_tuples(columns):
+    kind = namedtuple("Row", columns)
+    return [kind(*row) for row in zip(*columns.values(), strict=True)]
+
+
+NAMED = {
+    "pandas": pd.DataFrame,
+    "arrow": pa.table,
+    "record batch": pa.RecordBatch.from_pydict,
+    "datasets": dataset,
+    "polars": polars,
+    "like polars": Frame,
+    "list of dicts": rows,
+    "tuple of dicts": lambda columns: tuple(rows(columns)),
+    "generator of dicts": lambda columns: iter(rows(columns)),
+    "series of dicts": lambda columns: pd.Series(rows(columns)),
+    "rows of a frame": lambda columns: [row for _, row in pd.DataFrame(columns).iterrows()],
+    "named tuples": named_tuples,
+    "dict of columns": dict,
+    "mapping of columns": MappingProxyType,
+    "record array": lambda columns: pd.DataFrame(columns).to_records(index=False),
+}
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_columns_are_taken_by_name(form):
+    for order in (["premise", "claim"], ["claim", "premise"]):
+        X = NAMED[form]({name: COLUMNS[name] for name in order} | {"other": [1, 2, 3]})
+        assert read_rows(X, "X", "texts", names=["premise", "claim"]) == list(zip(FIRST, SECOND, strict=True))
+    assert read_rows(NAMED[form](COLUMNS), "X", "texts", names=["claim"]) == SECOND
+    with pytest.raises(DataError, match=r"no column 'claims'; wanted: 'claims'. Did you mean 'claim'\?"):
+        read_rows(NAMED[form](COLUMNS), "X", "texts", names=["claims"])
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_one_column_is_a_list_and_two_are_pairs(form):
+    assert check_texts(NAMED[form]({"premise": FIRST})) == FIRST
+    assert [pair.sides for pair in check_inputs(NAMED[form](COLUMNS))] == list(
+        zip(FIRST, SECOND, strict=True)
+    )
+    three = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
+    with pytest.raises(DataError, match=r"a table of 3 columns \(id, premise, claim\) where one of texts is"):
+        check_inputs(three)
+    with pytest.raises(DataError, match=r"a table of 2 columns .* Give the column of texts: "):
+        check_texts(NAMED[form](COLUMNS))
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_the_code_of_a_message_takes_the_columns(form):
+    X = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
+    X = list(X) if form.startswith("generator") else X
+    table = open_table(X, "X")
+    assert likeliest(table) == "premise"
+    one, two = table.code("premise"), table.code("premise", "claim")
+    if form != "like polars":
+        assert check_texts(eval(one, {"X": X})) == FIRST
+        pairs = check_inputs(eval(two, {"X": X}))
+        assert [pair.sides for pair in pairs] == list(zip(FIRST, SECOND, strict=True))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array(FIRST)[:, None],
+        np.array(FIRST, object)[:, None],
+        np.array(FIRST, np.dtypes.StringDType())[:, None],
+        [[text] for text in FIRST],
+        [(text,) for text in FIRST],
+        iter(FIRST),
+        dict.fromkeys(FIRST, 1).keys(),
+        dict(enumerate(FIRST)).values(),
+        pd.Series(FIRST),
+        pd.Index(FIRST),
+        pd.Series(FIRST, dtype="category"),
+        pa.array(FIRST),
+        pa.chunked_array([FIRST]),
+        pa.array(FIRST).dictionary_encode(),
+    ],
+)
+def test_what_is_one_column(X):
+    assert check_inputs(X) == FIRST
+
+
+def test_columns_of_a_data_set_of_the_hub():
+    assert check_inputs(dataset(COLUMNS)["premise"]) == FIRST
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.IterableDataset.from_generator(lambda: iter(rows(COLUMNS)))
+    assert read_rows(stream, "X", "texts", names=["claim"]) == SECOND
+    splits = datasets.DatasetDict(train=dataset(COLUMNS))
+    with pytest.raises(DataError, match=r"a DatasetDict where a list of texts is wanted. .*X\['train'\]"):
+        check_texts(splits)
+
+
+UNORDERED = {
+    "set": ({*FIRST}, "a set, which has no order, where a list"),
+    "frozenset": (frozenset(FIRST), "a frozenset, which has no order, where a list"),
+    "dict of texts": (dict(enumerate(FIRST)), "a dict, keys and values, where a list"),
+    "ordered dict": (OrderedDict(enumerate(FIRST)), "an? OrderedDict, keys and values, where a list"),
+    "counter": (Counter(FIRST), "a Counter, keys and values, where a list"),
+    "items": (dict(enumerate(FIRST)).items(), "dict_items, keys and values, where a list"),
+    "text": ("a dog", "one string where a list"),
+    "bytes": (b"a dog", "one string where a list"),
+    "nothing": (None, "nothing where a list"),
+    "number": (7, "an int where a list"),
+    "array of no dimension": (np.array("a dog"), "an? ndarray where a list"),
+}
+READERS = {
+    "texts": check_texts,
+    "inputs": check_inputs,
+    "labels": check_labels,
+    "numbers": check_numbers,
+    "sentences": check_words,
+    "pictures": check_pictures,
+    "questions": check_questions,
+    "tags": lambda y: check_tags(y, [["a"]]),
+    "weights": lambda w: check_weights(w, 3),
+    "corpus": read_corpus,
+}
+
+
+ONE = {"text", "bytes"}
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+@pytest.mark.parametrize("reader", [*READERS])
+def test_what_has_no_order_raises_everywhere(reader, name):
+    given, said = UNORDERED[name]
+    if reader == "corpus" and name == "text":
+        return  # a path
+    if reader == "tags" and name in {*ONE, "nothing"}:
+        said = "the tags are missing"
+    if reader == "pictures" and name in ONE:
+        said = "one picture where a list is wanted"
+    if reader == "questions" and (name in ONE or ("keys and values" in said and name != "items")):
+        said = "is no list of questions"
+    with pytest.raises(DataError, match=said):
+        READERS[reader](given)
+
+
+def test_a_missing_value_is_named_by_its_row():
+    with pytest.raises(DataError, match=r"X\[1\]: no 'claim'"):
+        read_rows([{"premise": "a", "claim": "b"}, {"premise": "c"}], "X", "texts", most=2)
+    with pytest.raises(DataError, match=r"X\[2\]: a str where the first row is a dict"):
+        read_rows([{"premise": "a"}, {"premise": "b"}, "c"], "X", "texts")
+
+
+def test_two_columns_with_one_name():
+    twice = pd.concat([pd.Series(FIRST, name="a"), pd.Series(SECOND, name="a")], axis=1)
+    with pytest.raises(DataError, match="two columns are called 'a'"):
+        check_inputs(twice)
+    with pytest.raises(DataError, match="a table without columns"):
+        check_texts(pd.DataFrame(index=[1, 2]))
+
+
+def test_columns_without_names_are_taken_by_place():
+    X = pd.DataFrame(list(zip(FIRST, SECOND, strict=True)))
+    assert table_of(X).names is None
+    assert read_rows(X, "X", "texts", most=2, names=["a", "b"]) == list(zip(FIRST, SECOND, strict=True))
+    array = X.to_numpy()
+    assert table_of(array).names is None
+    assert read_rows(array, "X", "texts", most=2) == list(zip(FIRST, SECOND, strict=True))
+    assert table_of(np.zeros((3, 2))) is None
+    assert table_of({"id 1": "a dog"}) is None
+    assert table_of({"a": ["x"], "b": ["y", "z"]}) is None
+    assert table_of({}) is None
+
+
+LABELS, NUMBERS = ["yes", "no", "yes"], [1.5, 2.0, -3.0]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda y: np.array(y)[:, None],
+        lambda y: pd.Series(y),
+        lambda y: pd.DataFrame({"y": y}),
+        lambda y: pa.array(y),
+        lambda y: pa.table({"y": y}),
+        lambda y: {"y": y},
+        lambda y: Frame({"y": y}),
+        lambda y: dataset({"y": y}),
+        lambda y: dataset({"y": y})["y"],
+        lambda y: tuple(y),
+        lambda y: iter(y),
+    ],
+)
+def test_one_column_of_targets(form):
+    assert check_labels(form(LABELS)) == LABELS
+    assert check_numbers(form(NUMBERS)) == NUMBERS
+    np.testing.assert_allclose(check_weights(form([1.0, 2.0, 3.0]), 3), [0.5, 1.0, 1.5])
+
+
+def test_targets_of_several_columns_stay_as_they_are():
+    matrix = np.eye(3, dtype=int)
+    assert as_targets(matrix) is matrix
+    frame = pd.DataFrame(matrix)
+    assert as_targets(frame) is frame
+    with pytest.raises(DataError, match=r"labels of shape \(3, 3\)"):
+        check_labels(matrix)
+    with pytest.raises(DataError, match=r"a table of 2 columns \(a, b\) where one of numbers is wanted"):
+        check_numbers(pd.DataFrame({"a": NUMBERS, "b": NUMBERS}))
+    assert check_labels(torch.tensor([1, 0, 1])) == [1, 0, 1]
+    assert check_labels(torch.tensor([[True], [False]])) == [1, 0]
+
+
+def test_pictures_in_columns():
+    paths = ["a.png", "b.png"]
+    for X in (np.array(paths)[:, None], pd.DataFrame({"image": paths}), [[path] for path in paths]):
+        assert check_pictures(X) == paths
+    record = [{"bytes": b"x", "path": None}, {"bytes": b"y", "path": None}]
+    assert check_pictures(record) == record
+    assert check_pictures([{"image": row} for row in record]) == record
+    pixels = np.zeros((2, 5, 7, 3), np.uint8)
+    assert len(check_pictures(pixels)) == len(check_pictures(pd.DataFrame({"x": list(pixels)}))) == 2
+    with pytest.raises(DataError, match="one picture where a list is wanted"):
+        check_pictures(record[0])
+    with pytest.raises(DataError, match=r"Give the column of pictures: X\['image'\]"):
+        check_pictures(pd.DataFrame({"label": [1, 2], "image": list(pixels)}))
+
+
+def test_sentences_in_columns():
+    words = [["a", "dog"], ["one"], ["the", "end", "."]]
+    for X in (
+        words,
+        pd.Series(words),
+        pd.DataFrame({"tokens": words}),
+        pa.table({"tokens": words})["tokens"],
+    ):
+        assert check_words(X) == words
+        assert check_tags(X, words) == words
+    assert check_words([["dog"], ["cat"]]) == [["dog"], ["cat"]]  # sentences of one word
+    assert check_words(np.array([["a", "dog"], ["the", "cat"]])) == [["a", "dog"], ["the", "cat"]]
+    assert check_words(np.array([["New York is big"], ["so it is"]])) == [
+        ["New", "York", "is", "big"],
+        ["so", "it", "is"],
+    ]
+
+
+@pytest.mark.parametrize("form", NAMED)
+def test_questions_by_name(form):
+    X = {"id": [1, 2, 3], "context": FIRST, "question": SECOND}
+    assert check_questions(NAMED[form](X)) == list(zip(SECOND, FIRST, strict=True))
+    if form != "named tuples":  # which are tuples of two
+        with pytest.raises(DataError, match=r"no.*'context'"):
+            check_questions(NAMED[form]({"question": FIRST, "passage": SECOND}))
+
+
+def test_a_corpus_of_sentences_in_a_column():
+    texts = ["a dog runs", "a dog sits", "a cat runs"]
+    own = read_corpus(texts, min_count=1)
+    for X in (
+        pd.DataFrame({"text": texts}),
+        [[t] for t in texts] and np.array(texts)[:, None],
+        pa.table({"t": texts}),
+    ):
+        assert read_corpus(X, min_count=1).digest() == own.digest()
+    grid = np.array([text.split() for text in texts])
+    assert read_corpus(grid, min_count=1).digest() == own.digest()

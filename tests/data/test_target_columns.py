@@ -1,0 +1,87 @@
+"""A column that holds the labels is found, whatever it is called; one that does not is left alone."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from glassformer.data.in_memory import table_of
+from glassformer.data.target_columns import refuse_target_sides, refuse_targets
+from glassformer.errors import DataError
+
+N = 23
+TEXTS = [f"text number {i}" for i in range(N)]
+LABELS = [("pos", "neg", "none")[i * i % 3] for i in range(N)]
+CODES = [{"pos": 2, "neg": 0, "none": 1}[label] for label in LABELS]
+SIDES = [f"side {i % 4}" for i in range(N)]
+
+
+def refuse(columns, y, most=2):
+    refuse_targets(table_of(pd.DataFrame(columns)), y, most, "texts")
+
+
+@pytest.mark.parametrize(
+    ("column", "y"),
+    [
+        (LABELS, LABELS),
+        (LABELS, CODES),  # as LabelEncoder makes them
+        (CODES, LABELS),
+        (CODES, CODES),
+        (list(map(str, CODES)), [float(code) for code in CODES]),
+        ([f" {label.upper()} " for label in LABELS], LABELS),
+        (LABELS, [label == "pos" for label in LABELS]),  # one class against the others
+        ([float(i) for i in range(N)], list(range(N))),  # a number each
+        ([str(i / 7) for i in range(N)], [i / 7 for i in range(N)]),
+    ],
+)
+def test_a_column_of_the_labels_raises(column, y):
+    said = r"column 'label' of X holds the labels. Give the texts alone: fit\(X\['text'\], X\['label'\]\)"
+    with pytest.raises(DataError, match=said):
+        refuse({"text": TEXTS, "label": column}, y)
+    with pytest.raises(DataError, match=said):
+        refuse({"label": column, "text": TEXTS}, y)
+    with pytest.raises(DataError, match=said):
+        refuse({"id": range(7, 7 + N), "text": TEXTS, "label": column}, y)
+
+
+def test_a_column_by_any_other_name():
+    with pytest.raises(DataError, match="column 'x' of X holds the labels"):
+        refuse({"text": TEXTS, "x": LABELS}, CODES)
+    with pytest.raises(DataError, match=r"column 'x' .* Give the column of texts"):
+        refuse({"x": LABELS}, LABELS)
+
+
+def test_the_fix_names_both_sides_of_pairs():
+    with pytest.raises(DataError, match=r"fit\(X\[\['premise', 'hypothesis'\]\], X\['label'\]\)"):
+        refuse({"premise": TEXTS, "hypothesis": SIDES, "label": LABELS}, CODES)
+    with pytest.raises(DataError, match=r"fit\(X\[\['sentence1', 'sentence2'\]\], X\['score'\]\)"):
+        refuse({"sentence1": TEXTS, "sentence2": SIDES, "score": [i / 7 for i in range(N)]}, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "y"),
+    [
+        ({"text": TEXTS}, LABELS),
+        ({"premise": TEXTS, "hypothesis": SIDES}, LABELS),
+        ({"premise": TEXTS, "hypothesis": SIDES}, [float(i) for i in range(N)]),
+        ({"premise": TEXTS, "hypothesis": SIDES}, None),
+        ({"text": ["good", "bad"] * 10}, [1, 0] * 10),  # a few texts that are repeated
+        ({"a": ["x y", "z w"] * 10, "b": ["good", "bad"] * 10}, [1, 0] * 10),
+        ({"a": TEXTS, "topic": LABELS}, [int(i > 7) for i in range(N)]),  # tells something, not the label
+        ({"text": TEXTS, "label": LABELS}, [int(i > 7) for i in range(N)]),
+    ],
+)
+def test_what_is_no_label_is_left_alone(columns, y):
+    refuse(columns, y)
+
+
+def test_sides_of_tuples():
+    with pytest.raises(
+        DataError, match=r"the second text of each pair is its label.*\[pair\[0\] for pair in X\]"
+    ):
+        refuse_target_sides([TEXTS, LABELS], CODES, "texts")
+    with pytest.raises(
+        DataError, match=r"the first text of each pair is its label.*\[pair\[1\] for pair in X\]"
+    ):
+        refuse_target_sides([LABELS, TEXTS], LABELS, "texts")
+    refuse_target_sides([TEXTS, SIDES], LABELS, "texts")

@@ -1,0 +1,528 @@
+"""Tables, arrays and other forms that scikit-learn's users give to estimators: at every door, before and after a save."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.pipeline import Pipeline, make_pipeline
+
+import glassformer as gf
+from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
+from glassformer.tasks.catalog import TASKS
+
+SETTINGS = {
+    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 8, "epochs": 3, "lr": 3e-2,
+    "precision": "fp32", "threads": 1, "seed": 3, "max_length": 16, "min_count": 1,
+}  # fmt: skip
+N = 37
+rng = random.Random(5)
+WORDS = ["film", "story", "cast", "plot", "was", "the", "and", "a", "rather"]
+TEXTS = [" ".join(rng.choices(WORDS, k=rng.randint(3, 8))) + f" {i}" for i in range(N)]
+SIDES = [" ".join(rng.choices(WORDS, k=5)) + f" {i % 5}" for i in range(N)]
+LABELS = [rng.choice(["pos", "neg"]) for _ in range(N)]
+NUMBERS = [len(text) / 7 for text in TEXTS]
+FRAME = pd.DataFrame({"text": TEXTS, "label": LABELS})
+PAIRS = pd.DataFrame({"premise": TEXTS, "hypothesis": SIDES})
+SWAPPED = PAIRS[["hypothesis", "premise"]].assign(id=range(N))
+
+
+def classifier(**changes):
+    return gf.TextClassifier("encoder-mini", **SETTINGS | changes)
+
+
+def regressor(**changes):
+    return gf.TextRegressor("encoder-mini", **SETTINGS | changes)
+
+
+def embedder(**changes):
+    return gf.Embedder("encoder-mini", **SETTINGS | {"epochs": 1} | changes)
+
+
+def tiny(kind):
+    task = next(task for task in TASKS.values() if task.estimator is kind)
+    return task.tiny()
+
+
+def records(frame):
+    return frame.to_dict("records")
+
+
+def dataset(frame):
+    return pytest.importorskip("datasets").Dataset.from_pandas(frame, preserve_index=False)
+
+
+FORMS = {
+    "pandas": lambda frame: frame,
+    "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+    "datasets": dataset,
+    "dicts": records,
+    "dict of columns": lambda frame: frame.to_dict("list"),
+    "record array": lambda frame: frame.to_records(index=False),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted_pairs():
+    return classifier().fit(PAIRS, LABELS)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return classifier().fit(FRAME[["text"]], LABELS)
+
+
+# --- columns by name --------------------------------------------------------------------------------
+
+
+def test_what_is_kept_of_the_columns(fitted, fitted_pairs):
+    assert fitted_pairs.feature_names_in_.tolist() == ["premise", "hypothesis"]
+    assert fitted_pairs.feature_names_in_.dtype == object
+    assert (fitted.n_features_in_, fitted_pairs.n_features_in_) == (1, 2)
+    assert not hasattr(clone(fitted_pairs), "feature_names_in_")
+    assert not hasattr(classifier(), "n_features_in_")
+    plain = classifier(epochs=1).fit(PAIRS, LABELS).fit(TEXTS, LABELS)
+    assert (plain.n_features_in_, hasattr(plain, "feature_names_in_")) == (1, False)
+    assert Pipeline([("clf", fitted_pairs)]).feature_names_in_.tolist() == ["premise", "hypothesis"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_columns_in_another_order_give_the_same_answers(fitted_pairs, form, tmp_path):
+    wanted = fitted_pairs.predict_proba(list(zip(TEXTS, SIDES, strict=True)))
+    X = FORMS[form](SWAPPED)
+    np.testing.assert_array_equal(fitted_pairs.predict_proba(X), wanted)
+    assert fitted_pairs.score(X, LABELS) == fitted_pairs.score(PAIRS, LABELS)
+    np.testing.assert_array_equal(fitted_pairs.logits(X), fitted_pairs.logits(PAIRS))
+    np.testing.assert_array_equal(fitted_pairs.embed(X), fitted_pairs.embed(PAIRS))
+    assert fitted_pairs.truncated(X).tolist() == fitted_pairs.truncated(PAIRS).tolist()
+    again = gf.load(fitted_pairs.save(tmp_path / "model"))
+    assert again.feature_names_in_.tolist() == ["premise", "hypothesis"]
+    assert again.n_features_in_ == 2
+    np.testing.assert_array_equal(again.predict_proba(X), wanted)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_fits_to_the_same_bits(fitted_pairs, form):
+    made = classifier().fit(FORMS[form](PAIRS), LABELS)
+    assert made.feature_names_in_.tolist() == ["premise", "hypothesis"]
+    np.testing.assert_array_equal(made.predict_proba(PAIRS), fitted_pairs.predict_proba(PAIRS))
+
+
+def test_explanations_take_columns_by_name(fitted_pairs):
+    one = fitted_pairs.explain((TEXTS[0], SIDES[0]))
+    for x in (dict(hypothesis=SIDES[0], premise=TEXTS[0]), SWAPPED.iloc[0]):
+        assert fitted_pairs.explain(x).scores.tolist() == one.scores.tolist()
+    (many,) = fitted_pairs.explain_many(SWAPPED[:1])
+    assert many.scores.tolist() == one.scores.tolist()
+
+
+def test_what_is_missing_is_named_and_what_is_more_is_left_aside(fitted, fitted_pairs):
+    with pytest.raises(
+        DataError, match=r"no column 'premise'; wanted: 'premise' and 'hypothesis'. Did you mean"
+    ):
+        fitted_pairs.predict(PAIRS.rename(columns={"premise": "premises"}))
+    with pytest.raises(DataError, match=r"no column 'text'; wanted: 'text'. The columns are: review"):
+        fitted.predict(pd.DataFrame({"review": TEXTS}))
+    assert fitted.predict(FRAME.assign(more=1)).tolist() == fitted.predict(TEXTS).tolist()
+    assert fitted.score(FRAME, FRAME["label"]) == fitted.score(TEXTS, LABELS)
+    with pytest.raises(DataError, match=r"reads pairs of texts"):
+        fitted_pairs.predict(TEXTS)
+
+
+def test_a_model_fitted_on_a_list_asks_for_one_column():
+    clf = classifier(epochs=1).fit(TEXTS, LABELS)
+    assert clf.predict(FRAME[["text"]]).tolist() == clf.predict(TEXTS).tolist()
+    with pytest.raises(
+        DataError, match=r"a table of 2 columns \(text, label\).*Give the column of texts: X\['text'\]"
+    ):
+        clf.predict(FRAME)
+
+
+def test_validation_calibration_and_int8_read_columns_by_name(fitted_pairs):
+    histories = [
+        [{k: v for k, v in record.items() if k != "seconds"} for record in made.history_]
+        for held in (SWAPPED, PAIRS)
+        if (made := classifier(epochs=2).fit(PAIRS, LABELS, validation=(held, LABELS)))
+    ]
+    assert histories[0] == histories[1]
+    first, second = (classifier(epochs=1).fit(PAIRS, LABELS) for _ in range(2))
+    assert first.calibrate(SWAPPED, LABELS).temperature_ == second.calibrate(PAIRS, LABELS).temperature_
+
+
+def test_regressors_read_columns_by_name(tmp_path):
+    reg = regressor().fit(PAIRS, NUMBERS)
+    wanted = reg.predict(PAIRS)
+    np.testing.assert_array_equal(reg.predict(SWAPPED), wanted)
+    assert reg.score(SWAPPED, NUMBERS) == reg.score(PAIRS, NUMBERS)
+    assert reg.calibrate(SWAPPED, NUMBERS).errors_.tolist() == reg.calibrate(PAIRS, NUMBERS).errors_.tolist()
+    np.testing.assert_array_equal(reg.predict_interval(SWAPPED), reg.predict_interval(PAIRS))
+    np.testing.assert_array_equal(gf.load(reg.save(tmp_path / "m")).predict(SWAPPED), wanted)
+
+
+def test_a_folder_without_names_goes_on_by_position_with_one_note(fitted_pairs, tmp_path):
+    folder = fitted_pairs.save(tmp_path / "model")
+    about = json.loads((folder / "glassformer.json").read_text())
+    assert about["columns"] == ["premise", "hypothesis"]
+    plain = classifier().fit(list(zip(TEXTS, SIDES, strict=True)), LABELS)
+    old = gf.load(plain.save(tmp_path / "old"))
+    assert "columns" not in json.loads((tmp_path / "old" / "glassformer.json").read_text())
+    assert (old.n_features_in_, hasattr(old, "feature_names_in_")) == (2, False)
+    with pytest.warns(UnnamedColumnsWarning, match=r"'premise' and 'hypothesis' are taken in this order"):
+        found = old.predict_proba(PAIRS)
+    np.testing.assert_array_equal(found, fitted_pairs.predict_proba(PAIRS))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        old.predict(PAIRS)  # once
+        old.predict(PAIRS.to_numpy())
+
+
+@pytest.mark.parametrize("columns", ["premise", [1, 2], ["a", "a"], ["a", "b", "c"], []])
+def test_names_in_a_folder_that_cannot_be(fitted_pairs, columns):
+    with pytest.raises(CheckpointError, match=r"columns = .* is not a list of up to 2 names"):
+        classifier().read_columns({"columns": columns}, "here")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_labels_among_the_inputs_raise(form):
+    said = r"column 'label' of X holds the labels. Give the texts alone: fit\("
+    codes = [int(label == "pos") for label in LABELS]
+    for clf, y in ((classifier(), LABELS), (classifier(), codes), (embedder(), LABELS)):
+        with pytest.raises(DataError, match=said):
+            clf.fit(FORMS[form](FRAME), y)
+        assert not hasattr(clf, "feature_names_in_")
+    with pytest.raises(DataError, match=said):
+        embedder().fit(FORMS[form](FRAME))
+    numbers = FRAME.assign(label=list(map(str, NUMBERS)))
+    with pytest.raises(DataError, match=r"column 'label' of X holds the targets"):
+        regressor().fit(FORMS[form](numbers), NUMBERS)
+
+
+def test_labels_among_the_inputs_of_other_forms(fitted):
+    for X in (FRAME.to_numpy(), list(zip(TEXTS, LABELS, strict=True)), FRAME.to_numpy().tolist()):
+        with pytest.raises(DataError, match=r"holds the labels|the second text of each pair is its label"):
+            classifier().fit(X, LABELS)
+    with pytest.raises(ValueError, match=r"All the 2 fits failed(.|\n)*holds the labels"):
+        cross_val_score(classifier(epochs=1), FRAME, FRAME["label"], cv=2)
+    with pytest.raises(DataError, match=r"column 'label' of X holds the labels"):
+        gf.Probe(fitted).fit(FRAME, LABELS)
+    pictures = list(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)).astype(np.uint8))
+    table = pd.DataFrame({"image": pictures, "label": [0, 1] * 3})
+    with pytest.raises(DataError, match=r"fit\(X\['image'\], X\['label'\]\)"):
+        tiny(gf.ImageClassifier)[0].fit(table, table["label"])
+    tagger, (words, tags) = tiny(gf.TokenTagger)
+    with pytest.raises(DataError, match=r"holds the tags. Give the sentences alone: fit\(X\['tokens'\]"):
+        tagger.fit(pd.DataFrame({"tokens": words, "tags": tags}), tags)
+
+
+# --- every estimator ----------------------------------------------------------------------------------
+
+DOORS = {  # what answers a question about a column of inputs
+    gf.TextClassifier: ["predict", "predict_proba"],
+    gf.ImageClassifier: ["predict", "predict_proba", "embed"],
+    gf.TextRegressor: ["predict"],
+    gf.ImageRegressor: ["predict"],
+    gf.TokenTagger: ["predict", "predict_proba", "spans"],
+    gf.Translator: ["translate"],
+    gf.MaskedLM: ["score", "judge"],
+    gf.MaskedPatches: ["score", "embed"],
+}
+
+
+def same(a, b):
+    if isinstance(a, list) and not isinstance(a[0] if a else "", str):
+        return len(a) == len(b) and all(map(same, a, b))
+    return bool(np.all(np.asarray(a) == np.asarray(b))) if isinstance(a, np.ndarray) else a == b
+
+
+@pytest.mark.parametrize("kind", DOORS, ids=lambda kind: kind.__name__)
+def test_one_column_of_inputs(kind, tmp_path):
+    estimator, (X, *y) = tiny(kind)
+    column = pd.Series(list(X))
+    frame, target = pd.DataFrame({"x": column}), [pd.DataFrame({"y": pd.Series(list(own))}) for own in y]
+    by_list = clone(estimator).fit(X, *y)
+    by_name = clone(estimator).fit(frame, *target)
+    assert by_name.feature_names_in_.tolist() == ["x"]
+    assert (by_list.n_features_in_, by_name.n_features_in_) == (1, 1)
+    again = gf.load(by_name.save(tmp_path / "model"))
+    more = frame.assign(before=1)[["before", "x"]]
+    for door in DOORS[kind]:
+        wanted = getattr(by_list, door)(list(X))
+        for given in (frame, more, [{"x": x} for x in X], column):
+            assert same(getattr(by_name, door)(given), wanted)
+            assert same(getattr(again, door)(given), wanted)
+        with pytest.raises(DataError, match=r"no column 'x'"):
+            getattr(by_name, door)(pd.DataFrame({"z": column}))
+        for wrong in ({str(i): x for i, x in enumerate(X)}, dict(enumerate(map(str, X))).items()):
+            with pytest.raises(DataError, match=r"keys and values"):
+                getattr(by_name, door)(wrong)
+        if isinstance(X[0], str):
+            with pytest.raises(DataError, match=r"a set, which has no order"):
+                getattr(by_name, door)({*X})
+
+
+def fits(kind):
+    estimator, (X, *y) = tiny(kind)
+    return estimator, X, y
+
+
+@pytest.mark.parametrize(
+    "kind", [*DOORS, gf.TextAnswerer, gf.Embedder, gf.Word2Vec], ids=lambda kind: kind.__name__
+)
+def test_what_has_no_order_is_not_fitted(kind):
+    estimator, X, y = fits(kind)
+    keys = {f"id {i}": x for i, x in enumerate(map(str, X))}
+    for wrong in ({*map(str, X)}, frozenset(map(str, X)), keys, keys.items()):
+        with pytest.raises(DataError, match=r"which has no order|keys and values|no list of questions"):
+            clone(estimator).fit(wrong, *y)
+    for wrong in ({"a", "b"}, {"a": 1}) if y else ():
+        with pytest.raises(DataError, match=r"which has no order|keys and values|answers"):
+            clone(estimator).fit(X, wrong)
+
+
+def test_sets_at_other_doors(fitted):
+    model = embedder().fit(list(zip(TEXTS, SIDES, strict=True)))
+    asked = {
+        "search": lambda X: model.search(["a film"], X, 2),
+        "doubles": model.doubles,
+        "index": model.index,
+        "encode": model.encode,
+        "similarity": lambda X: model.similarity(X, TEXTS),
+        "truncated": model.truncated,
+        "predict": fitted.predict,
+        "explain_many": fitted.explain_many,
+        "neighbors": lambda X: gf.Probe(fitted).fit(TEXTS, LABELS).neighbors(TEXTS[:2], X),
+        "validation": lambda X: classifier(epochs=1).fit(TEXTS, LABELS, validation=(X, LABELS)),
+        "weights": lambda X: classifier(epochs=1).fit(TEXTS, LABELS, sample_weight=X),
+    }
+    for ask in asked.values():
+        for X in ({*TEXTS}, dict(enumerate(TEXTS))):
+            with pytest.raises(DataError, match=r"which has no order|keys and values"):
+                ask(X)
+    rules = classifier(epochs=1).fit(
+        PAIRS, ["entailment" if label == "pos" else "neutral" for label in LABELS]
+    )
+    with pytest.raises(DataError, match=r"labels: a set, which has no order"):
+        gf.ZeroShotClassifier(rules, {"sports", "politics"})
+    vectors, (sentences,) = tiny(gf.Word2Vec)
+    vectors.fit(sentences)
+    with pytest.raises(DataError, match=r"which has no order"):
+        vectors[{"dog", "cat"}]
+    np.testing.assert_array_equal(vectors[pd.Series(["dog", "cat"])], vectors[["dog", "cat"]])
+
+
+def test_one_string_is_no_list_of_labels():
+    with pytest.raises(DataError, match=r"labels: one string where a list of labels is wanted"):
+        classifier().fit(TEXTS[:4], "abab")
+
+
+def test_questions_in_a_table_of_any_order(tmp_path):
+    model, (questions, answers) = tiny(gf.TextAnswerer)
+    frame = pd.DataFrame(questions, columns=["question", "context"])[["context", "question"]].assign(id=1)
+    wanted = clone(model).fit(questions, answers).predict(questions)
+    for form in ("pandas", "arrow", "dicts", "datasets"):
+        made = clone(model).fit(FORMS[form](frame), pd.DataFrame({"answers": answers}))
+        assert made.predict(FORMS[form](frame)) == wanted
+        assert form == "dicts" or made.feature_names_in_.tolist() == ["question", "context"]
+        assert made.n_features_in_ == gf.load(made.save(tmp_path / form)).n_features_in_ == 2
+
+
+def test_word_vectors_of_a_column():
+    model, (sentences,) = tiny(gf.Word2Vec)
+    by_list = clone(model).fit(sentences)
+    for X in (
+        pd.DataFrame({"text": sentences}),
+        np.array(sentences)[:, None],
+        pa.table({"text": list(sentences)}),
+    ):
+        np.testing.assert_array_equal(clone(model).fit(X).vectors_, by_list.vectors_)
+    assert clone(model).fit(pd.DataFrame({"text": sentences})).feature_names_in_.tolist() == ["text"]
+    with pytest.raises(DataError, match=r"a table of 2 columns"):
+        clone(model).fit(pd.DataFrame({"id": range(len(sentences)), "text": sentences}))
+
+
+# --- embedders ------------------------------------------------------------------------------------------
+
+
+def test_embedders_learn_from_rows_with_names(tmp_path):
+    by_tuple = embedder().fit(list(zip(TEXTS, SIDES, strict=True)))
+    pairs = pd.DataFrame({"anchor": TEXTS, "positive": SIDES})
+    for form in FORMS:
+        made = embedder().fit(FORMS[form](pairs))
+        np.testing.assert_array_equal(made.encode(TEXTS), by_tuple.encode(TEXTS))
+        assert made.feature_names_in_.tolist() == ["anchor", "positive"]
+        np.testing.assert_array_equal(made.encode(FORMS[form](FRAME[["text"]])), by_tuple.encode(TEXTS))
+    scores = np.array(NUMBERS)
+    swapped = pairs[["positive", "anchor"]].assign(score=scores)
+    again = gf.load(made.save(tmp_path / "model"))
+    assert again.score(swapped, scores) == by_tuple.score(list(zip(TEXTS, SIDES, strict=True)), scores)
+    with pytest.raises(DataError, match=r"row\[1\]: no 'positive'|\[1\]: no 'positive'"):
+        embedder().fit([{"anchor": "a", "positive": "b"}, {"anchor": "c"}])
+    said = r"fit\(\[\(row\['anchor'\], row\['positive'\]\) for row in X\], \[row\['score'\] for row in X\]\)"
+    with pytest.raises(DataError, match=said):
+        embedder().fit(records(pairs.assign(score=scores)))
+
+
+def test_embedders_take_columns_of_labels_and_scores():
+    by_list = embedder().fit(TEXTS, LABELS)
+    made = embedder().fit(FRAME[["text"]], FRAME[["label"]])
+    assert made.predict(FRAME).tolist() == by_list.predict(TEXTS).tolist()
+    assert made.score(FRAME, FRAME[["label"]]) == by_list.score(TEXTS, LABELS)
+    scores = np.array(NUMBERS)
+    by_scores = embedder().fit(PAIRS, scores[:, None])
+    np.testing.assert_array_equal(by_scores.encode(TEXTS), embedder().fit(PAIRS, scores).encode(TEXTS))
+
+
+# --- shapes of scikit-learn -------------------------------------------------------------------------------
+
+ONE = {
+    "array": np.array(TEXTS)[:, None],
+    "objects": np.array(TEXTS, object)[:, None],
+    "lists": [[text] for text in TEXTS],
+    "frame": FRAME[["text"]],
+    "series": FRAME["text"],
+    "arrow": pa.array(TEXTS),
+}
+
+
+@pytest.mark.parametrize("form", ONE)
+def test_texts_in_a_column(fitted, form):
+    made = classifier().fit(ONE[form], LABELS)
+    np.testing.assert_array_equal(made.predict_proba(ONE[form]), fitted.predict_proba(TEXTS))
+    assert made.score(ONE[form], LABELS) == fitted.score(TEXTS, LABELS)
+
+
+@pytest.mark.parametrize(
+    "y", [np.array(LABELS)[:, None], np.array(LABELS, object)[:, None], FRAME[["label"]], pa.array(LABELS)]
+)
+def test_labels_in_a_column(fitted, y):
+    made = classifier().fit(TEXTS, y, validation=(TEXTS, y), sample_weight=np.ones((N, 1)))
+    assert made.classes_.tolist() == ["neg", "pos"]
+    assert made.score(TEXTS, y) == made.score(TEXTS, LABELS)
+    assert made.calibrate(TEXTS, y).temperature_ == made.calibrate(TEXTS, LABELS).temperature_
+
+
+def test_numbers_in_a_column():
+    wanted = regressor().fit(TEXTS, NUMBERS)
+    for y in (np.array(NUMBERS)[:, None], pd.DataFrame({"price": NUMBERS}), pa.array(NUMBERS)):
+        made = regressor().fit(TEXTS, y)
+        np.testing.assert_array_equal(made.predict(TEXTS), wanted.predict(TEXTS))
+        assert made.score(TEXTS, y) == wanted.score(TEXTS, NUMBERS)
+
+
+@pytest.mark.parametrize("form", ["pandas", "arrow", "datasets"])
+def test_several_labels_in_columns(form):
+    matrix = pd.DataFrame({"joy": [i % 2 for i in range(N)], "fear": [i % 3 == 0 for i in range(N)]}).astype(
+        int
+    )
+    wanted = classifier().fit(TEXTS, matrix)
+    made = classifier().fit(TEXTS, FORMS[form](matrix))
+    assert made.classes_.tolist() == ["joy", "fear"]
+    np.testing.assert_array_equal(made.predict(TEXTS), wanted.predict(TEXTS))
+    assert made.score(TEXTS, FORMS[form](matrix[["fear", "joy"]])) == wanted.score(TEXTS, matrix)
+
+
+# --- truth values ------------------------------------------------------------------------------------------
+
+TRUTHS = [label == "pos" for label in LABELS]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [TRUTHS, np.array(TRUTHS), np.array(TRUTHS, object), np.array(TRUTHS)[:, None], pd.Series(TRUTHS),
+     pd.Series(TRUTHS, dtype="boolean"), pd.DataFrame({"y": TRUTHS}), pa.array(TRUTHS)],
+    ids=lambda y: type(y).__name__,
+)  # fmt: skip
+def test_truth_values_come_back(y, tmp_path):
+    clf = classifier().fit(TEXTS, y)
+    wanted = classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])
+    found = clf.predict(TEXTS)
+    assert found.dtype == bool
+    assert found.tolist() == wanted.predict(TEXTS).astype(bool).tolist()
+    assert clf.classes_.tolist() == [0, 1]
+    assert clf.score(TEXTS, y) == wanted.score(TEXTS, np.array(TRUTHS))
+    again = gf.load(clf.save(tmp_path / "model"))
+    assert again.predict(TEXTS).dtype == bool
+    assert clf.decide(clf.predict_proba(TEXTS)).dtype == np.int64  # what files and JSON print stays 0 and 1
+    one, other = (clf.explain(TEXTS[0], method="occlusion", target=target) for target in (True, 1))
+    assert one.scores.tolist() == other.scores.tolist()
+
+
+def test_truth_values_where_a_classifier_abstains(tmp_path):
+    clf = classifier().fit(TEXTS, TRUTHS).calibrate(TEXTS, TRUTHS)
+    below = float(np.median(clf.predict_proba(TEXTS).max(1)))
+    clf.calibrate(TEXTS, TRUTHS, abstain_below=below)
+    for one in (clf, gf.load(clf.save(tmp_path / "model"))):
+        assert {type(label) for label in one.predict(TEXTS).tolist()} == {bool, type(None)}
+
+
+def test_truth_values_of_other_estimators(fitted, tmp_path):
+    matrix = np.array([[i % 2 == 0, i % 3 == 0, i > 7] for i in range(N)])
+    several = classifier().fit(TEXTS, matrix)
+    assert (
+        several.predict(TEXTS).dtype
+        == gf.load(several.save(tmp_path / "several")).predict(TEXTS).dtype
+        == bool
+    )
+    assert classifier(epochs=1).fit(TEXTS, matrix.astype(int)).predict(TEXTS).dtype == np.int64
+    for kind, made in (("probe", gf.Probe(fitted)), ("embedder", embedder())):
+        made.fit(TEXTS, TRUTHS)
+        assert made.predict(TEXTS).dtype == gf.load(made.save(tmp_path / kind)).predict(TEXTS).dtype == bool
+        assert made.fit(TEXTS, LABELS).predict(TEXTS).dtype.kind == "U"
+    images, (pictures, labels) = tiny(gf.ImageClassifier)
+    assert images.fit(pictures, np.array(labels, bool)).predict(pictures).dtype == bool
+
+
+def test_a_folder_of_before_answers_numbers(tmp_path):
+    about = {"targets": None, "temperature": 1.0, "threshold": None}
+    from glassformer.tasks.targets import kind_saved
+
+    assert kind_saved(about, "here").truth is False
+    assert kind_saved(about | {"truth_values": True}, "here").truth is True
+    assert kind_saved(about | {"targets": "label-matrix", "truth_values": True}, "here").truth is True
+
+
+# --- scikit-learn's tools ------------------------------------------------------------------------------------
+
+
+def test_cross_validation_of_tables():
+    wanted = cross_val_predict(classifier(), TEXTS, LABELS, cv=2)
+    for X in (FRAME[["text"]], np.array(TEXTS)[:, None], pa.table({"text": TEXTS}), records(FRAME[["text"]])):
+        assert cross_val_predict(classifier(), X, FRAME["label"], cv=2).tolist() == wanted.tolist()
+    found = cross_val_predict(classifier(), TEXTS, np.array(TRUTHS), cv=2)
+    assert found.dtype == bool
+    assert found.tolist() == [label == "pos" for label in wanted]
+    for scoring in ("accuracy", "f1", "roc_auc"):
+        scores = cross_val_score(classifier(), FRAME[["text"]], np.array(TRUTHS), cv=2, scoring=scoring)
+        assert ((scores >= 0) & (scores <= 1)).all()
+
+
+def test_grid_search_and_pipelines_of_tables(fitted):
+    search = GridSearchCV(classifier(), {"lr": [1e-9, 3e-2]}, cv=2, error_score="raise")
+    search.fit(FRAME[["text"]], FRAME[["label"]])
+    assert search.feature_names_in_.tolist() == ["text"]
+    assert search.predict(FRAME).shape == (N,)
+    columns = ColumnTransformer([("texts", "passthrough", ["text"])])
+    pipe = make_pipeline(columns, classifier()).fit(FRAME, FRAME["label"])
+    assert pipe.predict(FRAME[["label", "text"]]).tolist() == fitted.predict(TEXTS).tolist()
+    pairs = ColumnTransformer([("both", "passthrough", ["premise", "hypothesis"])])
+    made = make_pipeline(pairs, classifier()).fit(SWAPPED, LABELS)
+    wanted = classifier().fit(PAIRS, LABELS)
+    np.testing.assert_array_equal(made.predict_proba(SWAPPED), wanted.predict_proba(PAIRS))
+
+
+@pytest.mark.parametrize("kind", [gf.MaskedLM, gf.MaskedPatches, gf.Word2Vec], ids=lambda kind: kind.__name__)
+def test_a_pipeline_of_what_learns_without_labels(kind):
+    estimator, (X,) = tiny(kind)
+    pipe = Pipeline([("last", clone(estimator))]).fit(list(X))
+    assert pipe[-1].train_seconds_ >= 0
+    if hasattr(estimator, "score"):
+        assert pipe.score(list(X)) == clone(estimator).fit(list(X)).score(list(X))
+        assert len(cross_val_score(clone(estimator), list(X), cv=2)) == 2
