@@ -80,9 +80,11 @@ def test_kinds_of_input(small, data, fitted, held, kind):
     np.testing.assert_array_equal(clf.predict_proba(kind(held[0])), fitted.predict_proba(held[0]))
 
 
-def test_a_table_is_not_a_list_of_texts(fitted):
-    with pytest.raises(DataError, match="column"):
-        fitted.predict(pd.DataFrame({"text": ["a film", "another"]}))
+def test_a_table_of_several_columns_is_not_a_list_of_texts(fitted):
+    table = pd.DataFrame({"id": [1, 2], "text": ["a film", "another"]})
+    with pytest.raises(DataError, match=r"Give the column of texts: X\['text'\]"):
+        fitted.predict(table)
+    assert fitted.predict(table[["text"]]).tolist() == fitted.predict(["a film", "another"]).tolist()
 
 
 def test_the_same_seed_gives_the_same_bits(small, data, fitted):

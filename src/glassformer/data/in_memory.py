@@ -135,9 +135,8 @@ def _as_record(row: Any) -> Mapping[Any, Any] | None:
         return row
     if isinstance(row, tuple) and hasattr(row, "_fields"):
         return dict(zip(row._fields, row, strict=True))
-    index = getattr(row, "index", None)  # a row of a data frame
-    if hasattr(row, "iloc") and all(isinstance(name, str) for name in index):  # type: ignore[union-attr]
-        return dict(zip(index, row, strict=True))  # type: ignore[arg-type]
+    if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # of a data frame
+        return dict(zip(row.index, row, strict=True))
     return None
 
 

@@ -325,10 +325,10 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return self._opened().NOUN
 
     @property
-    def MOST(self) -> int:  # type: ignore[override]
+    def MOST(self) -> int:  # type: ignore[override]  # as well
         return self._opened().asked_columns()
 
-    def is_example(self, row: Any) -> bool:  # type: ignore[override]
+    def is_example(self, row: Any) -> bool:  # type: ignore[override]  # as well
         return self._opened().is_example(row)
 
     def _opened(self) -> Any:
