@@ -135,6 +135,10 @@ def test_what_is_missing_is_named_and_what_is_more_is_left_aside(fitted, fitted_
     assert fitted.score(FRAME, FRAME["label"]) == fitted.score(TEXTS, LABELS)
     with pytest.raises(DataError, match=r"reads pairs of texts"):
         fitted_pairs.predict(TEXTS)
+    for model, row in ((fitted, FRAME.iloc[0]), (fitted, records(FRAME)[0]), (fitted_pairs, PAIRS.iloc[0])):
+        with pytest.raises(DataError, match=r"one row where a list of texts is wanted. Put it into a list"):
+            model.predict(row)
+        assert len(model.predict([row])) == 1
 
 
 def test_a_model_fitted_on_a_list_asks_for_one_column():
@@ -319,8 +323,10 @@ def test_sets_at_other_doors(fitted):
 
 
 def test_one_string_is_no_list_of_labels():
-    with pytest.raises(DataError, match=r"labels: one string where a list of labels is wanted"):
-        classifier().fit(TEXTS[:4], "abab")
+    said = r"labels: one string, '{0}', where a list of labels is wanted. .*X\['{0}'\]"
+    for clf, y in ((classifier(), "abab"), (classifier(), "label"), (embedder(), "label")):
+        with pytest.raises(DataError, match=said.format(y)):
+            clf.fit(FRAME, y)
 
 
 def test_questions_in_a_table_of_any_order(tmp_path):
@@ -365,6 +371,9 @@ def test_embedders_learn_from_rows_with_names(tmp_path):
     assert again.score(swapped, scores) == by_tuple.score(list(zip(TEXTS, SIDES, strict=True)), scores)
     with pytest.raises(DataError, match=r"row\[1\]: no 'positive'|\[1\]: no 'positive'"):
         embedder().fit([{"anchor": "a", "positive": "b"}, {"anchor": "c"}])
+    triplets = pairs.assign(negative=SIDES[::-1])
+    with pytest.raises(DataError, match=r"Give the columns of texts: X\[\['anchor', 'positive'\]\]"):
+        embedder().fit(triplets)
     said = r"fit\(\[\(row\['anchor'\], row\['positive'\]\) for row in X\], \[row\['score'\] for row in X\]\)"
     with pytest.raises(DataError, match=said):
         embedder().fit(records(pairs.assign(score=scores)))

@@ -109,7 +109,7 @@ def _is_column(values: Any) -> bool:
 
 def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
     """Rows that name their values. One that lacks a value is named when its column is read."""
-    records = [_as_record(row) for row in rows]
+    records = [as_record(row) for row in rows]
     for index, record in enumerate(records):
         if record is None:
             kind, first = type(rows[index]).__name__, type(rows[0]).__name__
@@ -129,7 +129,7 @@ def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
     return MemoryTable(names, read, f"[{one} for row in X]", f"[{two} for row in X]")
 
 
-def _as_record(row: Any) -> Mapping[Any, Any] | None:
+def as_record(row: Any) -> Mapping[Any, Any] | None:
     """A row whose values have names, as these; None: it has none."""
     if isinstance(row, Mapping):
         return row
@@ -155,7 +155,10 @@ def refuse_unordered(X: Any, origin: str, noun: str) -> None:
         if X and all(hasattr(value, "column_names") for value in X.values()):
             fix = f"Give one of its splits: X[{next(iter(X))!r}]"
             raise DataError(f"a {kind} {wanted}", where=origin, fix=fix)
+        entries = {key: len(value) for key, value in X.items() if isinstance(key, str) and _is_column(value)}
+        longest = max(entries, key=lambda key: entries[key], default=None)
         fix = "Give a list of its values, or of its keys"
+        fix = fix if longest is None else f"Give one entry of it, such as X[{longest!r}]"
         raise DataError(f"a {kind}, keys and values, {wanted}", where=origin, fix=fix)
     if isinstance(X, ItemsView):
         fix = "Give a list of the values alone"
@@ -164,7 +167,7 @@ def refuse_unordered(X: Any, origin: str, noun: str) -> None:
         fix = "Give a list, in the order that you mean"
         raise DataError(f"a {kind}, which has no order, {wanted}", where=origin, fix=fix)
     shape = getattr(X, "shape", None)
-    if shape == () or not (isinstance(X, Iterable) or hasattr(X, "__getitem__")):
+    if shape == () or not (isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))):
         what = "nothing" if X is None else with_article(kind)
         raise DataError(f"{what} {wanted}", where=origin, fix="Give a list")
 
@@ -185,7 +188,7 @@ def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: F
     if table is not None or unordered or not isinstance(X, Iterable) or getattr(X, "shape", None) == ():
         return table
     first = next(iter(X), None)
-    return None if whole(first) or _as_record(first) is None else _of_records(list(X), origin)
+    return None if whole(first) or as_record(first) is None else _of_records(list(X), origin)
 
 
 def take_columns(
@@ -203,7 +206,7 @@ def take_columns(
     if names is not None and table.names is not None:
         places = [_place(table.names, name, origin, names) for name in names]
     elif len(table) > most or not len(table):
-        raise _other_width(table, origin, noun, most)
+        raise other_width(table, origin, noun, most)
     else:
         places = list(range(len(table)))
     columns = [table.column(i) for i in places]
@@ -254,13 +257,18 @@ def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -
     raise DataError(what, where=origin, fix=has)
 
 
-def _other_width(table: MemoryTable, origin: str, noun: str, most: int) -> DataError:
+def other_width(
+    table: MemoryTable, origin: str, noun: str, most: int, wanted: Sequence[Any] | None = None
+) -> DataError:
+    """The error of a table with more columns than ``most``; ``wanted``: those that are likely meant."""
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(label) for label in table.labels])
-    wanted = f"where one of {noun} is wanted" + (", or two for pairs" if most > 1 else "")
-    fix = f"Give the column of {noun}: {table.code(likeliest(table))}"
-    return DataError(f"a table of {len(table)} columns ({shown}) {wanted}", where=origin, fix=fix)
+    what = f"a table of {len(table)} columns ({shown}) where one of {noun} is wanted"
+    what += ", or two for pairs" if most > 1 else ""
+    wanted = wanted or [likeliest(table)]
+    fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
+    return DataError(what, where=origin, fix=fix)
 
 
 def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
@@ -282,6 +290,9 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     """
     if type(y) is list or y is None:
         return y
+    if isinstance(y, str):
+        what = f"one string, {y[:40]!r}, where a list of {noun} is wanted"
+        raise DataError(what, where=origin, fix=f"Give a list, such as a column of a table: X[{y[:40]!r}]")
     table = table_of(y)
     if table is not None:
         return table.column(0) if len(table) == 1 else y

@@ -37,7 +37,7 @@ def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str =
         if found:
             fix = f"Give the column of {noun}"
             if len(table) > 1:
-                kept = _inputs(table, label, most)
+                kept = inputs_of(table, most, label)
                 fix = f"Give the {noun} alone: fit({table.code(*kept)}, {table.code(label)})"
             raise DataError(f"column {label!r} of X holds the {word}", where="fit", fix=fix)
 
@@ -92,7 +92,7 @@ def _tells(given: Sequence[str], targets: Sequence[str]) -> bool:
     return True
 
 
-def _inputs(table: MemoryTable, target: Any, most: int) -> Sequence[Any]:
+def inputs_of(table: MemoryTable, most: int, target: Any = None) -> Sequence[Any]:
     """The labels of the columns that are the examples: two usual ones or the only two of texts, else one."""
     texts = [
         label

@@ -9,9 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.checkpoints.settings import shown
-from glassformer.data.in_memory import MemoryTable, as_targets, open_table, take_columns
-from glassformer.data.target_columns import refuse_targets
-from glassformer.errors import CheckpointError, UnnamedColumnsWarning
+from glassformer.data.in_memory import (
+    MemoryTable,
+    as_record,
+    as_targets,
+    open_table,
+    other_width,
+    take_columns,
+)
+from glassformer.data.target_columns import inputs_of, refuse_targets
+from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
 
 
 class NamedColumns:
@@ -52,6 +59,8 @@ class NamedColumns:
             return X
         if names is None and (y is not None or self.MOST > 1) and len(getattr(y, "shape", ())) < 2:
             refuse_targets(table, y, self.MOST, self.NOUN, self.TARGETS)
+        if names is None and len(table) > self.MOST:
+            raise other_width(table, self.NOUN, self.NOUN, self.MOST, inputs_of(table, self.MOST))
         out = take_columns(table, self.NOUN, self.NOUN, self.MOST, names)
         if table.names is not None:
             self.feature_names_in_ = np.asarray(names or table.names, object)
@@ -69,9 +78,12 @@ class NamedColumns:
         """
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
         origin, most = origin or self.NOUN, width or self.asked_columns()
-        if (table := open_table(X, origin, self.is_example)) is None:
-            return X
         names = getattr(self, "feature_names_in_", None)
+        if (table := open_table(X, origin, self.is_example)) is None:
+            if names is not None and {*names} <= {*(as_record(X) or ())}:
+                what = f"one row where a list of {self.NOUN} is wanted"
+                raise DataError(what, where=origin, fix="Put it into a list")
+            return X
         if names is not None and len(names) != most:
             names = None
         if names is None and most > 1 and len(table) == most:

@@ -65,8 +65,9 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     )
     if y is None:
         return Pairs(first, second)
+    y = one_column(y, "scores", "numbers")
     try:
-        scores = np.asarray(one_column(y, "scores", "numbers"), np.float64)
+        scores = np.asarray(y, np.float64)
     except (TypeError, ValueError):
         raise DataError("a score is no number", where=origin, fix="Give one number a pair") from None
     if scores.shape != (len(rows),):
