@@ -11,6 +11,11 @@ from functools import cache
 
 ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
 OPTION = "--encoding"  # which sets it for one command
+READING = {  # key of recipes -> the option and the environment variable that say how tables are read
+    "encoding": (OPTION, ENCODING),
+    "quoting": ("--quoting", "GLASSFORMER_QUOTING"),
+    "header": ("--header", "GLASSFORMER_HEADER"),
+}
 
 # Threads that wait for each other look a thousand times, some ten microseconds, and then sleep: beside
 # other work, looking on can be many times slower, and sleeping at once costs small models a third of an idle

@@ -17,7 +17,15 @@ ROOT = Path(__file__).parents[2]
 ROOT_COMMAND: Any = typer.main.get_command(app)
 
 OPTIONS = {
-    "": ["--debug", "--encoding", "--install-completion", "--show-completion", "--version"],
+    "": [
+        "--debug",
+        "--encoding",
+        "--header",
+        "--install-completion",
+        "--quoting",
+        "--show-completion",
+        "--version",
+    ],
     "demo": ["--json", "--quick"],
     "train": [
         "--batch-size",

@@ -119,8 +119,8 @@ def test_one_column_is_not_text_and_label(tmp_path):
 
 
 def test_a_hint_ends_with_one_mark(tmp_path):
-    path = csv(tmp_path / "a.csv", "a|1", "b|2", header="text|label")
-    with pytest.raises(DataError, match=r"Did you mean 'text\|label'\? Name it"):
+    path = csv(tmp_path / "a.csv", "a1", "b2", header="textlabel")
+    with pytest.raises(DataError, match="Did you mean 'textlabel'\\? Name it"):
         load_text_dataset(path)
     path = csv(tmp_path / "b.csv", "a,1,c", header="w,x,y")
     with pytest.raises(DataError, match=r"Known: w, x, y\. Name it"):

@@ -62,14 +62,15 @@ def check_model(recipe: Any) -> None:
 
 def check_columns(data: Any) -> None:
     """Raises DataError where a table lacks a column that is named; the header alone is read."""
-    from glassformer.data.encodings import reading
+    from glassformer.data.encodings import reading_as
+    from glassformer.data.label_columns import named_together
     from glassformer.data.streamed import names_in
 
     named = [name for key in COLUMNS if (name := getattr(data, key, None)) and name not in NAMELESS]
     if not named:
         return
-    with reading(data.encoding):
+    with reading_as(data):
         names = names_in(Path(data.source).expanduser())
     for name in named:
-        if names is not None and name not in names:
+        if names is not None and name not in names and not named_together(names, name):
             raise DataError(f"no column {name!r}", where=data.source, fix=nearest(name, names))

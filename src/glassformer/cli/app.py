@@ -45,7 +45,7 @@ from glassformer.cli.given import instead_of_option, named_as_options
 from glassformer.cli.output import emit, one_line, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
-from glassformer.process import ENCODING, OPTION, disable_telemetry, tune_process
+from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
 
 ASKING = {
@@ -63,7 +63,10 @@ ASKING = {
 AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
-TABLES = f"A table that is not UTF-8: {OPTION} cp1252 (or utf-16 ...), anywhere in the command."
+TABLES = (
+    f"A table that is not UTF-8: {OPTION} cp1252 (or utf-16 ...), without a header: --header no, with quotes "
+    "that are plain characters: --quoting none; anywhere in the command."
+)
 START, TRAIN, JUDGE = "Start here", "Train and compare", "Judge a model"
 ASK, GIVE = "Ask a model", "Hand a model on"  # panels of the help
 app = typer.Typer(
@@ -124,6 +127,23 @@ def _options(
             help="Of tables that are not UTF-8, such as cp1252 or utf-16. Goes anywhere.",
         ),
     ] = None,
+    quoting: Annotated[
+        str | None,
+        typer.Option(
+            "--quoting",
+            metavar="csv|none",
+            help="For CSV and TSV. csv: a quoted cell may have line breaks; none: quotes are plain "
+            "characters, each line is a row. Goes anywhere.",
+        ),
+    ] = None,
+    header: Annotated[
+        str | None,
+        typer.Option(
+            "--header",
+            metavar="yes|no",
+            help="For CSV and TSV: whether the first row has the names of the columns. Goes anywhere.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")
     ] = False,
@@ -147,8 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # asked above
     stdout_for_json(False)  # until the verb's own --json is read
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
-    before = os.environ.get(ENCODING)
-    arguments = _take_encoding(arguments)
+    before = {variable: os.environ.get(variable) for _, variable in READING.values()}
+    arguments = _take_reading(arguments)
     listening = own_process() if argv is None else Listening()
     listening.listen()
     try:
@@ -160,7 +180,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if argv is not None:
             listening.release()
-            restore(ENCODING, before)
+            for variable, value in before.items():
+                restore(variable, value)
     return code
 
 
@@ -246,18 +267,20 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
     return kept + arguments[end:], len(kept) < end
 
 
-def _take_encoding(arguments: list[str]) -> list[str]:
-    """The arguments without ``--encoding NAME``, which may stand before or after the verb, and is obeyed."""
+def _take_reading(arguments: list[str]) -> list[str]:
+    """The arguments without ``--encoding NAME`` and its kin (``READING``), which may come before or after the
+    verb, and are obeyed."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
+    variables = dict(READING.values())
     kept, words = [], iter(arguments[:end])
     for word in words:
-        option, sign, name = word.partition("=")
-        if option != OPTION:
+        option, sign, value = word.partition("=")
+        if option not in variables:
             kept.append(word)
-        elif name := name if sign else next(words, ""):
-            os.environ[ENCODING] = name
+        elif value := value if sign else next(words, ""):
+            os.environ[variables[option]] = value
         else:
-            kept.append(word)  # without a name: typer says so
+            kept.append(word)  # without a value: typer says so
     return kept + arguments[end:]
 
 

@@ -35,7 +35,14 @@ def _column(of: str) -> Any:
 
 TextColumn = Annotated[str | None, _column("texts")]
 PairColumn = Annotated[str | None, _column("the second texts of pairs")]
-LabelColumn = Annotated[str | None, _column("labels")]
+LabelColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="The column of labels, where it is not found by itself; several of 0 and 1, one for each label: "
+        "A,B,C.",
+    ),
+]
 LabelSeparator = Annotated[
     str | None,
     typer.Option(metavar="TEXT", help="What stands between several labels in one cell, such as '|' or ';'."),

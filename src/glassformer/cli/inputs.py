@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
+from glassformer.cli.output import note
 from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows
 from glassformer.errors import DataError
 
@@ -226,12 +227,14 @@ def read_with_columns(
     """
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
-    from glassformer.data.tables import PLAIN, read_table
+    from glassformer.data.tables import is_plain, read_table
 
-    if path.suffix.lower() == PLAIN:
+    if is_plain(path):
         texts, rows = read_texts(path)
         return texts, rows, [{} for _ in texts]
     table = read_table(path)
+    if table.said:
+        note(table.said)
     column = find_text(table, text_column)
     texts = check_texts(table.read(column), table.origin, table.rows)
     beside: list[dict[str, Any]] = [{} for _ in texts]
@@ -252,11 +255,13 @@ def read_texts(
     """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
-    from glassformer.data.tables import PLAIN, read_lines, read_table
+    from glassformer.data.tables import is_plain, read_lines, read_table
 
-    if path.suffix.lower() == PLAIN:
+    if is_plain(path):
         lines, rows = read_lines(path)
         return check_texts(lines, str(path), rows), rows
     table = read_table(path)
+    if table.said:
+        note(table.said)
     column = find_text(table, text_column, usual)
     return check_texts(table.read(column), table.origin, table.rows), list(table.rows)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import data_option, is_run
 from glassformer.cli.output import note
+from glassformer.config import parse_settings
 from glassformer.errors import ConfigError
 
 HELD_OUT = 0.1  # of a file without splits
@@ -44,23 +46,121 @@ def hold_out(values: dict[str, Any], dataset: Any) -> None:
             values["data"][f"{split}_size"] = held
 
 
-def refuse_tagged(source: str) -> None:
-    """Raises ConfigError for a file of words with tags in the place of labeled texts."""
-    from glassformer.data.kinds import TAGGED
+@dataclass(frozen=True)
+class Given:
+    """What a command is to train on: a recipe, or texts or images of one's own."""
 
-    if Path(source).suffix.lower() in TAGGED:
-        fix = f"Give it to a recipe of tags: glassformer train wnut17-minilm --data {shlex.quote(source)}"
-        raise ConfigError("holds words with tags, not labeled texts", where=source, fix=fix)
+    recipe: str | None = None
+    text: str | None = None
+    images: str | None = None
+    data: str | None = None  # instead of the recipe's own
+    settings: tuple[str, ...] = ()
+    own: bool = False  # whether a path of labeled texts or images is given, as an option or as a word
 
 
-def in_given_encoding(recipe: Any) -> Any:
-    """A recipe that keeps the ``--encoding`` of its command, so that its run is judged again without it."""
-    from glassformer.data.encodings import other_encoding
+def own_task(given: Given, command: str, others: str) -> Given:
+    """The same with the recipe of the task that fits the data, where these are no labeled texts, and a word
+    that is no recipe taken for data.
 
-    other = other_encoding()
-    if not other or recipe.data.encoding:
-        return recipe
-    return replace(recipe, data=replace(recipe.data, encoding=other))
+    Args:
+        command, others: for messages: which command this is, and what it takes instead of a recipe.
+
+    Raises:
+        ConfigError: the folder of a run, data that the command does not take, or that fit several tasks.
+        DataError: data that cannot be read.
+    """
+    from glassformer.cli.other_data import is_set
+    from glassformer.tasks.recipe import recipe_names
+
+    if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
+        name, text, images = as_data(given.recipe, command, others)
+        given = replace(given, recipe=name, text=text, images=images)
+    given = replace(given, own=bool(given.text or given.images))
+    if given.text is None or given.recipe or given.images or given.data:
+        return given
+    kind, said = _other_kind(given.text, given.settings)
+    if kind == "pictures":
+        note(f"{given.text} holds images: taken as --images {shlex.quote(given.text)}")
+        return replace(given, text=None, images=given.text)
+    if kind is None:
+        return given
+    recipe = FITTING[kind]
+    note(
+        f"{given.text} holds {said}: taken as glassformer {command} {recipe} --data {shlex.quote(given.text)}"
+    )
+    usual = {"name": json.dumps(Path(given.text).stem, ensure_ascii=False)}
+    if "pairs" in kind:  # of which nothing is held out unless that is asked for
+        usual |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
+    settings = [f"{key}={value}" for key, value in usual.items() if not is_set(key, given.settings)]
+    settings = (*given.settings, *settings)
+    return replace(given, recipe=recipe, text=None, data=given.text, settings=settings, own=False)
+
+
+# Kind of data -> the recipe of its task.
+FITTING = {
+    "tags": "wnut17-minilm",
+    "answers": "facts-minilm",
+    "scored pairs": "stsb-minilm",
+    "pairs": "multi30k-transformer",
+}
+HELD = {
+    "tags": "words with tags",
+    "answers": "questions with answers in texts",
+    "scored pairs": "pairs of texts with a score",
+    "pairs": "texts with their translations",
+}
+
+
+def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
+    """What data hold that are no labeled texts, by ``kind_of``, and in words; None: labeled texts, or the
+    settings say how to read them so.
+
+    Raises:
+        ConfigError: two columns of sentences that may be translations, or compared.
+        DataError: data that cannot be read.
+    """
+    from glassformer.cli.other_data import is_set
+    from glassformer.data.answered import QUESTION_COLUMNS
+    from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
+    from glassformer.data.encodings import reading
+    from glassformer.data.kinds import kind_of
+    from glassformer.data.streamed import names_in
+    from glassformer.process import READING
+
+    if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
+        return None, ""
+    names = {name.lower() for name in names_in(Path(source).expanduser()) or ()}
+    if names & {*TEXT_COLUMNS} and names & {*LABEL_COLUMNS} and not names & {*QUESTION_COLUMNS}:
+        return None, ""  # the file need not be read for that
+    said = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
+    with reading(**{key: str(said[key]) for key in READING if said.get(key)}):
+        kind = kind_of(source)
+        if kind == "pairs" and not _names_languages(source):
+            each = [
+                f"glassformer train {FITTING[k]} --data {shlex.quote(source)}"
+                for k in ("pairs", "scored pairs")
+            ]
+            what = "two columns of texts and no labels"
+            fix = f"To learn to translate: {each[0]}; to compare texts by their meaning: {each[1]}"
+            raise ConfigError(what, where=source, fix=fix)
+    return (None, "") if kind == "texts" else (kind, HELD.get(kind, kind))
+
+
+def _names_languages(source: str) -> bool:
+    """Whether the columns or files of pairs are named as a text and its translation."""
+    from glassformer.data.pairs import SOURCE_COLUMNS, TARGET_COLUMNS, columns_in
+
+    names = columns_in(source)
+    return names is None or bool({*SOURCE_COLUMNS} & names and {*TARGET_COLUMNS} & names)
+
+
+def as_the_command_reads(recipe: Any) -> Any:
+    """A recipe that keeps what its command says of tables (``--encoding``, ``--quoting``, ``--header``), so
+    that its run is evaluated again without these options."""
+    from glassformer.data.encodings import said_of_tables
+
+    said = {k: value for k, value in said_of_tables().items() if getattr(recipe.data, k) is None}
+    return replace(recipe, data=replace(recipe.data, **said)) if said else recipe
 
 
 def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
@@ -72,7 +172,6 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
     if is_run(name):
         fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
         raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
-    refuse_tagged(name)
     option = data_option(name)
     if option is None:
         return name, None, None

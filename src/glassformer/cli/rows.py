@@ -100,9 +100,9 @@ def read_rows(
     """
     from glassformer.data.columns import find_text
     from glassformer.data.files import check_utf8, text_lines
-    from glassformer.data.tables import PLAIN
+    from glassformer.data.tables import is_plain
 
-    if path.suffix.lower() == PLAIN:
+    if is_plain(path):
         check_utf8(path)
         lines = [line.rstrip("\r\n") for line in text_lines(path)]
         if not any(map(str.strip, lines)):
@@ -138,6 +138,8 @@ def read_columns(
         row, first = next(iter(ragged.items()))
         what = f"no row can be used; {first.what}"
         raise DataError(what, where=f"{path}, row {row}", fix=first.fix) from None
+    if table.said:
+        note(table.said)
     columns = choose(table)
     others = carried([name for name in table.names if name not in columns])
     values = {name: table.read(name) for name in others}

@@ -39,7 +39,7 @@ from glassformer.cli.other_data import (
     without_pairs,
 )
 from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
-from glassformer.cli.own_data import around, as_data, hold_out, in_given_encoding, refuse_tagged
+from glassformer.cli.own_data import Given, around, as_the_command_reads, hold_out, own_task
 from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
@@ -49,6 +49,8 @@ from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
     from glassformer.tasks.run_folder import Run
+
+OTHERS = "--text FILE or --images FOLDER"  # instead of a recipe
 
 
 def train(
@@ -70,14 +72,14 @@ def train(
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
     from glassformer.checkpoints.unfinished import go_on
-    from glassformer.data.encodings import encoding_flags
+    from glassformer.data.encodings import reading_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress
     from glassformer.train.loggers import loggers
 
     folder = Path(folder)
     calls = [Progress(stream()), *loggers(logs, folder)]
-    again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *encoding_flags())
+    again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
         with said_plainly():
             return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls)
@@ -99,8 +101,9 @@ def choose_recipe(
     settings: Sequence[str] = (),
     begun: Path | None = None,
     command: str = "train",
-    others: str = "--text FILE or --images FOLDER",
+    others: str = OTHERS,
     whole: bool = False,
+    settled: bool = False,
 ) -> Any:
     """The recipe that the arguments of ``glassformer train`` and its kin mean.
 
@@ -112,27 +115,32 @@ def choose_recipe(
         begun: a run folder whose own recipe is taken where no recipe and no data are given.
         command, others: for messages: which command this is, and what it takes instead of a recipe.
         whole: nothing is held out of words with tags or questions of one's own: all go into folds.
+        settled: ``own_task`` has been asked.
 
     Raises:
         ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
         DataError: ``text`` cannot be read.
     """
-    if name is not None and not (text or images) and name not in recipe_names():
-        name, text, images = as_data(name, command, others)
+    given = Given(name, text, images, data, tuple(settings))
+    if not settled:
+        given = own_task(given, command, others)
+    name, text, images, data, settings = given.recipe, given.text, given.images, given.data, given.settings
     sources = {"a recipe": name, "--text": text, "--images": images}
-    given = [what for what, value in sources.items() if value]
-    if len(given) > 1:
+    several = [what for what, value in sources.items() if value]
+    if len(several) > 1:
         fix = "Give one of them"
         if name and "=" in name:  # a setting without its option
             fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
-        what = f"both {given[0]}{f' ({name})' if name else ''} and {given[1]} are given"
+        what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
         raise ConfigError(what, where=command, fix=fix)
     chosen = _with_model(model)
     if text or images:
         if data:
-            raise ConfigError(f"both {given[0]} and --data are given", where=command, fix="Give one of them")
+            raise ConfigError(
+                f"both {several[0]} and --data are given", where=command, fix="Give one of them"
+            )
         own = text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
-        return in_given_encoding(own)
+        return as_the_command_reads(own)
     name = _begun_with(begun, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
@@ -149,7 +157,7 @@ def choose_recipe(
         recipe = recipe if whole else with_held_out(recipe, settings, begun)
     elif not whole and name in recipe_names() and is_set("source", settings):
         recipe = with_held_out(recipe, settings, begun)
-    return in_given_encoding(recipe)
+    return as_the_command_reads(recipe)
 
 
 def _with_model(model: str | None) -> dict[str, Any]:
@@ -180,14 +188,13 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         DataError: the texts cannot be read.
         ConfigError: an unknown key or a value of the wrong type.
     """
-    from glassformer.data.encodings import reading
+    from glassformer.data.encodings import reading_as
     from glassformer.data.sources import load_text_dataset
 
-    refuse_tagged(source)
     where = _whole_path(source)
     values, cls = around(Recipe, where, settings, chosen)
     d: Any = asked_of(Recipe, where, settings, chosen).data
-    with reading(d.encoding):
+    with reading_as(d):
         dataset = load_text_dataset(
             d.source,
             text_column=d.text_column,
@@ -208,7 +215,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
 
 def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
-    from glassformer.data.encodings import reading
+    from glassformer.data.encodings import reading_as
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.image_classification.build import is_image_architecture
 
@@ -216,7 +223,7 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     values, cls = around(ImageRecipe, where, settings, chosen)
     asked = asked_of(ImageRecipe, where, settings, chosen)
     d: Any = asked.data
-    with reading(d.encoding):
+    with reading_as(d):
         dataset = load_image_dataset(
             d.source,
             image_column=d.image_column,
@@ -363,23 +370,34 @@ def train_command(
         target_column=target_column,
     )
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
+    given = own_task(Given(recipe, text, images, data, tuple(settings)), "train", OTHERS)
     if not resume and (out or not any("name=" in setting for setting in settings)):
-        own = text or images
-        if own and not (text and images) and recipe is None and data is None:  # a slip goes before the folder
-            asked_of(Recipe if text else ImageRecipe, _whole_path(own), settings, _with_model(model))
+        own = given.text or given.images
+        if (
+            own and not (given.text and given.images) and given.recipe is None and data is None
+        ):  # a slip first
+            cls = Recipe if given.text else ImageRecipe
+            asked_of(cls, _whole_path(own), given.settings, _with_model(model))
+        own = own or (given.data if data is None else None)
         refuse_finished(out or (default_folder(Path(own).stem) if own else None))
     chosen = choose_recipe(
-        recipe, text, images=images, model=model, data=data, settings=settings, begun=begun
+        given.recipe,
+        given.text,
+        images=given.images,
+        model=model,
+        data=given.data,
+        settings=given.settings,
+        begun=begun,
+        settled=True,
     )
     folder = out or default_folder(chosen.name)
     from glassformer.runtime import world
     from glassformer.tasks.run_folder import Helped
 
-    taken = recipe is not None and recipe not in recipe_names() and data_option(recipe) is not None
-    if (text or images or taken) and chosen.data.test_size and world()[0] == 0:
+    if given.own and chosen.data.test_size and world()[0] == 0:
         noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
         say(f"no test split: a part of the {noun} is held out for the figures")
-    elif (data or recipe in recipe_names()) and (line := held_out_line(chosen)) and world()[0] == 0:
+    elif (given.data or recipe in recipe_names()) and (line := held_out_line(chosen)) and world()[0] == 0:
         say(line)
     try:
         flags = ["--deterministic"] * deterministic

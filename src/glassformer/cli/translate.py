@@ -39,12 +39,12 @@ def translate(
     Raises:
         InputError: no such model, one that does not translate, an unreadable file, a text that is too long.
     """
-    from glassformer.data.tables import PLAIN, count_lines
+    from glassformer.data.tables import count_lines, is_plain
 
     translator, found = _opened(folder, given, text_column)
     origin = given[0] if found.rows is not None else "TEXT"
     said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)
-    if found.rows is None or Path(origin).suffix.lower() != PLAIN:
+    if found.rows is None or not is_plain(Path(origin)):
         return found, said
     count = count_lines(Path(origin))
     texts = Texts(spread(found.texts, found.rows, count), list(range(1, count + 1)))

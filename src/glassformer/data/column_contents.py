@@ -13,7 +13,11 @@ import numpy as np
 from glassformer.data.checks import is_missing
 from glassformer.data.label_kinds import is_number
 
+# Usual names.
+TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
+LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:\d\d\S*)?").fullmatch
+YES_NO = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
 LOOKED_AT = 2_000  # rows of a column, to say what it holds
 LONGEST_LABEL = 60  # characters on average; what is longer is a text
 SENTENCE, REPEATED = 5, 20  # words on average, and how often each of such a column's texts may stand there
@@ -37,6 +41,17 @@ def are_numbers(values: Sequence[Any]) -> bool:
 
 def are_dates(values: Sequence[Any]) -> bool:
     return all(isinstance(value, date) or DATE(str(value).strip()) for value in values)
+
+
+def yes_or_no(value: Any) -> bool | None:
+    """Whether a cell says that a label applies: 1, 0, true or false, as text too; None: another value."""
+    return YES_NO.get(str(value).strip().lower())
+
+
+def are_yes_no(values: Sequence[Any]) -> bool:
+    """Whether a column has 0 and 1 only."""
+    there = present(values)
+    return bool(there) and all(yes_or_no(value) is not None for value in there)
 
 
 @cache

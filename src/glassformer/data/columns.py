@@ -7,6 +7,7 @@ other one; else the only column that looks like texts, and the only one that loo
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,12 @@ from typing import Any
 from glassformer.config import listed, nearest
 from glassformer.data.checks import is_missing
 from glassformer.data.column_contents import (
+    LABEL_COLUMNS,
     LOOKED_AT,
+    TEXT_COLUMNS,
     are_dates,
     are_numbers,
+    are_yes_no,
     is_constant,
     looks_like_labels,
     measures,
@@ -30,8 +34,6 @@ from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 
-TEXT_COLUMNS = ("text", "review", "sentence", "comment", "content", "document", "message", "tweet")
-LABEL_COLUMNS = ("label", "labels", "sentiment", "class", "category", "target")
 CLASSES = frozenset(
     [
         "kind",
@@ -309,6 +311,10 @@ def _guess_label(
         return None
     if like:
         fix = "Name it with label_column"
+        together = [name for name in names if are_yes_no(values[name])]
+        if len(together) > 1:
+            all_of_them = shlex.quote(",".join(together))
+            fix += f"; if each of several is a label that applies (1) or not (0): label_column={all_of_them}"
         empty = sum(is_missing(value) for value in table.read(text)) if text else 0
         if empty:
             fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"

@@ -3,35 +3,64 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
+from glassformer.data.encodings import quoting
 from glassformer.data.files import text_lines
 from glassformer.data.spreadsheet import SEPARATOR
 from glassformer.errors import DataError
 
 MAX_COLUMNS = 1 << 16
 LONGEST_HEADER = 1 << 20  # characters that are looked through for the end of a quoted name
+USUAL, RARE = ",;\t", "|^~\x01\x1f"  # the latter where the header has none of the former
+LOOKED_AT = 20  # lines that have as many of a rare one as the header
 _QUOTED = re.compile(r'"[^"]*"')
+_JOINED = re.compile(
+    r"(text|label|sentence|review)\s*([^\w\s]+)\s*(text|label|sentence|review)", re.IGNORECASE
+)
 
 
 def delimiter_of(path: Path, errors: str) -> str:
     """What stands between the cells of a file, by its first line: the header, or Excel's ``sep=;``.
 
-    Blank lines before the header are passed over, and what stands in double quotes is not counted.
+    Blank lines before the header are passed over, and what stands in double quotes is not counted. A pipe and
+    other rare ones count where the header has no comma, semicolon or tab, and most lines have as many.
+
+    Raises:
+        DataError: too many columns, or a header of two usual names with something else between them.
     """
     lines = text_lines(path, newline="", errors=errors)
     header = next(lines, "")
     if said := SEPARATOR(header):
         return said[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
-    while header.count('"') % 2 and len(header) < LONGEST_HEADER and (more := next(lines, "")):
-        header += more  # a line end within quotes is a name's
-    bare = _QUOTED.sub("", header)
-    header = bare if any(map(bare.count, ",;\t")) else header
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else max(",;\t", key=header.count)
+    if quoting() != "none":
+        while header.count('"') % 2 and len(header) < LONGEST_HEADER and (more := next(lines, "")):
+            header += more  # a line end within quotes is a name's
+        bare = _QUOTED.sub("", header)
+        header = bare if any(map(bare.count, USUAL + RARE)) else header
+    delimiter = "\t" if path.suffix.lower() in (".tsv", ".txt") else max(USUAL, key=header.count)
+    if delimiter not in header:
+        delimiter = _rare(path, header, lines, delimiter)
     if (columns := header.count(delimiter)) >= MAX_COLUMNS:
         raise too_many(columns + 1, f"{path}, row 1")
     return delimiter
+
+
+def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
+    """The delimiter of a file whose header has none that is expected; ``usual``: it is one column."""
+    below = list(islice(filter(str.strip, lines), LOOKED_AT))
+    for sign in (*USUAL, *RARE) if usual == "\t" else RARE:
+        alike = sum(_QUOTED.sub("", line).count(sign) == header.count(sign) for line in below)
+        if sign in header and 2 * alike > len(below):
+            return sign
+    if joined := _JOINED.fullmatch(header.strip()):
+        what = f"the header {header.strip()!r} has {joined[2]!r} between its columns, which is not read"
+        fix = "Save the table with commas, semicolons, tabs or pipes between its columns"
+        raise DataError(what, where=f"{path}, row 1", fix=fix)
+    return usual
 
 
 def too_many(count: int, where: str) -> DataError:

@@ -11,6 +11,7 @@ from typing import Any
 from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.dataset import TextSplit
+from glassformer.data.doubtful import OPENS
 from glassformer.data.findings import Finding, Severity, excerpt, percent
 from glassformer.data.rejected import RejectedRow, by_kind, other_reading
 from glassformer.data.text import clean_text
@@ -27,6 +28,10 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     message = f"{rows} cannot be used: {by_kind(rejected)}"
     examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
     fix = "correct them, or leave them out with --on-bad-row skip"
+    if any(row.reason.startswith(OPENS) for row in rejected):
+        fix = (
+            f"say what quotes mean with --quoting none (each line is a row) or csv (cells have lines); {fix}"
+        )
     if other := other_reading(rejected):
         fix = f"{other}; {fix}"
     yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)

@@ -306,6 +306,7 @@ class ReturningLines:
 
     def __init__(self, lines: Iterator[str]):
         self.lines, self.taken, self.waiting = lines, [], deque[str]()
+        self.number = 0  # of the last line that was given, from 1
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -313,11 +314,13 @@ class ReturningLines:
     def __next__(self) -> str:
         line = self.waiting.popleft() if self.waiting else next(self.lines)
         self.taken.append(line)
+        self.number += 1
         return line
 
     def go_back(self) -> None:
         """Give the lines since ``taken`` was cleared once more, the first of them left out."""
         self.waiting.extendleft(reversed(self.taken[1:]))
+        self.number -= len(self.taken) - 1
         self.taken.clear()
 
 

@@ -21,6 +21,7 @@ from glassformer.data.files import is_clutter
 from glassformer.data.folders import data_folders, refuse_models, refuse_tables
 from glassformer.data.image import files_below, is_image_name, picture_name
 from glassformer.data.image_checks import without_unreadable
+from glassformer.data.label_columns import with_label_sets
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
@@ -177,11 +178,12 @@ class _Labels:
     numbers: bool = False
     needed: bool = False
 
-    def find(self, table: Table, image: str) -> str | None:
-        """The column beside that of pictures."""
+    def find(self, table: Table, image: str) -> tuple[Table, str | None]:
+        """The column beside that of pictures, and the table, to which one may have been added."""
         if self.numbers:
-            return number_column(table, self.column, [image])
-        return find_label(table, self.column, image, self.needed)
+            return table, number_column(table, self.column, [image])
+        table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
+        return table, find_label(table, label, image, self.needed)
 
     def checks(self, table: Table, label: str) -> dict[str, Callable]:
         """Column -> what raises for a value of it."""
@@ -240,7 +242,7 @@ def _from_tables(
             if column is None:
                 fix = f"There are: {', '.join(table.names)}. Name it with image_column"
                 raise DataError("no column of pictures", where=table.origin, fix=fix)
-            label = kind.find(table, column)
+            table, label = kind.find(table, column)
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)
                 table = parts[i] = without_bad_rows(table, column, label, rejected, checks)

@@ -19,8 +19,8 @@ from glassformer.data.pair_columns import COMPARED, usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
 from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
 from glassformer.data.sources import NAMED_SOURCES, split_files
-from glassformer.data.tables import NO_ROWS, READERS, Table, read_table
-from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS
+from glassformer.data.tables import NO_ROWS, READERS, Table, between_tabs, read_table
+from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags", "answers"]
@@ -51,6 +51,9 @@ def kind_of(source: str | Path) -> Kind:
         if files:
             return _kind_of_file(next(iter(files.values()))[0])
         texts = (p for p in path.rglob("*.txt") if not any(map(is_clutter, p.relative_to(path).parents)))
+        files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
+        if files and looks_tagged(files[0]):
+            return "tags"
         if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # a note may lie among pictures
             return "pictures"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
@@ -58,7 +61,9 @@ def kind_of(source: str | Path) -> Kind:
     elif path.suffix.lower() in TAGGED:
         return "tags"
     elif path.is_file():
-        return _kind_of_file(path) if path.suffix.lower() in READERS else "texts"
+        if looks_tagged(path):
+            return "tags"
+        return _kind_of_file(path) if path.suffix.lower() in READERS or between_tabs(path) else "texts"
     return "pairs" if str(source) and plain_files(path) else "texts"
 
 

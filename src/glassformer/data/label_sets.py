@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,12 @@ def labels_in(cell: str, known: Collection[str]) -> list[str]:
     return out
 
 
+class Unusable(NamedTuple):
+    """What stands in the place of the labels of a row that cannot be used."""
+
+    reason: str
+
+
 def is_matrix(y: Any) -> bool:
     """Whether targets are an array, a sparse matrix or a table with several columns."""
     if (table := table_of(y)) is not None:
@@ -54,7 +60,7 @@ def holds_sets(y: Any) -> bool:
     if y is None or len(getattr(y, "shape", ())) > 1 or isinstance(y, str | bytes):
         return False
     first = next((label for label in y if not (label is None or isinstance(label, float))), None)
-    return _is_set(first)
+    return _is_set(first)  # of an Unusable, too, which is a tuple
 
 
 def _is_set(label: Any) -> bool:
@@ -71,6 +77,10 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     """
     sets, flat, owner = [], [], []
     for index, given in enumerate(y):
+        if isinstance(given, Unusable):
+            raise DataError(
+                given.reason, where=place(origin, index, rows), fix="Correct it or remove the row"
+            )
         if not _is_set(given):
             kind = "missing" if is_missing(given) else f"no list but {type(given).__name__}"
             raise DataError(

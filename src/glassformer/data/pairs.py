@@ -19,6 +19,7 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.files import split_lines
 from glassformer.data.pair_sides import Gaps, Unusable, checked_side
 from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.row_errors import pass_over
 from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table, read_utf8
@@ -288,6 +289,14 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
             fix=f"Name them with source_column and target_column: {listed(table.names)}",
         )
     return found[0], found[1]
+
+
+def columns_in(source: str | Path) -> set[str] | None:
+    """The names of the columns of a table, or of the first of a folder, in lower case; None: plain files."""
+    path = Path(source).expanduser()
+    if path.is_dir():
+        path = next((parts[0] for parts in split_files(path).values()), path)
+    return {name.lower() for name in read_table(path, pass_over).names} if path.is_file() else None
 
 
 def _holds_texts(table: Table, column: str) -> bool:

@@ -29,6 +29,7 @@ from glassformer.data.folders import (
     read_texts,
     text_files,
 )
+from glassformer.data.label_columns import named_together, with_label_sets
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column, read_numbers
@@ -38,7 +39,7 @@ from glassformer.data.rejected import RejectedRow, lenient_table, way_out, witho
 from glassformer.data.shards import split_files
 from glassformer.data.splits import limited
 from glassformer.data.table_labels import by_name, column_checks, read_labels, whole_numbers
-from glassformer.data.tables import PLAIN, READERS, Table, read_lines
+from glassformer.data.tables import READERS, Table, is_plain, read_lines
 from glassformer.errors import DataError
 
 
@@ -142,7 +143,12 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         splits = {
             split: read_texts(split, classes, path, columns.rejected) for split, classes in chosen.items()
         }
-    elif path.suffix.lower() == PLAIN and path.is_file() and not columns.need_labels:
+    elif path.is_file() and is_plain(path):
+        if columns.need_labels:
+            fix = (
+                "Give a table (CSV, TSV, JSONL, Parquet), or write each text, a tab and its label in one line"
+            )
+            raise DataError("one text in each line, without labels", where=str(path), fix=fix)
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
@@ -160,7 +166,8 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
         texts: list[str] = []
         labels: list[Any] = []
         for i, table in enumerate(parts):
-            found = _columns_of(table, columns, split, first)
+            table, found = _columns_of(table, columns, split, first)
+            parts[i] = table
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
                 table = parts[i] = _usable(table, found, columns, columns.rejected)
@@ -185,7 +192,8 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     if not columns.numbers:
         splits = whole_numbers(one_spelling(splits), untyped)
     names = () if columns.numbers else class_names or names_of(splits)
-    said = tuple(line for line in (first.said if first else "", *amounts) if line)
+    read_as = dict.fromkeys(table.said for parts in tables.values() for table in parts)
+    said = tuple(line for line in (*read_as, first.said if first else "", *amounts) if line)
     used = (first.text, first.label) if first else (None, None)
     about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
     about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
@@ -207,24 +215,29 @@ def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[st
     return column_checks(table, label, columns.separator)
 
 
-def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> Columns:
+def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
     """The columns of a split's table: those of the first split where it has them, so that the rule is asked
-    about the largest table."""
+    about the largest table; and that table, with one column of lists for several labels in columns."""
     if split == "unsupervised" and (first is None or first.pair is None):
         text = columns.text or (first.text if first and first.text in table.names else None)
-        return find_columns(replace(table, names=_without_labels(table, columns)), text, None, labels=False)
+        bare = replace(table, names=_without_labels(table, columns))
+        return table, find_columns(bare, text, None, labels=False)
     text, label, pair = columns.text, columns.label, columns.pair
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
-        label = label or (first.label if first.label in table.names else None)
+        known = first.label in table.names or named_together(table.names, first.label)
+        label = label or (first.label if known else None)
         pair = NONE if first.pair is None else first.pair
     if columns.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
         label = number_column(table, columns.label, taken, columns.form)
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
+    guess = any(options.values()) and not columns.numbers and columns.separator is None
+    table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
     found = columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, **options)
-    return found if columns.labels else replace(found, label=None)
+    found = replace(found, said="; ".join(filter(None, (said, found.said))))
+    return table, found if columns.labels else replace(found, label=None)
 
 
 def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:

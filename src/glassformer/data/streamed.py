@@ -19,12 +19,12 @@ from glassformer.data.row_errors import NOT_UTF8
 from glassformer.data.spreadsheet import plain_under
 from glassformer.data.tables import (
     MAX_COLUMNS,
-    NO_ROWS,
     READERS,
     Refuse,
     Table,
     check_names,
     encoding_errors,
+    no_rows,
     objects_in,
     pass_over,
     too_many,
@@ -88,7 +88,7 @@ class StreamedTable:
         self.names = tuple(found)
         check_names(self.names, str(path))
         if not self.count:
-            raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
+            raise no_rows(path, header=self._delimiter is not None and bool(self.names))
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each row that can be read, and its values by column."""

@@ -11,15 +11,17 @@ import csv
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import listed
 from glassformer.data.delimiter import MAX_COLUMNS, delimiter_of, too_many
-from glassformer.data.encodings import other_encoding
+from glassformer.data.doubtful import HEAD, Cells, first_row, no_header, rows_in_a_cell
+from glassformer.data.encodings import header, other_encoding, quoting, reading, said_of_tables
 from glassformer.data.files import (
     MAX_TEXT,
     NotUtf8Error,
@@ -42,6 +44,7 @@ from glassformer.data.parquet import (
 from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
 from glassformer.data.spreadsheet import SEPARATOR, other_kind, plain_under
 from glassformer.errors import DataError
+from glassformer.process import READING
 from glassformer.reading import unique_keys
 
 __all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table", "read_utf8"]
@@ -64,6 +67,7 @@ class Table:
     rows: Sequence[int]  # row number of each record in the file
     read: Callable[[str], list[Any]]  # column name -> its values, one a record
     typed: bool = True  # False: every value is text (CSV, TSV)
+    said: str = ""  # what the user should know of how the file is read
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
 
 
@@ -80,38 +84,90 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
+    if reader is None and between_tabs(path):
+        reader = _read_delimited
     if reader is None:
         fix = other_kind(path.suffix, READERS)
         raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=fix)
     table = reader(path, refuse)
     if not table.rows:
-        raise DataError(NO_ROWS, where=str(path), fix="Give at least one example")
+        raise no_rows(path, header=bool(table.names) and not table.typed)
     return table
+
+
+def no_rows(path: Path, header: bool) -> DataError:
+    """What is said of a file without rows; ``header``: it has one, which may have been meant as a row."""
+    fix = "Give at least one example"
+    fix += "; the first row is taken for the header, unless --header no says that there is none" * header
+    return DataError(NO_ROWS, where=str(path), fix=fix)
+
+
+def is_plain(path: Path) -> bool:
+    """Whether a file has one text in each line: a ``.txt`` file that is not a table."""
+    return path.suffix.lower() == PLAIN and not between_tabs(path)
+
+
+def between_tabs(path: Path) -> bool:
+    """Whether a ``.txt`` file is a table: its lines have the same number of tabs, one at least."""
+    if path.suffix.lower() != PLAIN or not path.is_file():
+        return False
+    lines = filter(str.strip, text_lines(path, errors="replace"))
+    tabs = [line.rstrip("\r\n").count("\t") for line in islice(lines, HEAD)]
+    return len(tabs) > 1 and bool(tabs[0]) and tabs.count(tabs[0]) >= 0.95 * len(tabs)
 
 
 # --- CSV and TSV ------------------------------------------------------------------------------
 
 
 def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
-    """The header, its names checked, and then the records that have a cell under each of them.
+    """The names of the columns, checked, and then the records that have a cell under each of them.
 
     Args:
         refuse: called with each other row.
+
+    Raises:
+        DataError: names that stand there twice or are too long, or a first row that looks like data, where it
+            is not said whether there is a header.
     """
-    names: list[str] = []
+    cells = Cells(path, delimiter, errors)
+    records = _records(path, delimiter, refuse, errors, cells)
+    begin = ((row, record) for row, record in records if not _before_header(row, record, delimiter))
+    if (found := next(begin, None)) is None:
+        return
+    row, first = found
+    cells.width = len(first)
+    rows = [] if header() else list(islice(records, HEAD))
+    records = chain(rows, records)
+    what, why = first_row(first, [record for _, record in rows if len(record) == len(first)])
+    named = header() or ("no" if path.suffix.lower() == PLAIN and what != "header" else "yes")
+    if named == "no":
+        row, names, records = 0, [f"column{i}" for i in range(1, len(first) + 1)], chain([found], records)
+    elif what == "row":
+        raise no_header(path, row, why)
+    else:
+        names = [name.strip() for name in first]
+        if errors != STRICT and any(map(NOT_UTF8, names)):
+            check_utf8(path)  # without names nothing can be read
+        check_names(names, f"{path}, row {row}", delimited=True)
+    yield row, names
+    yield from _fitting(path, records, names, refuse, errors)
+
+
+def _before_header(row: int, record: list[str], delimiter: str) -> bool:
+    """Whether a row is blank, or Excel's ``sep=;``."""
+    blank = not record or (len(record) == 1 and record[0].isspace())
+    return blank or (row == 1 and SEPARATOR(delimiter.join(record)) is not None)
+
+
+def _fitting(
+    path: Path, records: Iterable[tuple[int, list[str]]], names: list[str], refuse: Refuse, errors: str
+) -> Iterator[tuple[int, list[str]]]:
+    """The records that can be decoded and have so many cells; blank ones are passed over."""
     fix = ""
-    for row, record in _records(path, delimiter, refuse, errors):
-        if not record or (row == 1 and SEPARATOR(delimiter.join(record))):  # no record, yet it is a row
+    for row, record in records:
+        if not record:
             continue
-        if not names and len(record) == 1 and record[0].isspace():  # a line of blanks before the header
-            continue
-        if not names:
-            if errors != STRICT and any(map(NOT_UTF8, record)):
-                check_utf8(path)  # without names nothing can be read
-            names = [name.strip() for name in record]
-            check_names(names, f"{path}, row {row}")
-            yield row, names
-        elif errors != STRICT and any(map(NOT_UTF8, record)):
+        if errors != STRICT and any(map(NOT_UTF8, record)):
             fix = fix or encoding_fix(path)
             error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
             if len(record) == len(names):
@@ -145,36 +201,51 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
             if kept is not None:
                 kept.append(record)
     place = {name: i for i, name in enumerate(names)}
+    said = said_of_tables()
 
     def read(name: str) -> list[str]:
         at = place[name]
         if kept is not None:
             return [plain(record[at]) for record in kept]
-        found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
-        return [plain(record[at]) for _, record in found]
+        with reading(**said):  # as when the others were read
+            found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
+            return [plain(record[at]) for _, record in found]
 
-    return Table(str(path), tuple(names), rows, read, typed=False)
+    told = ""
+    if path.suffix.lower() == PLAIN:
+        told = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
+        told += f"{'without a header' if names[:1] == ['column1'] else listed(names)}"
+    return Table(str(path), tuple(names), rows, read, False, told)
 
 
 def _records(
-    path: Path, delimiter: str, refuse: Refuse = stop, errors: str = STRICT
+    path: Path, delimiter: str, refuse: Refuse, errors: str, cells: Cells
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
     row, lines = 0, ReturningLines(_cells_counted(path, delimiter, errors))
+    quotes = quoting() or ("none" if path.suffix.lower() == PLAIN else "")
+    plain, asked = quotes == "none", quotes == ""
+    options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if plain else {"strict": True}
     before = csv.field_size_limit(MAX_TEXT)
     try:
         while True:
             try:
-                for record in csv.reader(lines, delimiter=delimiter, strict=True):
+                for record in csv.reader(lines, delimiter=delimiter, **options):
                     row += 1
+                    if asked and len(lines.taken) > 1 and cells.are_rows(lines.taken):
+                        first = lines.number - len(lines.taken) + 1
+                        refuse(rows_in_a_cell(path, row, first, lines.number), row)
+                        lines.go_back()
+                        break
                     lines.taken.clear()
                     yield row, record
-                return
+                else:
+                    return
             except csv.Error as error:
                 row += 1
                 unclosed = "end of data" in str(error)
                 what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
-                fix = 'Write a quote inside a text as ""'
+                fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
                 refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
                 lines.go_back()
     finally:
@@ -207,17 +278,24 @@ def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
     return counted()
 
 
-def check_names(names: Sequence[str], where: str) -> None:
+def check_names(names: Sequence[str], where: str, delimited: bool = False) -> None:
+    """Raises DataError for too many names, one that stands there twice, or one that is a text.
+
+    Args:
+        delimited: of CSV and TSV, where a row of data may stand in the place of the header.
+    """
+    without = f"; if the table has no header: {READING['header'][0]} no" if delimited else ""
     if len(names) > MAX_COLUMNS:
         raise too_many(len(names), where)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         what = f"column {twice[0][:MAX_NAME]!r} stands there twice"
-        raise DataError(what, where=where, fix="Rename one of them")
+        raise DataError(what, where=where, fix=f"Rename one of them{without}")
     long = next((i for i, name in enumerate(names, 1) if len(name) > MAX_NAME), None)
     if long is not None:
         what = f"the name of column {long} has {len(names[long - 1]):,} characters"
-        raise DataError(what, where=where, fix="The first row must be the header, with a short name each")
+        fix = f"The first row must be the header, with a short name each{without}"
+        raise DataError(what, where=where, fix=fix)
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ PARTS = re.compile(r"[0-9]+[-.][0-9]+\t")  # there, several words in one, or one
 ENDINGS = (*CONLL, *READERS)
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
+LOOKED_AT = 1_000  # lines of a file that may be CoNLL
 MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag that no word of the sentence is taken for
 
 
@@ -357,6 +359,18 @@ def _column(
         return lists[0]
     fix = f"Name it with {key}: {listed(table.names)}"
     raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
+
+
+def looks_tagged(path: Path) -> bool:
+    """Whether a ``.txt`` file is CoNLL: a word and its tag in each line, spans among the tags."""
+    if path.suffix.lower() != ".txt":
+        return False
+    lines = filter(str.strip, text_lines(path, errors="replace"))
+    cells = [line.split() for line in islice(lines, LOOKED_AT) if not line.startswith((DOCUMENT, "#"))]
+    width = len(cells[0]) if cells else 0
+    tags = [line[-1] for line in cells if len(line) == width]
+    tagged = width > 1 and len(tags) >= 0.95 * len(cells) and all(map(MARKED.fullmatch, tags))
+    return tagged and any("-" in tag for tag in tags)
 
 
 def list_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:

@@ -29,6 +29,7 @@ from glassformer.finite import json_text
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
+from glassformer.tasks.labelled import with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
@@ -80,19 +81,20 @@ def calibrate_run(
     with writing(folder):
         asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         other = _other(data, asked) if data else None
-        return _calibrate(folder, recipe, (data, other), threshold, abstain_below, bootstrap, say)
+        given = data, other, on_bad_row == "skip"
+        return _calibrate(folder, recipe, given, threshold, abstain_below, bootstrap, say)
 
 
 def _calibrate(
     folder: Path,
     recipe: Any,
-    given: tuple[str | None, Any],
+    given: tuple[str | None, Any, bool],
     threshold: Metric | None,
     abstain_below: float | None,
     bootstrap: int,
     say: Say,
 ) -> dict[str, Any]:
-    data, other = given
+    data, other, leave_out = given
     clf = load(folder)
     splits = TASKS[recipe.task].load(recipe)
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
@@ -109,6 +111,9 @@ def _calibrate(
     if threshold == "f1" and not kind.binary and len(clf.classes_) != 2:
         what = f"f1 is that of the second of two classes, and there are {len(clf.classes_)}"
         raise ConfigError(what, where="threshold", fix="Use macro_f1 or accuracy")
+    chosen_by, unknown = with_known_labels(clf, chosen_by, leave_out)
+    if unknown:
+        say(unknown)
     say(f"calibrating on {len(chosen_by):,} {name} examples")
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
     own = _trained_thresholds(folder, clf) if kind.binary else None

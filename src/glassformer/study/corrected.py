@@ -26,6 +26,7 @@ from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import Prediction
 from glassformer.finite import json_text
+from glassformer.process import READING
 from glassformer.tasks.catalog import known_recipe_of
 
 NAME = "to_correct.csv"
@@ -184,7 +185,7 @@ def as_text(value: Any) -> str:
 
 def _source(data: dict[str, Any]) -> Table | None:
     """The table that the folds were made of; None where they come from several files, or from none."""
-    with reading(data.get("encoding")):
+    with reading(**{key: data.get(key) for key in READING}):
         return _table(Path(str(data.get("source", ""))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
 from glassformer.data.label_kinds import as_known, what_labels_are
 from glassformer.data.label_sets import each
-from glassformer.data.rejected import summary
+from glassformer.data.rejected import SKIP, RejectedRow, summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError, InputError
 from glassformer.evaluate.compare import paired_difference
@@ -43,22 +44,92 @@ def training_sample(splits: Splits) -> Any:
     return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
 
 
-def check_unseen(splits: Splits) -> None:
-    """A label that training never shows is found before training, not after it."""
-    known = set(each(splits.train.labels))
-    for split in (splits.validation, splits.judged):
-        if split is None:
+def check_unseen(splits: Splits, leave_out: bool = False) -> tuple[Splits, list[RejectedRow]]:
+    """Labels that training never shows are found before training, not after it.
+
+    Args:
+        leave_out: examples that have one are left out.
+
+    Returns:
+        The splits that can be evaluated, and what was left out of them.
+
+    Raises:
+        DataError: such a label, or a split of which nothing is left.
+    """
+    known = sorted(set(each(splits.train.labels)), key=str)
+    parts: dict[str, Any] = {}
+    rejected: list[RejectedRow] = []
+    for field in ("validation", "judged"):
+        split = getattr(splits, field)
+        if split is None or split.labels is None:
             continue
-        for i, given in enumerate(split.labels or []):
-            for label in each([given]):
-                if label in known:
-                    continue
-                odd, fix = what_labels_are([*(splits.train.labels or []), *(split.labels or [])]) or ("", "")
-                raise DataError(
-                    f"label {label!r} was not seen in training" + (f"; {odd}" if odd else ""),
-                    where=place(split.origin, i, split.rows),
-                    fix=fix or f"Known: {listed(sorted(map(str, known)))}",
-                )
+        if field == "judged" and split is splits.validation:
+            parts[field] = parts["validation"]
+            continue
+        found = unseen(split.labels, known)
+        if found and not leave_out:
+            i, label = next(iter(found.items()))
+            odd, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
+            raise DataError(
+                f"label {label!r} was not seen in training" + (f"; {odd}" if odd else ""),
+                where=place(split.origin, i, split.rows),
+                fix=(fix or f"Correct it (known: {listed(list(map(str, known)))})")
+                + f", or leave such rows out with {SKIP}",
+            )
+        parts[field] = _without(split, found)
+        rejected += _rejected(split, found)
+    return replace(splits, **parts), rejected
+
+
+def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
+    """The examples with a label, or one of several, that is none of ``classes``: place -> that label."""
+    known = set(classes)
+    found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
+    return {i: label for i, label in found if label is not None}
+
+
+def with_known_labels(clf: Any, split: Any, leave_out: bool) -> tuple[Any, str]:
+    """The examples of a split whose labels a classifier can give, and a sentence where some are left out.
+
+    Raises:
+        DataError: a label that was not seen in training, or with ``leave_out`` none that was.
+    """
+    kind, classes = clf.kind_, clf.classes_.tolist()
+    if not leave_out or not kind.labels_given:
+        try:
+            clf.targets(split.labels, split.origin, split.rows)
+        except DataError as error:
+            if leave_out or not error.where:
+                raise
+            fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
+            raise DataError(error.what, where=error.where, fix=fix) from None
+        return split, ""
+    found = unseen(kind.spelled(split.labels, classes), classes)
+    counts = Counter(map(repr, found.values()))
+    labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
+    said = f"{len(found):,} {clf.NOUN} left out, whose labels were not seen in training: {labels}"
+    return _without(split, found), said if found else ""
+
+
+def _without(split: Any, found: Mapping[int, Any]) -> Any:
+    """Raises DataError where nothing is left."""
+    if not found:
+        return split
+    if len(found) == len(split):
+        what = f"no label was seen in training, such as {next(iter(found.values()))!r}"
+        raise DataError(what, where=split.origin, fix="Name the column of labels with label_column")
+    return split.select([i for i in range(len(split)) if i not in found])
+
+
+def _rejected(split: Any, found: Mapping[int, Any]) -> list[RejectedRow]:
+    return [
+        RejectedRow(
+            str(split.origin),
+            i + 1 if split.rows is None else split.rows[i],
+            f"label {label!r} was not seen in training",
+        )
+        for i, label in found.items()
+    ]
 
 
 def fit(work: Work, **options: Any) -> None:
@@ -279,12 +350,15 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
         said += getattr(splits.dataset, "said", ())
     if (source is not None or work.leave_out) and (rejected := getattr(splits.dataset, "rejected", ())):
         said += [summary(rejected, listed=False)]
-    left = [line for line in said if "left out" in line]
-    for line in said:
-        work.say(line)
     split = splits.judged
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
+    split, unknown = with_known_labels(clf, split, work.leave_out)
+    splits = replace(splits, judged=split)
+    said += [unknown] if unknown else []
+    left = [line for line in said if "left out" in line]
+    for line in said:
+        work.say(line)
     work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
     if source is not None and (seen := seen_in_training(work, split)):
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
@@ -296,7 +370,7 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     except DataError as error:
         if work.leave_out or not error.where:
             raise
-        fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with --on-bad-row skip"
+        fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
         raise DataError(error.what, where=error.where, fix=fix) from None
     work.data = splits
     if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
@@ -342,7 +416,10 @@ def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
     split = splits.judged
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
-    work.say(f"{len(split):,} {work.estimator.NOUN} of {split.origin}")
+    split, unknown = with_known_labels(work.estimator, split, work.leave_out)
+    for line in (unknown, f"{len(split):,} {work.estimator.NOUN} of {split.origin}"):
+        if line:
+            work.say(line)
     return judge_epochs(work, lambda: figures(work.estimator, split, work.recipe, work.count)[0])
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from glassformer.data.encodings import reading
+from glassformer.data.encodings import reading_as
 from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError
@@ -138,7 +138,7 @@ def evaluate_task(
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
-        with reading(getattr(recipe.data, "encoding", None)):
+        with reading_as(recipe.data, other=data is not None):
             if by is not None:
                 check_column(work, data, by)
             found = task.again(work, data)

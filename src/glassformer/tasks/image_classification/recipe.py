@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import ClassifierFitConfig
 
 
 @dataclass(frozen=True)
-class ImageDataConfig(Section):
+class ImageDataConfig(TableKeys):
     """Where the pictures come from and how they are split."""
 
     source: str = setting("", "a named source (cifar10, flowers, hotdog, digits), a table or a folder")
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
-    )
     image_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "likewise")
     label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")

@@ -79,14 +79,15 @@ def look(work: Work) -> Look:
     Raises:
         DataError: there are some.
     """
+    work.data, unknown = check_unseen(work.data, work.recipe.data.broken == "skip")
     splits = work.data
-    check_unseen(splits)
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     there = {k: v for k, v in parts.items() if v is not None}
     refuse_unreadable(there)
     name, notes = splits.dataset.name, splits.dataset.notes
     return Look(
         [f"{name}: {splits.sizes()}"],
+        unknown,
         doctor=lambda: examine_pictures(name, there, notes, transform=work.estimator.transform_),
         speak=("warning", "note"),
     )

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
 from glassformer.train.config import NumberFitConfig
 
 
 @dataclass(frozen=True)
-class ImageNumberDataConfig(Section):
+class ImageNumberDataConfig(TableKeys):
     """Where the pictures and their numbers come from and how they are split."""
 
     source: str = setting("", "a table that holds or names pictures, or a folder of tables")
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
-    )
     target: Literal["number"] = setting("number", "what is learned of each picture")
     image_column: str | None = setting(None, "found by itself when there is one candidate only")
     label_column: str | None = setting(None, "of the numbers; likewise")

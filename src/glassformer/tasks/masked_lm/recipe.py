@@ -6,20 +6,18 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class CorpusConfig(Section):
+class CorpusConfig(TableKeys):
     """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
 
     source: str = setting(
         "", "a named source (imdb, europe), or a path as for classification, or a .txt with a text a line"
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     splits: tuple[str, ...] = setting(

@@ -6,20 +6,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.train.config import FitConfig
 
 
 @dataclass(frozen=True)
-class PicturesConfig(Section):
+class PicturesConfig(TableKeys):
     """Where the pictures come from. Labels are not read."""
 
     source: str = setting(
         "",
         "a named source (cifar10, flowers, digits), a table, or a folder of pictures with or without classes",
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     also: tuple[str, ...] = setting((), "more sources, whose pictures are added")
     image_column: str | None = setting(None, "found by itself when there is one candidate only")

@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import SUITED, FitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class AnsweredConfig(Section):
+class AnsweredConfig(TableKeys):
     """Where the questions come from and how they are split."""
 
     source: str = setting(
         "", "a named source (facts), or SQuAD's JSON, a JSON Lines, Parquet or CSV file, or a folder of them"
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     question_column: str | None = setting(None, "of a table; None: found by its usual names")
     context_column: str | None = setting(None, "likewise")

@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import FitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class PairsConfig(Section):
+class PairsConfig(TableKeys):
     """Where the pairs of texts come from."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
-    )
     first: str | None = setting(None, "column of the first texts; None: found by itself")
     second: str | None = setting(None, "column of the second texts; None: found by itself")
     score: str = setting(

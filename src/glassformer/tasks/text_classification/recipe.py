@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
 
 AUTO = "auto"  # of ``model``: several are tried
 
 
 @dataclass(frozen=True)
-class DataConfig(Section):
+class DataConfig(TableKeys):
     """Where the examples come from and how they are split."""
 
     source: str = setting("", "a named source (imdb, europe) or a path to a file or folder")
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
-    )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
-    label_column: str | None = setting(None, "likewise")
+    label_column: str | None = setting(
+        None, "likewise; several of 0 and 1, one for each label, with commas between them: a,b,c"
+    )
     label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")
     pair_column: str = setting(
         "auto", "of the second text of pairs; auto: found by its name or content; none: one text a row"

@@ -74,8 +74,9 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
 
 def look(work: Work) -> Look:
     """Labels that training would not show and unreadable sentences are found before it, not after it."""
-    splits, wanted = work.data, work.recipe.evaluate
-    check_unseen(splits)
+    wanted = work.recipe.evaluate
+    work.data, unknown = check_unseen(work.data, work.recipe.data.on_bad_row == "skip")
+    splits = work.data
     if sentences := own_sentences(wanted):
         check_texts(sentences, "evaluate.sentences")
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()}"]
@@ -85,7 +86,7 @@ def look(work: Work) -> Look:
         lines += [*filter(None, empty), LEAVE_EMPTY]
     if wanted.sentences_file and find_in_data(wanted.sentences_file) is None:
         lines.append(f"no {wanted.sentences_file} in a data folder: its sentences are left out")
-    return Look(lines, splits.dataset.rejected, lambda: _examine(work))
+    return Look(lines, (*splits.dataset.rejected, *unknown), lambda: _examine(work))
 
 
 def own_sentences(wanted: EvaluateConfig) -> list[str]:

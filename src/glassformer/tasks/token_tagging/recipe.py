@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import SUITED, FitConfig, TokenBatches
 
 
 @dataclass(frozen=True)
-class TaggedConfig(Section):
+class TaggedConfig(TableKeys):
     """Where the tagged sentences come from and how they are split."""
 
     source: str = setting(
         "", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them"
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     words_column: str | None = setting(
         None, "found by itself when there is one candidate only; of CoNLL its number, usually 1"

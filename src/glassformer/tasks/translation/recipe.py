@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from glassformer.config import Section, setting
+from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
@@ -16,14 +17,11 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 
 
 @dataclass(frozen=True)
-class PairDataConfig(Section):
+class PairDataConfig(TableKeys):
     """Where the pairs come from and how they are split."""
 
     source: str = setting(
         "", "a named source (multi30k), a table of two columns, or the stem of two plain files"
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     source_column: str | None = setting(
         None, "the column (or file ending) of the texts; None: found by usual names"

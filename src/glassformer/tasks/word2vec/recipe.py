@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import setting
+from glassformer.config.tables import TableKeys
 from glassformer.train.config import VectorsConfig
 
 
 @dataclass(frozen=True)
-class CorpusConfig(Section):
+class CorpusConfig(TableKeys):
     """Where the sentences come from."""
 
     source: str = setting(
         "", "a named source (imdb, europe), a table or folder of texts, or a .txt with a sentence a line"
-    )
-    encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
     )
     splits: tuple[str, ...] = setting(("train",), "of a named source or a folder; labels are not looked at")
     exclude: tuple[str, ...] = setting(

@@ -1,0 +1,132 @@
+"""``--header`` and ``--quoting`` at every verb that reads a table, and as keys that a run remembers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.train import choose_recipe
+from glassformer.config import read_toml
+from glassformer.data.encodings import header, quoting, reading
+from glassformer.tasks.catalog import TASKS
+
+from .tiny import sentences, settings, write_csv
+
+
+@pytest.fixture
+def headless(tmp_path: Path) -> Path:
+    """A table whose first row is one of the others."""
+    rows = sentences(24, seed=1)
+    return write_csv(tmp_path / "headless.csv", rows[1:], header=",".join(rows[0]))
+
+
+@pytest.fixture
+def swallowing(tmp_path: Path) -> Path:
+    """A table with a quote in line 3 that closes in line 7."""
+    rows = [list(row) for row in sentences(24, seed=1)]
+    rows[1][0], rows[5][0] = '"' + rows[1][0], rows[5][0] + '"'
+    return write_csv(tmp_path / "swallowing.csv", rows)
+
+
+VERBS = {
+    "train": ["train", "--text", "TABLE", "--out", "new"],
+    "new": ["new", "a.toml", "--text", "TABLE"],
+    "cross-validate": ["cross-validate", "--text", "TABLE", "--out", "new"],
+    "compare": ["compare", "--text", "TABLE", "--model", "encoder-mini", "--model", "textcnn", "--out", "new"],
+    "review-labels": ["review-labels", "--text", "TABLE", "--out", "new"],
+    "data doctor": ["data", "doctor", "TABLE"],
+    "data show": ["data", "show", "TABLE"],
+    "predict": ["predict", "RUN", "TABLE"],
+    "predict --keep-table": ["predict", "RUN", "TABLE", "--keep-table", "--out", "out.csv"],
+    "evaluate": ["evaluate", "RUN", "TABLE"],
+    "evaluate --by": ["evaluate", "RUN", "TABLE", "--by", "label"],
+    "calibrate": ["calibrate", "RUN", "--data", "TABLE"],
+    "embed": ["embed", "RUN", "TABLE", "--out", "out.npy"],
+}
+
+
+def words(verb: str, table: Path, run: Path) -> list[str]:
+    names = {"TABLE": str(table), "RUN": str(run)}
+    return [names.get(word, word) for word in VERBS[verb]]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_table_without_a_header_at_every_verb(refused, headless, run, verb):
+    said = refused(*words(verb, headless, run))
+    assert "headless.csv, row 1: the first row looks like data, not like a header" in said
+    assert "--header no" in said
+    assert "--header yes" in said
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if not verb.startswith("data")])
+def test_swallowed_rows_at_every_verb(refused, swallowing, run, verb):
+    said = refused(*words(verb, swallowing, run))
+    assert "swallowing.csv, row 3: a double quote opens in line 3 and closes in line 7" in said
+    assert "--quoting none" in said
+    assert "--quoting csv" in said
+    assert not Path("new").exists()
+
+
+def test_the_doctor_names_swallowed_rows(gf, swallowing):
+    found = json.loads(gf("data", "doctor", swallowing, "--json").out)
+    rows = next(f for f in found["findings"] if f["code"] == "bad-rows")
+    assert "a double quote opens in line 3 and closes in line 7" in rows["message"]
+    assert "--quoting none" in rows["fix"]
+    assert found["figures"]["splits"]["train"]["rows"] == 23
+
+
+def test_predict_with_the_way_that_is_named(gf, headless, swallowing, run):
+    assert json.loads(gf("predict", run, headless, "--header", "no", "--json").out)["examples"] == 24
+    assert json.loads(gf("predict", run, headless, "--header=yes", "--json").out)["examples"] == 23
+    assert json.loads(gf("--quoting", "none", "predict", run, swallowing, "--json").out)["examples"] == 24
+    assert json.loads(gf("predict", run, swallowing, "--quoting", "csv", "--json").out)["examples"] == 20
+    done = json.loads(gf("evaluate", run, headless, "--header", "no", "--json").out)
+    assert done["n"] == 24
+    assert (header(), quoting()) == ("", "")  # nothing stays behind in this process
+
+
+def test_a_kept_table_without_a_header(gf, headless, run):
+    result = gf("predict", run, headless, "--header", "no", "--keep-table", "--out", "out.csv")
+    assert result.code == 0, result.err
+    with Path("out.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["column1", "column2", "predicted", "probability"]
+    assert len(rows) == 25
+
+
+@pytest.mark.parametrize("given", [("--header", "no"), ("--set", "header=no")])
+def test_a_run_remembers_how_its_table_is_read(gf, headless, given):
+    result = gf("train", "--text", headless, "--out", "new", *settings(), *given)
+    assert result.code == 0, result.err
+    assert read_toml(Path("new/config.toml"))["data"]["header"] == "no"
+    assert gf("evaluate", "new").code == 0
+    assert gf("train", "--resume", "--out", "new").code == 0
+    # Other data say for themselves.
+    assert gf("evaluate", "new", "--data", write_csv(Path("other.csv"), sentences(12, 2))).code == 0
+
+
+def test_every_task_has_the_keys():
+    for task in TASKS:
+        data = TASKS.recipe(task)().data
+        assert (data.quoting, data.header) == (None, None), task
+        assert [*vars(data)][:4] == ["source", "encoding", "quoting", "header"]
+
+
+@pytest.mark.parametrize(("option", "value"), [("--header", "maybe"), ("--quoting", "some")])
+def test_another_value_is_refused(refused, reviews, option, value):
+    said = refused("data", "doctor", reviews, option, value)
+    assert f"{option}: '{value}' is not a choice" in said
+
+
+def test_the_command_goes_before_the_recipe(monkeypatch, headless):
+    with reading(header="no", quoting="none"):
+        assert (header(), quoting()) == ("no", "none")
+        monkeypatch.setenv("GLASSFORMER_HEADER", "yes")
+        assert (header(), quoting()) == ("yes", "none")
+    monkeypatch.delenv("GLASSFORMER_HEADER")
+    assert choose_recipe(None, str(headless), settings=["header=no"]).data.header == "no"
+    assert header() == ""
