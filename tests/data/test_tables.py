@@ -279,3 +279,21 @@ def test_lists_are_read_across_row_groups_which_have_a_dictionary_each(kind, com
     table = pa.table({"k": range(35), "c": pa.array(rows, kind)})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=3, use_dictionary=compact)
     assert read_column(tmp_path / "t.parquet", "c") == rows
+
+
+def test_one_object_is_not_a_table(tmp_path):
+    columns = {"text": {"0": "a", "1": "b"}, "label": {"0": 1, "1": 0}}  # as pandas writes it by default
+    lists = {"text": ["a", "b"], "label": [1, 0]}
+    split = {"columns": ["text"], "index": [0], "data": [["a"]]}
+    for whole in (columns, lists, split, {"version": "1", "rows": [{"text": "a"}]}):
+        path = write(tmp_path / "a.json", json.dumps(whole, indent=1))
+        with pytest.raises(DataError, match="one JSON object, where an array .*orient="):
+            read_table(path)
+    squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "a", "qas": []}]}]}
+    path = write(tmp_path / "squad.json", json.dumps(squad))
+    with pytest.raises(
+        DataError, match=r"as SQuAD has them.*glassformer train facts-minilm --data .*squad\.json"
+    ):
+        read_table(path)
+    one = {"text": "a", "tags": ["x", "y"]}
+    assert read_table(write(tmp_path / "b.json", json.dumps(one))).read("tags") == [["x", "y"]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import shlex
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from glassformer.data.files import (
     MAX_TEXT,
     NotUtf8Error,
     ReturningLines,
+    check_file,
     check_utf8,
     count_lines,
     encoding_fix,
@@ -332,6 +334,8 @@ def _read_jsonl(path: Path, refuse: Refuse) -> Table:
 def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The JSON objects of a file with their rows; what is none is refused."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
+    if path.suffix.lower() == ".json" and not array:
+        _refuse_whole(path)
     for row, found in _elements(path) if array else _json_lines(path, refuse, errors):
         if isinstance(found, dict):
             yield row, found
@@ -340,6 +344,28 @@ def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, d
                 "not a JSON object", where=f"{path}, row {row}", fix='Write {"text": ...} a line'
             )
             refuse(what, row)
+
+
+def _refuse_whole(path: Path) -> None:
+    """Raises DataError for a ``.json`` file that is one object: SQuAD's, or a table column by column."""
+    check_file(path)
+    if path.stat().st_size > MAX_TEXT:
+        return
+    try:
+        whole = json.loads(read_utf8(path))
+    except (DataError, ValueError, RecursionError):  # lines, whose reader says what is wrong
+        return
+    nested = [v for v in whole.values() if isinstance(v, dict | list)] if isinstance(whole, dict) else []
+    if not nested:  # one row
+        return
+    if any(isinstance(v, list) and v and isinstance(v[0], dict) and "paragraphs" in v[0] for v in nested):
+        what = "questions with answers in texts, as SQuAD has them, where a table is wanted"
+        fix = f"Train a model of them: glassformer train facts-minilm --data {shlex.quote(str(path))}"
+        raise DataError(what, where=str(path), fix=fix)
+    if len(nested) == len(whole) or "\n" in read_utf8(path).strip():
+        what = "one JSON object, where an array of objects is wanted, one for each row"
+        fix = 'Write [{"text": ..., "label": ...}, ...]; pandas does with to_json(orient="records")'
+        raise DataError(what, where=str(path), fix=fix)
 
 
 def _begins_array(path: Path) -> bool:

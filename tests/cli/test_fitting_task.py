@@ -1,0 +1,177 @@
+"""``train --text`` with data of another task: the kind is recognized, and the fitting recipe is taken."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from glassformer.cli.own_data import FITTING, Given, own_task
+from glassformer.cli.train import choose_recipe
+from glassformer.data.kinds import kind_of
+from glassformer.tasks.catalog import load_recipe
+
+from .every import SMALL
+from .tiny import settings
+
+NAMES, TOWNS = ("Ann", "Bob", "Cy", "Dee"), ("Rome", "Oslo", "Bern", "Hanoi")
+
+
+def squad(count: int, rng: random.Random) -> str:
+    data = []
+    for i in range(count):
+        name, town = rng.choice(NAMES), rng.choice(TOWNS)
+        context = f"{name}, number {i}, was born in {town} and lived there."
+        answer = {"text": town, "answer_start": context.index(town)}
+        qa = {"id": f"q{i}", "question": f"Where was {name} born?", "answers": [answer]}
+        data.append({"title": str(i), "paragraphs": [{"context": context, "qas": [qa]}]})
+    return json.dumps({"version": "1.1", "data": data}, indent=1)
+
+
+def conll(count: int, rng: random.Random, between: str = "\t") -> str:
+    lines = [(rng.choice(NAMES), "B-per", "saw", rng.choice(TOWNS), "B-loc", i) for i in range(count)]
+    return "".join(
+        f"{a}{between}{b}\n{c}{between}O\n{d}{between}{e}\n{i}{between}O\n\n" for a, b, c, d, e, i in lines
+    )
+
+
+def table(names: list[str], between: str, *columns) -> str:
+    lines = [between.join(names)] if names else []
+    rows = [between.join(map(str, row)) for row in zip(*columns, strict=True)]
+    return "\n".join([*lines, *rows]) + "\n"
+
+
+def files() -> dict[str, tuple[str, str]]:
+    """Name of a file -> what it holds, and its kind."""
+    rng = random.Random(0)
+    one = [f"{rng.choice(NAMES)} was in {rng.choice(TOWNS)} on day {i}" for i in range(30)]
+    two = [f"{rng.choice(NAMES)} war in {rng.choice(TOWNS)} am Tag {i}" for i in range(30)]
+    label = [rng.choice(["yes", "no"]) for _ in range(30)]
+    score = [f"{5 * rng.random():.2f}" for _ in range(30)]
+    bits = [[rng.randrange(2) for _ in range(30)] for _ in range(3)]
+    words = [
+        {"tokens": [rng.choice(NAMES), "saw", str(i)], "ner_tags": ["B-per", "O", "O"]} for i in range(30)
+    ]
+    flat = [
+        {
+            "question": f"Where was {i}?",
+            "context": f"It was in Rome, {i}.",
+            "answers": {"text": ["Rome"], "answer_start": [10]},
+        }
+        for i in range(30)
+    ]
+    lines = lambda rows: "\n".join(map(json.dumps, rows))  # noqa: E731
+    return {
+        "squad.json": (squad(30, rng), "answers"),
+        "squad.jsonl": (lines(flat), "answers"),
+        "flat.json": (json.dumps(flat), "answers"),
+        "a.conll": (conll(30, rng), "tags"),
+        "conll.txt": (conll(30, rng), "tags"),
+        "blanks.txt": ("-DOCSTART- O\n\n" + conll(30, rng, " "), "tags"),
+        "words.jsonl": (lines(words), "tags"),
+        "sts.csv": (table(["sentence1", "sentence2", "score"], ",", one, two, score), "scored pairs"),
+        "sts.tsv": (table(["a", "b", "similarity"], "\t", one, two, score), "scored pairs"),
+        "translations.tsv": (table(["en", "de"], "\t", one, two), "pairs"),
+        "translations.csv": (table(["source", "target"], ",", one, two), "pairs"),
+        "nli.csv": (table(["premise", "hypothesis", "label"], ",", one, two, label), "texts"),
+        "labels.csv": (table(["text", "label"], ",", one, label), "texts"),
+        "other.csv": (table(["comment on it", "mood"], ",", one, label), "texts"),
+        "bits.csv": (table(["text", "joy", "anger", "fear"], ",", one, *bits), "texts"),
+        "tabs.txt": (table([], "\t", label, one), "texts"),
+        "texts.txt": ("\n".join(one), "texts"),
+    }
+
+
+FILES = files()
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, (content, _) in FILES.items():
+        (tmp_path / name).write_text(content)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_kind_and_its_recipe(written, capsys, name):
+    kind = FILES[name][1]
+    assert kind_of(name) == kind
+    found = own_task(Given(text=name), "train", "--text FILE")
+    if kind == "texts":
+        assert (found.text, found.recipe, found.own) == (name, None, True)
+        return
+    assert (found.text, found.recipe, found.data, found.own) == (None, FITTING[kind], name, False)
+    said = capsys.readouterr().err
+    assert f"taken as glassformer train {FITTING[kind]} --data {name}" in said
+    by_word = own_task(Given(name), "train", "--text FILE")
+    assert (by_word.recipe, by_word.data) == (FITTING[kind], name)
+    recipe = choose_recipe(None, name)
+    assert recipe.task == load_recipe(FITTING[kind]).task
+    assert recipe.data.source == str(written / name)
+    assert recipe.name == Path(name).stem
+    assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("sts.csv", ["target=number"]),
+        ("sts.csv", ["label_column=score", "pair_column=sentence2"]),
+        ("translations.csv", ["label_column=target"]),
+    ],
+)
+def test_what_is_said_of_columns_goes_before(written, name, settings):
+    assert own_task(Given(text=name, settings=tuple(settings)), "train", "").text == name
+
+
+def test_two_columns_of_texts_are_asked_about(refused, written):
+    one, two = ([f"{x} number {i} of many" for i in range(30)] for x in ("this", "that"))
+    (written / "two.csv").write_text(table(["mine", "yours"], ",", one, two))
+    said = refused("train", "--text", "two.csv")
+    assert "glassformer train multi30k-transformer --data two.csv" in said
+    assert "glassformer train stsb-minilm --data two.csv" in said
+
+
+def test_texts_without_labels_are_named(refused, written):
+    said = refused("train", "--text", "texts.txt")
+    assert "one text in each line, without labels" in said
+    assert "a tab and its label" in said
+
+
+def test_a_folder_of_images_as_text(written, capsys):
+    from PIL import Image
+
+    for label in ("dark", "light"):
+        (written / "images" / label).mkdir(parents=True)
+        for i in range(3):
+            Image.new("L", (5, 7), 200 * (label == "light") + i).save(written / "images" / label / f"{i}.png")
+    found = own_task(Given(text="images"), "train", "")
+    assert (found.text, found.images) == (None, "images")
+    assert "taken as --images images" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["conll.txt", "bits.csv", "tabs.txt"])
+def test_it_is_trained(gf, written, name):
+    small = [word for key in SMALL for word in ("--set", key)]
+    small = settings() if FILES[name][1] == "texts" else [*small, "--set", "min_count=1"]
+    model = [] if FILES[name][1] == "texts" else ["--model", "encoder-base"]
+    result = gf("train", "--text", name, "--out", "new", *model, *small)
+    assert result.code == 0, result.err
+    metrics = json.loads(Path("new/metrics.json").read_text())
+    assert metrics["test"] is not None
+    if name == "bits.csv":
+        assert metrics["label_names"] == ["anger", "fear", "joy"]
+        assert "several labels, found by what the columns hold: joy, anger, fear" in result.out + result.err
+        assert gf("evaluate", "new", "bits.csv", "--json").code == 0
+        told = json.loads(gf("predict", "new", "bits.csv", "--json").out)
+        assert told["classes"] == ["anger", "fear", "joy"]
+        found = json.loads(gf("data", "doctor", "bits.csv", "--json").out)
+        assert {"anger", "fear", "joy"} <= {*found["figures"]["splits"]["train"]["classes"]}
+    if name == "tabs.txt":
+        assert "tabs.txt is read as a table: 2 columns with tabs between them" in result.out + result.err
+        assert json.loads(gf("evaluate", "new", "tabs.txt", "--json").out)["n"] == 30
+        told = json.loads(gf("predict", "new", "tabs.txt", "--json").out)
+        assert told["answers"][0]["text"] == FILES[name][0].splitlines()[0].split("\t")[1]
