@@ -104,10 +104,11 @@ def data_option(given: str) -> str | None:
     """
     from glassformer.data.image import is_image_name
     from glassformer.data.tables import READERS
+    from glassformer.data.tagged import CONLL
 
-    if given.lower().endswith(tuple(READERS)):
-        return "--text"
     path = Path(given).expanduser()
+    if given.lower().endswith(tuple(READERS)) or (given.lower().endswith(CONLL) and path.is_file()):
+        return "--text"
     try:
         if not path.is_dir() or (path / "config.toml").is_file():
             return None
