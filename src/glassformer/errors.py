@@ -111,6 +111,10 @@ class OtherDeviceWarning(UserWarning):
     """A saved model names a GPU and none is visible: it computes on what is there."""
 
 
+class DimImagesWarning(UserWarning):
+    """The brightest pixel of all training images is far below white."""
+
+
 class IdleSettingWarning(UserWarning):
     """A setting that was given does nothing as the others stand."""
 

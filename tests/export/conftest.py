@@ -103,6 +103,6 @@ def odd_pictures(folder: Path) -> list[str]:
     Image.fromarray(rng.integers(0, 256, (17, 13, 4), np.uint8)).save(folder / "see-through.png")
     Image.fromarray(rng.integers(0, 65_536, (17, 13), np.uint16)).save(folder / "deep.png")
     Image.fromarray(rng.integers(0, 256, (17, 13, 3), np.uint8)).save(folder / "turned.png", exif=exif)
-    clear = rng.integers(0, 3, (17, 13)).astype(np.uint16) * 900
-    Image.fromarray(clear).save(folder / "clear.png", transparency=900)
+    clear = rng.integers(0, 3, (17, 13)).astype(np.uint16) * 30_000
+    Image.fromarray(clear).save(folder / "clear.png", transparency=30_000)
     return [str(folder / name) for name in ("see-through.png", "deep.png", "turned.png", "clear.png")]

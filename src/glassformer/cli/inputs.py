@@ -122,11 +122,12 @@ def check_encodings(given: Sequence[str]) -> None:
             check_file(Path(argument))  # before torch is imported, too
 
 
-def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
+def gather_pictures(given: Sequence[str], skip: bool = False, image_range: Any = "full") -> list[Row]:
     """Pictures row for row: those of a table that names files keep their places and their other columns.
 
     Args:
         skip: a picture that cannot be read is marked; else it ends the answering.
+        image_range: that of the model, with ``skip``; see ``open_picture``.
     """
     from glassformer.data.tables import READERS
 
@@ -135,7 +136,7 @@ def gather_pictures(given: Sequence[str], skip: bool = False) -> list[Row]:
         named = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
         rows = table_of_pictures(Path(argument), skip) if named else map(Row, pictures([argument]).texts)
         found += rows
-    return marked_pictures(found) if skip else found
+    return marked_pictures(found, image_range) if skip else found
 
 
 def table_of_pictures(path: Path, skip: bool = False) -> list[Row]:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from glassformer.errors import (
+    DimImagesWarning,
     FewStepsWarning,
     HighRateWarning,
     IdleSettingWarning,
@@ -32,6 +33,7 @@ STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "gre
 
 
 SAID = (  # in a line of their own
+    DimImagesWarning,
     FewStepsWarning,
     HighRateWarning,
     IdleSettingWarning,

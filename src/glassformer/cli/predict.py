@@ -100,9 +100,11 @@ def _gathered(
     skip: bool,
 ) -> list[Row]:
     """The rows of what is given; of a run that was trained without such rows, a refusal says that too."""
+    from glassformer.tasks.image_classification.build import saved_range
+
     try:
         if kind == "pictures":
-            return gather_pictures(given, skip)
+            return gather_pictures(given, skip, saved_range(Path(folder)))
         if kind == "pairs":
             return gather_pairs(given, text_column, pair_column, folder, skip)
         return gather_rows(given, text_column, [_trained_column(folder)], skip)

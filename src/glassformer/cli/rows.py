@@ -198,12 +198,13 @@ def as_cell(value: Any) -> str:
     return str(value)
 
 
-def marked_pictures(rows: Sequence[Row]) -> list[Row]:
+def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
     """Rows of pictures, those that cannot be read marked."""
     from glassformer.data.image_checks import unreadable
 
     read = [row for row in rows if row.error is None]
-    for i, error in unreadable([row.text for row in read], "PICTURE", decode=True).items():
+    texts = [row.text for row in read]
+    for i, error in unreadable(texts, "PICTURE", decode=True, image_range=image_range).items():
         read[i].error = error.what
     return list(rows)
 

@@ -371,8 +371,9 @@ RANGES: dict[str, tuple[float, float]] = {
     "validation_size": (0, INF), "test_size": (0, INF), "train_size": (1, INF), "limit": (1, INF),
     "scale": (1e-3, 1e4), "pairs_per_text": (1, INF), "neighbors": (1, INF),
     "robustness_limit": (0, INF), "betas": (0, BELOW_1), "image_size": (1, 4096), "resize": (1, 8192),
-    "mix_share": (0, 1), "mix_alpha": (0.01, 100), "patch_dropout": (0, BELOW_1),
-    "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256), "length_penalty": (-10, 10), "top": (1, INF),
+    "image_range": (1e-30, 1e30), "mix_share": (0, 1), "mix_alpha": (0.01, 100),
+    "patch_dropout": (0, BELOW_1), "patch_size": (1, INF), "stem": (0, INF), "beam": (1, 256),
+    "length_penalty": (-10, 10), "top": (1, INF),
     "decoder_width": (1, INF), "decoder_layers": (1, INF), "decoder_heads": (1, INF), "shown": (0, INF),
 }  # fmt: skip
 

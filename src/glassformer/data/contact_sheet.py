@@ -10,6 +10,7 @@ import torch
 
 from glassformer.config import nearest
 from glassformer.data.augment import LEVELS, augment, mix_pairs
+from glassformer.data.image import Brightest
 from glassformer.data.transform import ImageTransform, read_pictures
 from glassformer.errors import ConfigError
 
@@ -43,7 +44,9 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures")
 
     columns = sheet_columns(level)
     side = min(SIDE, max(max(_size(picture)) for picture in pictures))
-    table = read_pictures(pictures, ImageTransform((side, side)), origin)
+    brightest = Brightest()
+    table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
+    brightest.settle(None)
     original = torch.from_numpy(table.pixels)
     made = []
     for name in columns:

@@ -12,16 +12,19 @@ import io
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from glassformer.data.checks import is_missing, place
 from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file
+from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
 from glassformer.data.image_tags import check_tags
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.errors import DataError
@@ -29,6 +32,7 @@ from glassformer.errors import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+ImageRange = float | Literal["full"] | None
 MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
@@ -81,29 +85,96 @@ ORIENTATION = 0x0112  # in EXIF: 2 to 8, and what Pillow calls the way back
 TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 
 
-def open_picture(source: Any, where: str = "picture") -> Image:
+@dataclass(frozen=True)
+class _Reading:
+    """How the pixels of one image become bytes."""
+
+    where: str
+    image_range: ImageRange
+    brightest: Brightest | None
+
+    def eight_bits(self, image: Image, opened: Image, content: bytes) -> Image:
+        """See ``image_range.eight_bits``."""
+        with self._named():
+            return eight_bits(image, opened, content, self.image_range, self._note())
+
+    def of_array(self, array: np.ndarray) -> np.ndarray:
+        """The same of an array, in which nothing states what is white."""
+        with self._named():
+            return scaled(array, white_of(array, self.image_range, self._note()))
+
+    def _note(self) -> Callable[[int], None] | None:
+        return None if self.brightest is None else partial(self.brightest.note, where=self.where)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except RangeError as error:
+            raise DataError(error.what, where=self.where, fix=error.fix) from None
+
+
+class Brightest:
+    """The brightest pixel of images of more than 8 bits in which white is not known; 0: there are none."""
+
+    def __init__(self) -> None:
+        self.pixel, self.images, self.where = 0, 0, ""
+
+    def note(self, pixel: int, where: str) -> None:
+        """Count an image."""
+        self.images += 1
+        if pixel > self.pixel:
+            self.pixel, self.where = pixel, where
+
+    def settle(self, image_range: ImageRange) -> ImageRange:
+        """What a model trained on these images reads others with: ``full`` if they leave no doubt.
+
+        Raises:
+            DataError: they would be nearly black.
+        """
+        if image_range is not None or not self.pixel:
+            return image_range
+        if self.pixel <= FEW:
+            what, fix = few_bits(self.pixel)
+            raise DataError(f"{what} ({self.images:,} such images)", where=self.where, fix=fix)
+        return "full"
+
+
+def open_picture(
+    source: Any,
+    where: str = "picture",
+    image_range: ImageRange = "full",
+    brightest: Brightest | None = None,
+) -> Image:
     """Any picture as an upright ``PIL.Image`` in mode RGB.
 
-    EXIF orientation is applied, transparency shows white, 16 bits are cut to 8, of an animation the first
-    frame is read, and CMYK, palettes and grey become RGB.
+    EXIF orientation is applied, transparency shows white, of an animation the first frame is read, and CMYK,
+    palettes and grey become RGB.
+
+    Args:
+        image_range: the value of white of images of more than 8 bits that do not state it: a number; "full":
+            65,535; None: 65,535, and an error for an image that would be nearly black.
+        brightest: takes note of an image in which white is not known, in the place of that error.
 
     Raises:
         DataError: not a picture, cut or damaged, too large to decode safely, or of a kind that is not read.
     """
     from PIL import Image
 
+    reading = _Reading(where, image_range, brightest)
     if isinstance(source, Image.Image):
         _check_size(source.size, where)
-        found = _decoded(source, where)
+        found = _decoded(source, reading)
         return found.copy() if found is source else found
     source = file_of(in_memory(source, where))
     if isinstance(source, str | os.PathLike):
         where = where if where != "picture" else str(source)
+        reading = replace(reading, where=where)
         source = _read_file(Path(source).expanduser())
     if isinstance(source, bytes | bytearray | memoryview):
-        return _from_bytes(bytes(source), where)
+        return _from_bytes(bytes(source), reading)
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
-        return Image.fromarray(_from_array(source, where))
+        return Image.fromarray(_from_array(source, reading))
     if is_missing(source):
         raise DataError("the picture is missing", where=where, fix="Remove the row")
     raise DataError(
@@ -275,9 +346,10 @@ def _absent(path: Path) -> DataError:
     return DataError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
 
-def _from_bytes(content: bytes, where: str) -> Image:
+def _from_bytes(content: bytes, reading: _Reading) -> Image:
+    where = reading.where
     with decoding(where):
-        return _decoded(opened(content, where), where)
+        return _decoded(opened(content, where), reading, content)
 
 
 def opened(content: bytes, where: str) -> Image:
@@ -330,32 +402,17 @@ def content_of(source: Any) -> bytes | None:
     return bytes(source) if isinstance(source, bytes | bytearray | memoryview) else None
 
 
-def _decoded(image: Image, where: str) -> Image:
+def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
     """Pixels read, upright, RGB."""
     from PIL import Image
 
+    where = reading.where
     try:
         image.load()
-        upright = _upright(image, where)
+        upright = reading.eight_bits(_upright(image, where), image, content)
         mode = upright.mode
         if mode == "RGB" and "transparency" not in upright.info:
             return upright
-        if mode == "F":
-            raise DataError(
-                "holds floating-point pixels, whose range is not known",
-                where=where,
-                fix="Save it with 8 or 16 bits",
-            )
-        if mode.startswith("I"):  # 16 bits, or 32 that hold 16
-            wide = np.asarray(upright)  # as they are: a wider copy of a large picture is half a gigabyte
-            if wide.min() < 0 or wide.max() > 65_535:
-                raise DataError(
-                    "holds pixels of more than 16 bits", where=where, fix="Save it with 8 or 16 bits"
-                )
-            seen = (wide >> 8).astype(np.uint8)
-            if isinstance(through := upright.info.get("transparency"), int):
-                seen = np.where(wide == through, np.uint8(255), seen)
-            return Image.fromarray(seen).convert("RGB")
         if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
             seen = (
                 upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")
@@ -402,9 +459,10 @@ def _exif_in_text(text: Any) -> bytes | None:
         return None
 
 
-def _from_array(source: Any, where: str) -> np.ndarray:
-    """A uint8 (or 16-bit) array ``[H, W, C]`` or tensor ``[C, H, W]`` as ``[H, W, 3]``."""
-    is_tensor = hasattr(source, "detach")
+def _from_array(source: Any, reading: _Reading) -> np.ndarray:
+    """A uint8 array ``[H, W, C]`` or tensor ``[C, H, W]`` as ``[H, W, 3]``; also one of 16 bits, and with
+    ``image_range`` one of any numbers."""
+    is_tensor, where = hasattr(source, "detach"), reading.where
     array = source.detach().cpu().numpy() if is_tensor else source
     if array.ndim == 2:
         array = array[None] if is_tensor else array[:, :, None]
@@ -413,13 +471,12 @@ def _from_array(source: Any, where: str) -> np.ndarray:
         raise DataError(f"an array {array.shape} is no picture", where=where, fix=f"Give {wanted}")
     if is_tensor:
         array = array.transpose(1, 2, 0)
-    if array.dtype == np.uint16:
-        array = (array >> 8).astype(np.uint8)
-    if array.dtype != np.uint8:
+    given = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
+    if array.dtype != np.uint8 and not given and array.dtype != np.uint16:
         raise DataError(
             f"pixels are {array.dtype} where uint8 from 0 to 255 is wanted",
             where=where,
-            fix="Multiply by 255 and convert, for numbers from 0 to 1",
+            fix="Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them",
         )
     _check_size((array.shape[1], array.shape[0]), where)
     channels = array.shape[2]
@@ -429,6 +486,8 @@ def _from_array(source: Any, where: str) -> np.ndarray:
             where=where,
             fix="Arrays are [H, W, C], tensors [C, H, W]",
         )
+    if array.dtype != np.uint8:
+        array = reading.of_array(array)
     if channels == 1:
         return np.repeat(array, 3, axis=2)
     if channels == 4:

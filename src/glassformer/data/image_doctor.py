@@ -18,7 +18,9 @@ from glassformer.data.doctor_labels import (
 )
 from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
-from glassformer.data.image_checks import SKIP, Header, look_at
+from glassformer.data.image import Brightest, ImageRange
+from glassformer.data.image_checks import DIM, SKIP, Header, look_at
+from glassformer.data.image_range import FEW, FULL, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, each
 from glassformer.data.near_pictures import Thumbs, near_repeats
@@ -68,7 +70,8 @@ def examine_pictures(
             if key := digest(picture):  # what is missing is no copy of what is missing
                 places.setdefault(key, []).append(i)
         seen[split] = places
-        headers, refused = _headers(pictures, decode)
+        brightest = Brightest()
+        headers, refused = _headers(pictures, decode, transform and transform.image_range, brightest)
         counts = Counter(map(str, each(pictures.labels)))
         figures[split] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
         figures[split] |= _figures(headers) | counts
@@ -76,8 +79,12 @@ def examine_pictures(
         findings += _repeats(split, pictures, places)
         findings += () if are_sets(pictures.labels) else _balance(split, counts)
         findings += _shapes(split, pictures, headers, transform)
+        findings += _range(split, headers, brightest)
         if decode:
-            thumbs[split] = Thumbs.of(pictures.images, [index[0] for index in places.values()])
+            firsts = [index[0] for index in places.values()]
+            thumbs[split] = Thumbs.of(
+                pictures.images, firsts, (transform and transform.image_range) or "full"
+            )
     about: dict[str, Any] = {"splits": figures}
     findings += several_labels(splits, about)
     findings += odd_labels(splits)
@@ -90,12 +97,14 @@ def examine_pictures(
     return DoctorReport(name, in_one_table(without_classes(findings)), about)
 
 
-def _headers(split: ImageSplit, decode: bool) -> tuple[dict[int, Header], dict[int, DataError]]:
+def _headers(
+    split: ImageSplit, decode: bool, image_range: ImageRange, brightest: Brightest
+) -> tuple[dict[int, Header], dict[int, DataError]]:
     """What each picture's file says, and why those that cannot be read cannot."""
     headers, refused, names = {}, {}, split.names()
     for i, picture in enumerate(split.images):
         try:
-            headers[i] = look_at(picture, names[i], decode)
+            headers[i] = look_at(picture, names[i], decode, image_range, brightest)
         except DataError as error:
             refused[i] = error
     return headers, refused
@@ -210,6 +219,25 @@ def _shapes(
         yield Finding("note", "animations", message, len(moving), tuple(moving[:3]))
     if transform is not None:
         yield from _through(split, sizes, transform)
+
+
+def _range(split: str, headers: Mapping[int, Header], brightest: Brightest) -> Iterable[Finding]:
+    """A brightest pixel far below white: white is not known, or all images are dark."""
+    n, shown = brightest.images, (brightest.where,) if brightest.where else ()
+    wide = f"{split}: the brightest pixel of {n:,} images of 16 or 32 bits is {brightest.pixel:,} of {FULL:,}"
+    fix = f"say what white is, with --set image_range={likely_white(brightest.pixel)}"
+    if 0 < brightest.pixel <= FEW:
+        yield Finding("warning", "range", f"{wide}: training refuses what would be black", n, shown, fix)
+        return
+    seen = [header.brightest for header in headers.values() if header.brightest is not None]
+    if len(seen) < len(headers) or not seen or max(seen) >= DIM:
+        return
+    if brightest.pixel and brightest.images == len(headers):
+        yield Finding("warning", "range", f"{wide}: a model sees little but black", n, shown, fix)
+    else:
+        message = f"{split}: the brightest pixel is {max(seen)} of 255: a model sees little but black"
+        fix = "save the images with white at 255"
+        yield Finding("warning", "range", message, len(seen), fix=fix)
 
 
 def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]:

@@ -19,7 +19,7 @@ from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import data_folders, refuse_models, refuse_tables
-from glassformer.data.image import files_below, is_image_name, picture_name
+from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name
 from glassformer.data.image_checks import without_unreadable
 from glassformer.data.label_columns import with_label_sets
 from glassformer.data.label_kinds import one_spelling
@@ -95,6 +95,7 @@ def load_image_dataset(
     label_separator: str | None = None,
     numbers: bool = False,
     need_labels: bool = False,
+    image_range: float | None = None,
 ) -> ImageDataset:
     """A data set by name or path; see the top of this file.
 
@@ -106,6 +107,7 @@ def load_image_dataset(
         on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
         label_separator: of tables: stands between the names in a cell of several labels.
         numbers: labels are numbers, as ``float``, which a column of a table holds.
+        image_range: with ``broken``: the value of white of images of more than 8 bits; see ``open_picture``.
         need_labels: a table without a column of labels is an error that says what its columns hold.
 
     Raises:
@@ -132,7 +134,7 @@ def load_image_dataset(
             said = summary(rejected, listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
     if broken == "skip":
-        dataset = _without_broken(dataset)
+        dataset = _without_broken(dataset, image_range or "full")
     if limit is not None:
         parts = {k: _limited(v, limit, seed) for k, v in dataset.splits.items()}
         dataset = replace(dataset, splits=parts)
@@ -145,10 +147,10 @@ def _limited(split: ImageSplit, limit: int, seed: int) -> ImageSplit:
     return split.select(stratified_subset(split.labels or [0] * len(split), limit, seed).tolist())
 
 
-def _without_broken(dataset: ImageDataset) -> ImageDataset:
+def _without_broken(dataset: ImageDataset, image_range: ImageRange) -> ImageDataset:
     notes, splits = [], {}
     for name, split in dataset.splits.items():
-        splits[name], said = without_unreadable(split, name)
+        splits[name], said = without_unreadable(split, name, image_range=image_range)
         notes += said
     return replace(dataset, splits=splits, notes=(*dataset.notes, *notes))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.image import open_picture
+from glassformer.data.image import ImageRange, open_picture
 from glassformer.errors import DataError
 
 SIDE = 16  # pixels of a small copy
@@ -36,15 +36,19 @@ class Thumbs:
     hashes: np.ndarray  # uint64 [n]
 
     @staticmethod
-    def of(pictures: Sequence[Any], places: Sequence[int]) -> Thumbs:
-        """Of the pictures at some places; those that cannot be read or show nothing are left out."""
+    def of(pictures: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
+        """Of the pictures at some places; those that cannot be read or show nothing are left out.
+
+        Args:
+            image_range: as in ``open_picture``.
+        """
         chosen = np.asarray(places, np.int64)
         if len(chosen) > MOST:
             chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
         kept, pixels, hashes = [], [], []
         for place in chosen.tolist():
             try:
-                image = open_picture(pictures[place])
+                image = open_picture(pictures[place], image_range=image_range)
             except DataError:
                 continue
             small = np.asarray(image.resize((SIDE, SIDE)))

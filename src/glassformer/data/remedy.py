@@ -25,6 +25,7 @@ ANSWERS = {  # check -> options
     "leak": ("--set", "drop_duplicates=true"),
 }
 ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # which rows that are not UTF-8 show
+WHITE = re.compile(r"image_range=(\d+)").search  # the likely one, of images of more than 8 bits
 FIRST = (
     "examples with several labels: correct them first, since drop_duplicates=true keeps the label of the "
     "first copy"
@@ -44,6 +45,8 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
     chosen: list[tuple[str, ...]] = [(other[1], other[2])] if other else []
     kind = next((f for f in findings if f.code == "label-kind"), None)
     chosen += dict.fromkeys(answers[code] for code in warned if code in answers)
+    if whites := [int(found[1]) for f in findings if (found := WHITE(f.fix))]:
+        chosen.append(("--set", f"image_range={max(whites)}"))
     if kind and (between := BETWEEN(kind.fix)):
         chosen.append(("--label-separator", between[1]))
     elif kind and NUMBER in kind.fix:

@@ -6,6 +6,8 @@ kept in memory is one byte a value and normalising is left to the moment of use.
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,8 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.image import open_picture, picture_name
-from glassformer.errors import ConfigError
+from glassformer.data.image import Brightest, ImageRange, open_picture, picture_name
+from glassformer.data.image_checks import DIM
+from glassformer.data.image_range import likely_white
+from glassformer.errors import ConfigError, DimImagesWarning
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,6 +30,7 @@ RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's
 MOST_SIDE = 4_096  # pixels, of what a file of settings may ask for
 MOST_SHORTER = 8  # times the side that is cut out of a picture: how far it is scaled up before
 MOST_VALUE = 10_000  # of means and deviations; of these, its inverse is the least
+RANGE = "image_range"  # key of a file of settings, which the Hub does not have
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -38,6 +43,8 @@ class ImageTransform:
         fit: squash: scaled to that size whatever the shape; crop: the shorter side scaled to ``shorter``,
             then the centre cut out.
         channels: 3, or 1 for grey.
+        image_range: the value of white of images of more than 8 bits that do not state it: a number, or
+            "full" (65,535) where training images leave no doubt; None: that is not known.
 
     Raises:
         ConfigError: a size below 1, means and deviations that do not fit the channels.
@@ -50,6 +57,7 @@ class ImageTransform:
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     channels: int = 3
+    image_range: ImageRange = None
 
     def __post_init__(self) -> None:
         if len(self.size) != 2 or min(self.size) < 1 or self.shorter < 0:
@@ -67,9 +75,9 @@ class ImageTransform:
                 f"a shorter side of {self.shorter} pixels cannot hold a cut of {self.size}", where="resize"
             )
 
-    def picture(self, source: Any, where: str = "picture") -> np.ndarray:
-        """One picture as uint8 ``[C, H, W]``."""
-        image = open_picture(source, where)
+    def picture(self, source: Any, where: str = "picture", brightest: Brightest | None = None) -> np.ndarray:
+        """One picture as uint8 ``[C, H, W]``; ``brightest`` as in ``open_picture``."""
+        image = open_picture(source, where, self.image_range, brightest)
         if self.channels == 1:
             image = image.convert("L")
         return _channels_first(
@@ -131,17 +139,23 @@ class ImageTransform:
             "image_mean": list(self.mean),
             "image_std": list(self.std),
             "do_convert_rgb": self.channels == 3,
+            RANGE: self.image_range,
         }
 
     @staticmethod
-    def from_hub(settings: dict[str, Any], where: str = "preprocessor_config.json") -> ImageTransform:
+    def from_hub(
+        settings: dict[str, Any], where: str = "preprocessor_config.json", before: ImageRange = None
+    ) -> ImageTransform:
         """The reverse; files of several generations are read.
+
+        Args:
+            before: ``image_range`` of a file that says nothing of it.
 
         Raises:
             ConfigError: a step that we do not have.
         """
         try:
-            return _read_settings(settings, where)
+            return _read_settings({RANGE: before, **settings}, where)
         except ConfigError:
             raise
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -183,6 +197,10 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         )
     if side > MOST_SHORTER * max(cut):
         raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
+    white = settings.get(RANGE)
+    given = isinstance(white, int | float) and not isinstance(white, bool)
+    if (given and not 0 < white < math.inf) or not (given or white in (None, "full")):
+        raise ConfigError(f"{RANGE} = {white!r} is neither a number above 0 nor full", where=where)
     mean, std = (mean, std) if normal else ((0.0,) * len(mean), (1.0,) * len(mean))
     if not rescaled:  # they are of bytes then, and ours of values up to 1
         mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
@@ -194,6 +212,7 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         mean,
         std,
         len(mean),
+        white,
     )
 
 
@@ -232,15 +251,37 @@ def read_pictures(
     origin: str = "pictures",
     rows: Sequence[int] | None = None,
     progress: Callable[[int], None] | None = None,
+    brightest: Brightest | None = None,
 ) -> PixelTable:
-    """Every picture decoded, scaled and cut, once.
+    """Every picture decoded, scaled and cut, once; ``brightest`` as in ``open_picture``.
 
     Raises:
         DataError: one that cannot be read; its file or place is named.
     """
     out = np.empty((len(pictures), transform.channels, *transform.size), np.uint8)
     for i, source in enumerate(pictures):
-        out[i] = transform.picture(source, picture_name(source, origin, i, rows))
+        out[i] = transform.picture(source, picture_name(source, origin, i, rows), brightest)
         if progress is not None:
             progress(1)
     return PixelTable(out)
+
+
+def read_to_train(
+    pictures: Sequence[Any], transform: ImageTransform, wide: bool
+) -> tuple[PixelTable, ImageTransform]:
+    """Pictures that a model is going to learn from, and the transform with the ``image_range`` they settle.
+
+    Args:
+        wide: without the last cut to size, which augmentation makes.
+
+    Raises:
+        DataError: one that cannot be read, or all of more than 8 bits would be nearly black.
+    """
+    brightest = Brightest()
+    table = read_pictures(pictures, transform.wider() if wide else transform, brightest=brightest)
+    transform = replace(transform, image_range=brightest.settle(transform.image_range))
+    if (most := int(table.pixels.max())) < DIM:
+        what = f"the brightest pixel of {len(table):,} training images is {most} of 255: the model sees black"
+        fix = f"image_range={likely_white(brightest.pixel)} says what white is"
+        warnings.warn(f"{what}; {fix}" if brightest.pixel else what, DimImagesWarning, stacklevel=2)
+    return table, transform

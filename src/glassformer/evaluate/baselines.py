@@ -213,6 +213,7 @@ def pixel_logistic(
     side: int = 16,
     most: int = 10_000,
     sample_weight: np.ndarray | None = None,
+    image_range: Any = "full",
 ) -> tuple[np.ndarray, str]:
     """Logistic regression on pictures of 16 x 16 pixels: what colours and coarse shapes alone can tell.
 
@@ -222,6 +223,7 @@ def pixel_logistic(
         most: training pictures that are used, classes in proportion (a folder's come class by class); the
             name says so where there are more.
         sample_weight: ``[n]``, of the training pictures; None: all count the same.
+        image_range: as in ``open_picture``.
 
     Returns:
         Probabilities ``[m, C]`` and the baseline's name.
@@ -234,7 +236,7 @@ def pixel_logistic(
 
     from glassformer.data.transform import ImageTransform, read_pictures
 
-    transform = ImageTransform((side, side))
+    transform = ImageTransform((side, side), image_range=image_range)
 
     def features(pictures: Sequence[Any]) -> np.ndarray:
         return read_pictures(pictures, transform).pixels.reshape(len(pictures), -1).astype(np.float32) / 255

@@ -30,14 +30,20 @@ def word_features(train: Sequence[str], *others: Sequence[str]) -> list[Any]:
     return [counted(vectorizer, train), *map(vectorizer.transform, others)]
 
 
-def pixel_features(train: Sequence[Any], *others: Sequence[Any], side: int = 16) -> list[Any]:
-    """Pictures of 16 x 16 pixels, standardized by the training pictures, ``[n, channels * 256]``."""
+def pixel_features(
+    train: Sequence[Any], *others: Sequence[Any], side: int = 16, image_range: Any = "full"
+) -> list[Any]:
+    """Pictures of 16 x 16 pixels, standardized by the training pictures, ``[n, channels * 256]``.
+
+    Args:
+        image_range: as in ``open_picture``.
+    """
     from sklearn.preprocessing import StandardScaler
 
     from glassformer.data.transform import ImageTransform, read_pictures
 
     def flat(pictures: Sequence[Any]) -> np.ndarray:
-        table = read_pictures(pictures, ImageTransform((side, side)))
+        table = read_pictures(pictures, ImageTransform((side, side), image_range=image_range))
         return table.pixels.reshape(len(pictures), -1).astype(np.float32) / 255
 
     scaler = StandardScaler().fit(first := flat(train))

@@ -80,6 +80,10 @@ def tfidf_ridge(train: Sequence[str], numbers: np.ndarray, judged: Sequence[str]
     return "TF-IDF of both sides + ridge", ridge(features, numbers)
 
 
-def pixel_ridge(train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]) -> tuple[str, np.ndarray]:
+def pixel_ridge(
+    train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any], image_range: Any = "full"
+) -> tuple[str, np.ndarray]:
     """Ridge regression on 16 x 16 pixels: its name, and numbers ``[m]``."""
-    return "ridge on 16 x 16 pixels", ridge(pixel_features(train, judged), numbers, strengths=OF_PIXELS)
+    return "ridge on 16 x 16 pixels", ridge(
+        pixel_features(train, judged, image_range=image_range), numbers, strengths=OF_PIXELS
+    )

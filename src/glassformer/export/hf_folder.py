@@ -17,6 +17,7 @@ from glassformer.checkpoints.files import read_json, write_folder
 from glassformer.checkpoints.readme import README, signed
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.samples import judge_in_fp32
+from glassformer.export.script import picture_script
 from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.models.text import TextEncoderConfig
@@ -131,9 +132,9 @@ def export_hf(
         config = read_json(folder / "config.json")
         clf.write_parts(folder)
         whole = "glassformer" not in config
-        script = ("run_hf_text" if clf.NOUN == "texts" else "run_hf_pictures") + ".txt"
         if not whole:
-            text = (SCRIPTS / script).read_text(encoding="utf-8")
+            text = (SCRIPTS / "run_hf_text.txt").read_text(encoding="utf-8")
+            text = text if clf.NOUN == "texts" else picture_script("run_hf_pictures")
             if getattr(clf, "reads_pairs", False):
                 text = text.replace("PAIRS = False", "PAIRS = True")
             (folder / "run.py").write_text(text, encoding="utf-8")

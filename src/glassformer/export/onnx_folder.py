@@ -19,12 +19,14 @@ from glassformer.config import plain
 from glassformer.data.pair_tokens import cleaned_sides
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import TextPair
+from glassformer.data.transform import RANGE
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.graph import OPSET, Run, draw_graph, need_onnx, quantize, run_graph
 from glassformer.export.ngrams import feature_answers, write_features
 from glassformer.export.padded import PaddedPictures, PaddedText
 from glassformer.export.samples import judge_in_fp32
+from glassformer.export.script import picture_script
 from glassformer.finite import json_text
 
 TOLERANCE = 1e-4
@@ -149,14 +151,14 @@ def _write_pictures(clf: Any, folder: Path) -> dict[str, Any]:
     batch = {0: torch.export.Dim("batch")}
     outputs = ("logits", "probabilities")
     draw_graph(module, {"pixels": pixels}, outputs, {"pixels": batch}, folder / "model.onnx")
-    script = (SCRIPTS / "run_pictures.txt").read_text(encoding="utf-8")
-    (folder / "run.py").write_text(script, encoding="utf-8")
+    (folder / "run.py").write_text(picture_script("run_pictures"), encoding="utf-8")
     scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
     return {
         **_about(clf),
         "inputs": {"pixels": ["batch", t.channels, *t.size]},
         "size": list(t.size),
         **scale,
+        RANGE: t.image_range,
     }
 
 

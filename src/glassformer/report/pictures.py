@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.image import open_picture
+from glassformer.data.image import ImageRange, open_picture
 from glassformer.errors import DataError
 
 SIDE = 96  # pixels of a thumbnail's longer side
@@ -18,11 +18,15 @@ MAX_CHARACTERS = 60_000  # of one encoded thumbnail
 _HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
 
 
-def thumbnail(source: Any, side: int = SIDE) -> str:
-    """A picture as the base64 of a small PNG; tiny ones are enlarged without smoothing."""
+def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -> str:
+    """A picture as the base64 of a small PNG; tiny ones are enlarged without smoothing.
+
+    Args:
+        image_range: as in ``open_picture``.
+    """
     from PIL import Image
 
-    image = open_picture(source)
+    image = open_picture(source, image_range=image_range)
     scale = side / max(image.size)
     size = tuple(max(1, round(n * scale)) for n in image.size)
     how = Image.Resampling.NEAREST if scale > 1 else Image.Resampling.LANCZOS
@@ -71,9 +75,17 @@ def prepare(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def draw_grid(
-    path: Path, pictures: Sequence[Any], examples: Sequence[dict[str, Any]], columns: int = 5
+    path: Path,
+    pictures: Sequence[Any],
+    examples: Sequence[dict[str, Any]],
+    columns: int = 5,
+    image_range: ImageRange = "full",
 ) -> None:
-    """Pictures in rows of five, each under its true and its predicted label, as a PNG file."""
+    """Pictures in rows of five, each under its true and its predicted label, as a PNG file.
+
+    Args:
+        image_range: as in ``open_picture``.
+    """
     from matplotlib.figure import Figure
 
     rows = -(-len(pictures) // columns)
@@ -82,7 +94,7 @@ def draw_grid(
     for axis in axes:
         axis.set_axis_off()
     for axis, picture, example in zip(axes, pictures, examples, strict=False):
-        image = open_picture(picture)
+        image = open_picture(picture, image_range=image_range)
         axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
         right = example["label"] == example["predicted"]
         title = f"true: {example['label'][:18]}\npredicted: {example['predicted'][:18]}"

@@ -328,15 +328,15 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})
 
 
-def _problem(noun: str, x: Any) -> str | None:
+def _problem(clf: Any, x: Any) -> str | None:
     """Why this input cannot be scored, None where it can."""
     try:
-        if noun == "texts":
+        if clf.NOUN == "texts":
             check_inputs([x])
         elif not isinstance(x, bytes):
             return "the picture is missing"
         else:
-            open_picture(x)
+            open_picture(x, image_range=clf.transform_.image_range)
     except InputError as error:
         return error.what
     return None
@@ -344,7 +344,7 @@ def _problem(noun: str, x: Any) -> str | None:
 
 def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     """What is wrong with each input (None: nothing), and the probabilities of those that can be answered."""
-    errors = [_problem(clf.NOUN, x) for x in inputs]
+    errors = [_problem(clf, x) for x in inputs]
     good = [x for x, error in zip(inputs, errors, strict=True) if error is None]
     if not good:
         return errors, None

@@ -173,8 +173,8 @@ class Supervised(Explains, Adapts, Estimator):
     def _prepare(self, fit: Fit) -> tuple[Any, Any]:
         self._settle(fit)
         self.temperature_, self.threshold_, self.class_order_ = 1.0, None, None
-        held = None if fit.held is None else self.evaluation_table(fit.held[0])
-        return self._training_table(fit.examples.X), held
+        table = self._training_table(fit.examples.X)  # first: it settles how pixels of images are read
+        return table, None if fit.held is None else self.evaluation_table(fit.held[0])
 
     def _network(self, fit: Fit) -> Any:
         """The model; its head solved on the frozen encoder's vectors where ``head_start`` says so."""

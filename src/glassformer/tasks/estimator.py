@@ -65,6 +65,7 @@ class Fit:
     held_table: Any = None
     network: Any = None
     solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
+    begun: dict[str, Any] | None = None  # the fingerprint of the checkpoint that it goes on from
     together: bool = False  # copies of an example stay on one side of what ``validation_fraction`` holds out
 
     @property
@@ -180,8 +181,8 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             if train.strategy == "fsdp" and not self.SHARDS:
                 refuse_several("fsdp lays classifiers in pieces only", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
-            begun = newest_fingerprint(checkpoints) if resume and checkpoints else None
-            fit.together = bool(train.validation_fraction) and (begun is None or "copies" in begun)
+            fit.begun = newest_fingerprint(checkpoints) if resume and checkpoints else None
+            fit.together = bool(train.validation_fraction) and (fit.begun is None or "copies" in fit.begun)
             fit.examples, fit.held = self._examples(fit, *data)
             started = time.perf_counter()
             fit.table, fit.held_table = self._prepare(fit)

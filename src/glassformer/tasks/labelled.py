@@ -345,7 +345,7 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     clf, splits = work.estimator, work.task.load(work.recipe, source)
     said = []
     if work.leave_out:
-        splits, said = work.task.leave_out(replace(splits, train=None, validation=None))
+        splits, said = work.task.leave_out(replace(splits, train=None, validation=None), work)
     if source is not None:
         said += getattr(splits.dataset, "said", ())
     if (source is not None or work.leave_out) and (rejected := getattr(splits.dataset, "rejected", ())):

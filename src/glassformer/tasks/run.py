@@ -77,7 +77,7 @@ def _run(
     work = Work(task, recipe, folder, say, _counter(callbacks))
     work.data = task.load(recipe)
     if late:
-        work.data, said = task.leave_out(work.data)
+        work.data, said = task.leave_out(work.data, work)
         for line in said:
             say(line)
     look = task.look(work)

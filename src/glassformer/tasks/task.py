@@ -87,7 +87,7 @@ class Task:
     tiny: Callable[
         [], tuple[Any, tuple]
     ]  # an estimator that is fitted in a blink, and what its ``fit`` takes
-    leave_out: Callable[[Any], tuple[Any, list[str]]] = lambda data: (
+    leave_out: Callable[[Any, Work], tuple[Any, list[str]]] = lambda data, work: (
         data,
         [],
     )  # the loaded data, less what cannot be read, and a sentence on each split that has lost some

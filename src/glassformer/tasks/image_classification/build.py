@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.native import newest_fingerprint
+from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import nearest
+from glassformer.data.image import ImageRange
+from glassformer.data.image_checks import leave_out as without_unreadable_of
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
@@ -45,8 +50,14 @@ def is_image_architecture(model: str) -> bool:
     return model in IMAGE_ARCHITECTURES
 
 
-def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransform:
+def build_transform(
+    image: ImageConfig, model: ImageModelConfig, begun: Mapping[str, Any] | None = None
+) -> ImageTransform:
     """The checkpoint's transform, or the architecture's size and plain statistics, with the settings over it.
+
+    Args:
+        begun: the fingerprint of a training that goes on; one from before there was ``image_range`` has
+            taken the range of 16 bits as full.
 
     Raises:
         ConfigError: no such model, or settings that do not fit each other.
@@ -77,7 +88,41 @@ def build_transform(image: ImageConfig, model: ImageModelConfig) -> ImageTransfo
         interpolation=image.interpolation or base.interpolation,
         mean=tuple(image.mean) or base.mean,
         std=tuple(image.std) or base.std,
+        image_range=image.image_range or _range(base, begun),
     )
+
+
+def first_range(image: ImageConfig, model: ImageModelConfig, folder: Path) -> ImageRange:
+    """``image_range`` that a training in a run's folder begins with, told before a model is fetched."""
+    if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
+        return image.image_range
+    return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
+
+
+def saved_range(folder: Path) -> ImageRange:
+    """``image_range`` of a saved model, or of a run's; ``full`` where there is none of images."""
+    for place in (folder, folder / "model"):
+        if (place / TRANSFORM_FILE).is_file():
+            return load_transform(place, before="full" if (place / ABOUT).is_file() else None).image_range
+    return "full"
+
+
+def leave_out(splits: Any, work: Any) -> tuple[Any, list[str]]:
+    """A run's splits without the pictures that cannot be read, and what was left out of each.
+
+    Raises:
+        DataError: a split of which none is left.
+    """
+    transform = getattr(work.estimator, "transform_", None)
+    image_range = work.recipe.image.image_range if transform is None else transform.image_range
+    return without_unreadable_of(splits, image_range or "full")
+
+
+def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:
+    """``image_range`` where none is given: the checkpoint's if that is a number."""
+    if begun is not None and "image_range" not in begun:
+        return "full"
+    return None if base.image_range == "full" else base.image_range
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
@@ -187,11 +232,14 @@ def save_transform(transform: ImageTransform, folder: Path) -> None:
     (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
 
 
-def load_transform(folder: Path) -> ImageTransform:
+def load_transform(folder: Path, before: ImageRange = None) -> ImageTransform:
     """The reverse.
+
+    Args:
+        before: ``image_range`` where the file is from before there was such a setting.
 
     Raises:
         CheckpointError: no such file, or it is damaged.
         ConfigError: a step that we do not have.
     """
-    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE))
+    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), before)

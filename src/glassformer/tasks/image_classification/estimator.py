@@ -16,7 +16,7 @@ from torch import Tensor
 from glassformer.data.copies import digest
 from glassformer.data.image import check_pictures, is_record
 from glassformer.data.image_batching import Changes, ImageStream
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.tasks.classifier import Supervised
@@ -69,14 +69,15 @@ class ImageModel(Supervised):
     def _settle(self, fit: Fit) -> None:
         if fit.train.batch_size == 0:
             raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
-        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"])
+        self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.begun)
 
     def encode(self, examples: Sequence[Any]) -> PixelTable:
         return read_pictures(examples, self.transform_)
 
     def _training_table(self, examples: Sequence[Any]) -> PixelTable:
         wide = self.augment not in ("none", "shift")
-        return read_pictures(examples, self.transform_.wider() if wide else self.transform_)
+        table, self.transform_ = read_to_train(examples, self.transform_, wide)
+        return table
 
     def _is_from_scratch(self) -> bool:
         return is_image_architecture(self.model)
@@ -141,7 +142,7 @@ class ImageModel(Supervised):
         return {}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder)
+        self.transform_ = load_transform(folder, before="full" if about else None)
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -173,6 +174,7 @@ class ImageClassifier(ImageModel, Classifier):
         mean: tuple[float, ...] = (),
         std: tuple[float, ...] = (),
         channels: int | None = None,
+        image_range: float | None = None,
         augment: str = "none",
         flip: bool = True,
         mix: str = "none",

@@ -55,6 +55,9 @@ class ImageConfig(Section):
     mean: tuple[float, ...] = setting((), "of each channel, for pixels from 0 to 1")
     std: tuple[float, ...] = setting((), "likewise")
     channels: int | None = setting(None, "3, or 1 for grey (from-scratch architectures only)")
+    image_range: float | None = setting(
+        None, "white, in images of more than 8 bits that do not state it, such as 4095; None: of 16 full bits"
+    )
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "the ladder in data/augment.py"
     )

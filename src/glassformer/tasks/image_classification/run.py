@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from glassformer.data.image_checks import leave_out, refuse_unreadable
+from glassformer.data.image_checks import refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.label_sets import each
@@ -25,6 +26,7 @@ from glassformer.evaluate.baselines import pixel_logistic
 from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
+from glassformer.tasks.image_classification.build import first_range, leave_out
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.labelled import (
@@ -61,6 +63,7 @@ def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
         label_column=d.label_column,
         label_separator=d.label_separator,
         broken=d.broken,
+        image_range=recipe.image.image_range,
         **part,
     )
     dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
@@ -83,7 +86,7 @@ def look(work: Work) -> Look:
     splits = work.data
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     there = {k: v for k, v in parts.items() if v is not None}
-    refuse_unreadable(there)
+    refuse_unreadable(there, first_range(work.recipe.image, work.recipe.model, work.folder))
     name, notes = splits.dataset.name, splits.dataset.notes
     return Look(
         [f"{name}: {splits.sizes()}"],
@@ -116,7 +119,7 @@ def judge_readable(work: Work) -> dict[str, Any]:
     try:
         return judge_splits(work)
     except DataError:
-        kept, said = leave_out(work.data)
+        kept, said = leave_out(work.data, work)
         if not said:
             raise
     for line in said:
@@ -128,8 +131,9 @@ def judge_readable(work: Work) -> dict[str, Any]:
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
     """Logistic regression on small pixels."""
     if clf.kind_.binary:
+        features = partial(pixel_features, image_range=clf.transform_.image_range)
         name = "logistic regression a label on 16 x 16 pixels"
-        return (name, *one_vs_rest(clf, splits, targets, pixel_features))
+        return (name, *one_vs_rest(clf, splits, targets, features))
     classes = len(clf.classes_)
     found, name = pixel_logistic(
         splits.train.images,
@@ -137,6 +141,7 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
         splits.judged.images,
         num_classes=classes,
         sample_weight=baseline_weights(clf, targets),
+        image_range=clf.transform_.image_range,
     )
     return name, found
 
@@ -197,14 +202,15 @@ def show(work: Work) -> dict[str, Any]:
             "label": str(truth[i]),
             "predicted": str(labels[i]),
             "probability": float(sure[i]),
-            "png": thumbnail(split.images[i]),
+            "png": thumbnail(split.images[i], image_range=clf.transform_.image_range),
         }
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
     mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
     if work.recipe.evaluate.grid:
-        draw_grid(work.folder / "grid.png", [split.images[i] for i in firsts], examples)
+        images, image_range = [split.images[i] for i in firsts], clf.transform_.image_range
+        draw_grid(work.folder / "grid.png", images, examples, image_range=image_range)
     return {
         "maps.json": {"examples": [attention_example(clf, split, i) for i in mapped]},
         "pictures.json": {"examples": examples, "mistakes": mistakes},

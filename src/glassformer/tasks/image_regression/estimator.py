@@ -35,6 +35,7 @@ class ImageRegressor(Regressor, ImageModel):
         mean: tuple[float, ...] = (),
         std: tuple[float, ...] = (),
         channels: int | None = None,
+        image_range: float | None = None,
         augment: str = "none",
         flip: bool = True,
         mix: str = "none",

@@ -7,18 +7,20 @@ what every run leaves.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.copies import groups_of
 from glassformer.data.findings import DoctorReport
-from glassformer.data.image_checks import leave_out, refuse_unreadable
+from glassformer.data.image_checks import refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended
 from glassformer.data.splits import Splits
 from glassformer.evaluate.number_baselines import pixel_ridge
+from glassformer.tasks.image_classification.build import first_range, leave_out
 from glassformer.tasks.image_regression.estimator import ImageRegressor
 from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
 from glassformer.tasks.labelled import export
@@ -50,6 +52,7 @@ def load(recipe: ImageNumberRecipe, source: str | None = None) -> Splits:
         image_column=d.image_column,
         label_column=d.label_column,
         broken=d.broken,
+        image_range=recipe.image.image_range,
         numbers=True,
         **part,
     )
@@ -66,7 +69,7 @@ def look(work: Work) -> Look:
     """
     splits = work.data
     used = without_labels(splits.dataset, splits)
-    refuse_unreadable(used.splits)
+    refuse_unreadable(used.splits, first_range(work.recipe.image, work.recipe.model, work.folder))
     lines = [f"{used.name}: {splits.sizes()}, numbers", *said_of_intervals(splits)]
 
     def doctor() -> DoctorReport:
@@ -79,7 +82,7 @@ def look(work: Work) -> Look:
 
 def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines."""
-    return judge_numbers(work, pixel_ridge) | {
+    return judge_numbers(work, partial(pixel_ridge, image_range=work.estimator.transform_.image_range)) | {
         "tokens_per_picture": work.estimator.model_.config.embedding.num_tokens
     }
 

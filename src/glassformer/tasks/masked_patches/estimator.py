@@ -21,7 +21,7 @@ from glassformer.data.image import check_pictures, is_record
 from glassformer.data.image_batching import Changes, ImageStream, evaluation_pixels
 from glassformer.data.patch_masks import MASKS, PatchStream, seen_patches
 from glassformer.data.splits import random_split
-from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
@@ -88,6 +88,7 @@ class MaskedPatches(Estimator):
         mean: tuple[float, ...] = (),
         std: tuple[float, ...] = (),
         channels: int | None = None,
+        image_range: float | None = None,
         augment: str = "none",
         flip: bool = True,
         mask_share: float = 0.75,
@@ -179,10 +180,10 @@ class MaskedPatches(Estimator):
     def _prepare(self, fit: Fit) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
             raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
-        image, model = fit.configs["image"], _as_classifiers(fit.configs["model"])
-        self.transform_ = build_transform(ImageConfig(**_shared(image, ImageConfig)), model)
-        wide = self.transform_.wider() if image.augment not in ("none", "shift") else self.transform_
-        table = read_pictures(fit.examples, wide)
+        image, model = as_classifiers(fit.configs["image"], fit.configs["model"])
+        self.transform_ = build_transform(image, model, fit.begun)
+        wide = image.augment not in ("none", "shift")
+        table, self.transform_ = read_to_train(fit.examples, self.transform_, wide)
         return table, None if fit.held is None else read_pictures(fit.held, self.transform_, "validation")
 
     def _build(self, fit: Fit) -> MaskedAutoencoder:
@@ -308,7 +309,7 @@ class MaskedPatches(Estimator):
         return {}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        self.transform_ = load_transform(folder)
+        self.transform_ = load_transform(folder, before="full" if about else None)
 
     def check_parts(self, folder: Path) -> None:
         table = self.model_.config.embedding
@@ -342,7 +343,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         ConfigError: sizes for a checkpoint, which has its own; a stem; a checkpoint that reads texts.
         CheckpointError: weights that cannot be loaded.
     """
-    sizes, shape = decoder_sizes(model), _as_classifiers(model)
+    sizes, (_, shape) = decoder_sizes(model), as_classifiers(PatchImageConfig(), model)
     if is_image_architecture(model.model):
         built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)
         built.weights_source = f"random ({model.model}, from scratch)"
@@ -362,9 +363,9 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
     return built
 
 
-def _as_classifiers(model: PatchModelConfig) -> ImageModelConfig:
+def as_classifiers(image: PatchImageConfig, model: PatchModelConfig) -> tuple[ImageConfig, ImageModelConfig]:
     """The settings that an encoder of pictures has, whatever stands on it."""
-    return ImageModelConfig(**_shared(model, ImageModelConfig))
+    return ImageConfig(**_shared(image, ImageConfig)), ImageModelConfig(**_shared(model, ImageModelConfig))
 
 
 def _shared(section: Any, other: type) -> dict[str, Any]:

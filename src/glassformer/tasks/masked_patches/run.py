@@ -21,7 +21,8 @@ from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice
 from glassformer.errors import DataError
-from glassformer.tasks.masked_patches.estimator import MaskedPatches
+from glassformer.tasks.image_classification.build import first_range
+from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.task import TINY, Look, Task, Work
 
@@ -47,7 +48,7 @@ def load(recipe: PatchesRecipe) -> Pictures:
     counts: dict[str, int] = {}
     notes: list[str] = []
     for source in (d.source, *d.also):
-        part, said = pictures_of(source, d)
+        part, said = pictures_of(source, d, recipe.image.image_range)
         counts[source] = len(part)
         images += part
         notes += said
@@ -62,8 +63,10 @@ def load(recipe: PatchesRecipe) -> Pictures:
     return Pictures(whole.select(rest), whole.select(chosen.tolist()), counts, tuple(notes))
 
 
-def pictures_of(source: str, d: PicturesConfig) -> tuple[list[Any], list[str]]:
-    """The pictures of one source, and what is to be said of it."""
+def pictures_of(
+    source: str, d: PicturesConfig, image_range: float | None = None
+) -> tuple[list[Any], list[str]]:
+    """The pictures of one source, and what is to be said of it; ``image_range`` as in ``open_picture``."""
     path = Path(source).expanduser() if source else None
     if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
         split = ImageSplit([str(file) for file in picture_files(path)], None, str(path))
@@ -82,7 +85,7 @@ def pictures_of(source: str, d: PicturesConfig) -> tuple[list[Any], list[str]]:
             )
     if d.broken == "skip":
         for name, part in parts.items():
-            parts[name], said = without_unreadable(part, name)
+            parts[name], said = without_unreadable(part, name, image_range=image_range or "full")
             notes += said
     images = [image for part in parts.values() for image in part.images]
     if d.limit is not None and d.limit < len(images):
@@ -102,7 +105,8 @@ def look(work: Work) -> Look:
         DataError: there are some.
     """
     data = work.data
-    refuse_unreadable({"train": data.train, "validation": data.validation})
+    begins_with = first_range(*as_classifiers(work.recipe.image, work.recipe.model), work.folder)
+    refuse_unreadable({"train": data.train, "validation": data.validation}, begins_with)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
     return Look([f"pictures: {counts}; {len(data.validation):,} of them held out", *data.notes])
 
@@ -151,7 +155,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     if source is None:
         images, origin = load(work.recipe).validation.images, f"{d.source}, held out"
     else:
-        images, origin = pictures_of(source, d)[0], source
+        images, origin = pictures_of(source, d, work.recipe.image.image_range)[0], source
     work.say(f"{len(images):,} pictures of {origin}")
     return {"hidden": work.estimator.judge(images)}
 
