@@ -120,7 +120,7 @@ def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, 
 def test_a_picture_lost_while_training_does_not_take_the_figures_along(folder, tmp_path, monkeypatch, capsys):
     bad = next((folder / "test" / "left").iterdir())
 
-    def look(splits):
+    def look(splits, image_range):
         cut(bad)  # whole when it was looked at
 
     monkeypatch.setattr("glassformer.tasks.image_classification.run.refuse_unreadable", look)
