@@ -250,7 +250,7 @@ def between(scores: dict[str, Any]) -> str:
     from glassformer.report.wording import share_interval
 
     known = scores.get("entity_f1_interval")
-    return share_interval(scores["entity_f1"], known, max(scores["entities"], 1), 2) if known else ""
+    return share_interval(scores["entity_f1"], known, scores["entities"], 2) if known else ""
 
 
 def show_sequence_run(run: Run, recipe: Any) -> None:

@@ -28,7 +28,7 @@ def write_vectors_report(
             policy=policy(css, ""),
             title=name or folder.resolve().name,
             metrics=metrics,
-            loss=Markup(figures.loss_curves(steps, [])),
+            loss=Markup(figures.loss_curves(steps, [])) if steps else None,
             rows=test_rows(metrics["tests"]),
         )
     )

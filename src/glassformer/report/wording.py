@@ -36,7 +36,10 @@ def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
 
 
 def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all count."""
+    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all count;
+    "–" of none."""
+    if not n:
+        return NONE
     if share is None or share not in (0, 1):
         return interval(bounds, digits)
     low, high = intervals.share_interval(share, n, bounds)  # older files say 1 to 1

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glassformer.checkpoints.files import read_json
 from glassformer.config import (
     KnownRecipe,
     apply_overrides,
@@ -251,13 +252,16 @@ def task_in(folder: str | Path) -> Task | None:
 
 
 def task_of(folder: str | Path) -> Task:
-    """The task of a run folder; where its recipe says nothing, the usual one.
+    """The task of a run folder: of its recipe, else of its metrics; the default one where neither names it.
 
     Raises:
         ConfigError: config.toml is not TOML.
+        CheckpointError: there is no config.toml, and metrics.json is not a JSON object.
     """
-    path = Path(folder) / "config.toml"
-    return TASKS[_task_in(read_toml(path) if path.is_file() else {})]
+    path, metrics = Path(folder) / "config.toml", Path(folder) / "metrics.json"
+    if path.is_file():
+        return TASKS[_task_in(read_toml(path))]
+    return TASKS[_task_in(read_json(metrics) if metrics.is_file() else {})]
 
 
 def _task_in(config: Mapping[str, Any]) -> str:

@@ -166,6 +166,7 @@ def _facts(work: Work) -> dict[str, Any]:
     """What metrics.json says of every run."""
     estimator = work.estimator
     facts: dict[str, Any] = {
+        "task": work.recipe.task,
         "machine": machine_facts(),
         "versions": versions(*work.task.packages),
         "seed": estimator.seed,

@@ -130,7 +130,6 @@ def judge(work: Work) -> dict[str, Any]:
     """Figures on the texts held out, how masks fell, and the best words for the recipe's own sentences."""
     learner, corpus, sentences = work.estimator, work.data, work.recipe.evaluate.sentences
     out: dict[str, Any] = {
-        "task": work.recipe.task,
         "masked": learner.judge(corpus.validation),
         "masks": count_masks(learner, corpus.train[:COUNTED]),
         "texts": corpus.counts | {"validation": len(corpus.validation)},

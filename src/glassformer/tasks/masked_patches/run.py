@@ -121,7 +121,6 @@ def judge(work: Work) -> dict[str, Any]:
     learner, data = work.estimator, work.data
     embedding = learner.model_.config.embedding
     return {
-        "task": work.recipe.task,
         "hidden": learner.judge(data.validation.images),
         "pictures": data.counts | {"validation": len(data.validation)},
         "tokens_per_picture": embedding.num_tokens,

@@ -141,7 +141,6 @@ def judge(work: Work) -> dict[str, Any]:
     model, recipe, splits = work.estimator, work.recipe, work.data
     few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
     out: dict[str, Any] = {
-        "task": recipe.task,
         "train": _figures(model, few, 0)[0] | {"of": len(splits.train)},
         "validation": None,
         "test": None,

@@ -155,7 +155,6 @@ def judge(work: Work) -> dict[str, Any]:
     resamples = recipe.evaluate.bootstrap
     found: dict[str, Any] = {}
     out: dict[str, Any] = {
-        "task": recipe.task,
         "judged": splits.judged_name,
         "columns": list(splits.dataset.columns),
         "similarity": found,

@@ -115,7 +115,6 @@ def judge(work: Work) -> dict[str, Any]:
     translator, recipe, pairs = work.estimator, work.recipe, work.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
-        "task": recipe.task,
         "judged": pairs.judged_name,
         "columns": list(pairs.dataset.columns),
         "scores": scores,

@@ -200,7 +200,8 @@ def page(folder: Path, known: KnownRecipe) -> Path:
     from glassformer.report.run import read_history, read_json
     from glassformer.report.vectors import write_vectors_report
 
-    config, metrics = read_toml(folder / "config.toml"), read_json(folder / "metrics.json", dict)
+    path, metrics = folder / "config.toml", read_json(folder / "metrics.json", dict)
+    config = read_toml(path) if path.is_file() else {}
     history = [*read_history(folder / "history.jsonl")]
     return write_vectors_report(folder, str(config.get("name", "")), metrics, history)
 
