@@ -93,7 +93,9 @@ def test_what_cannot_be_set_is_named(prices, capsys):
     assert main(["data", "doctor", prices, "--set", "target=number", "--set", "max_lenght=5"]) == 2
     assert "max_length" in capsys.readouterr().err
     assert main(["data", "doctor", "facts", "--set", "limit=3"]) == 2
-    assert "--set: belongs to tables of texts or pictures, and these are answers" in capsys.readouterr().err
+    assert (
+        "--set: belongs to texts, images and tagged words, and these are answers" in capsys.readouterr().err
+    )
     with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
         plain.write(given.read().replace("€", "") + "a jar,0.5\n")
     assert main(["data", "doctor", "plain.csv"]) == 0

@@ -304,7 +304,7 @@ def doctor_command(
     if settings:
         columns = (text_column, pair_column, label_column, label_separator)
         report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
-        options = remedy(report.findings, dataset.splits)
+        options = [] if kind == "tags" else remedy(report.findings, dataset.splits)
     elif kind == "pictures":
         pictures = load_image_dataset(
             name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"

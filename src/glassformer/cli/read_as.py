@@ -34,7 +34,7 @@ def read_as(
         max_length: at which texts are cut, where no setting says it.
 
     Raises:
-        ConfigError: an unknown key, or data that are no texts or pictures with labels or numbers.
+        ConfigError: an unknown key, or data that are not texts, images or words with labels, numbers or tags.
         DataError: data that cannot be read so.
     """
     from glassformer.cli.ahead import asked_of
@@ -46,8 +46,10 @@ def read_as(
 
     if kind in ("pairs", "scored pairs") and is_set("target", settings):
         kind = "texts"  # whose numbers are learned from both texts of a row
+    if kind == "tags":
+        return (*_of_tags(source, settings, columns[2]), kind)
     if kind not in ("texts", "pictures"):
-        what = f"belongs to tables of texts or pictures, and these are {kind}"
+        what = f"belongs to texts, images and tagged words, and these are {kind}"
         raise ConfigError(what, where="--set", fix="Leave it out")
     pictures = kind == "pictures"
     named = column_settings(**dict(zip(COLUMNS, (None if c == "auto" else c for c in columns), strict=True)))
@@ -71,6 +73,25 @@ def read_as(
         own = findings(splits, groups_of, recipe.train.number_scale)
         report = replace(report, findings=[*report.findings, *own])
     return report, used, kind
+
+
+def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
+    from glassformer.config import apply_overrides, build
+    from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.data.tagged import load_tagged
+    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
+    from glassformer.tasks.token_tagging.run import split_up
+
+    data = {"source": source, "on_bad_row": "skip"} | ({"tags_column": tags_column} if tags_column else {})
+    recipe = build(TaggingRecipe, apply_overrides({"data": data}, settings, TaggingRecipe), "--set")
+    d = recipe.data
+    columns = {"words_column": d.words_column, "tags_column": d.tags_column}
+    dataset = load_tagged(source, **columns, limit=d.limit, seed=d.split_seed, on_bad_row=d.on_bad_row)
+    if "train" in dataset.splits:
+        splits = split_up(dataset, d, recipe.evaluate.split)
+        parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
+        dataset = replace(dataset, splits={name: part for name, part in parts.items() if part is not None})
+    return examine_tagged(dataset, recipe.text.scheme), dataset
 
 
 def _of_texts(recipe: Any, dataset: Any, model: str | None, max_length: int | None) -> DoctorReport:

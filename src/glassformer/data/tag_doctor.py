@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from glassformer.data.doctor_rows import bad_rows, leaks, repeats
 from glassformer.data.findings import DoctorReport, Finding, excerpt, percent
+from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import OUTSIDE, Scheme, kind_of_tag, malformed, scheme_of, spans_of
+from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, spans_of
+from glassformer.errors import DataError
 
 RARE = 10  # spans of a kind in training; fewer are hard to learn from
 
 
-def examine_tagged(dataset: TaggedDataset) -> DoctorReport:
-    """Every check on sentences with tags."""
+def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto") -> DoctorReport:
+    """Every check on sentences with tags; ``scheme``: see ``read_tags``.
+
+    Raises:
+        ConfigError: no such scheme.
+    """
     splits = {name: split for name, split in dataset.splits.items() if split.tags is not None}
+    spelling: list[Finding] = []
+    try:
+        reading = read_tags([tags for split in splits.values() for tags in split.tags or ()], scheme)
+        spelling += [Finding("note", "tag-scheme", reading.said)] if reading.said else []
+    except DataError as error:  # figures are those of the tags as they are spelled
+        reading = read_tags([tags for split in splits.values() for tags in split.tags or ()], "plain")
+        spelling.append(Finding("warning", "tag-scheme", error.what, fix=error.fix or ""))
+    tags, scheme = iter(reading.tags), reading.scheme
+    splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
+    dataset = replace(dataset, splits=dataset.splits | splits)
     counts = {name: Counter(split.texts) for name, split in dataset.splits.items()}
-    scheme = scheme_of(tags for split in splits.values() for tags in split.tags or ())
     figures: dict[str, Any] = {
         "scheme": scheme,
         "splits": {name: _figures(split, counts[name], scheme) for name, split in dataset.splits.items()},
     }
     findings = [
         *bad_rows(dataset.rejected),
+        *spelling,
+        *_not_tagged(splits),
         *(_without_the_setting(f) for f in repeats(counts)),
         *(_without_the_setting(f) for f in leaks(dataset.splits, counts, figures)),  # type: ignore[arg-type]  # texts
         *_malformed(splits, scheme),
@@ -54,6 +72,13 @@ def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[s
     }
 
 
+def _not_tagged(splits: dict[str, TaggedSplit]) -> Iterable[Finding]:
+    for name, split in splits.items():
+        if count := sum(own.count(NOT_TAGGED) for own in split.tags or ()):
+            what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; they count in no loss and no metric"
+            yield Finding("note", "not-tagged", what, count)
+
+
 def _malformed(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     for name, split in splits.items():
         examples, count = [], 0
@@ -74,12 +99,12 @@ def _balance(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding
     train = splits.get("train")
     if train is None:
         return
-    tags = Counter(tag for own in train.tags or () for tag in own)
+    tags = Counter(tag for own in train.tags or () for tag in own if tag != NOT_TAGGED)
     kinds = Counter(span.kind for own in train.tags or () for span in spans_of(own, scheme))
     if scheme != "plain" or OUTSIDE in tags:
         inside = tags.total() - tags[OUTSIDE]
         share = percent(inside, tags.total())
-        empty = sum(set(own) == {OUTSIDE} for own in train.tags or ())
+        empty = sum(set(own) <= {OUTSIDE, NOT_TAGGED} for own in train.tags or ())
         message = f"train: {share} of {tags.total():,} words stand in a span; {empty:,} sentences have none"
         yield Finding("note", "tag-balance", message, inside)
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < RARE]

@@ -6,7 +6,8 @@
 
 A sequence is read as seqeval reads it, malformed or not: a span begins at a B or an S, and at an I or an E
 that goes on with nothing of its kind; it ends where another begins, behind an E or an S, and before what is
-outside. In plain tags equal neighbors are one span.
+outside. In plain tags equal neighbors are one span. A word with the tag -100 counts for nothing: spans are
+those of the other words.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from glassformer.data.in_memory import read_rows
 from glassformer.errors import DataError
 
 OUTSIDE = "O"
+NOT_TAGGED = "-100"  # of words that count in no loss and no metric, as in data made for transformers
 Scheme = Literal["BIO", "BIOES", "plain"]
 ONE_KIND = "entity"  # of tags that name none: a bare B, I
 LETTERS = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}  # BILOU says L and U for E and S
@@ -48,7 +50,7 @@ def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
     """
     marked: set[str] = set()
     others: list[str] = []
-    for tag in dict.fromkeys(tag for tags in sequences for tag in tags):
+    for tag in dict.fromkeys(tag for tags in sequences for tag in tags if tag != NOT_TAGGED):
         letter = _split(tag)[0]
         if letter:
             marked.add(letter)
@@ -72,6 +74,10 @@ def _split(tag: str) -> tuple[str, str]:
 
 def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
     """The spans of a sentence's tags ``[W]``, in order."""
+    if NOT_TAGGED in tags:
+        at = tagged_places(tags)
+        inner = spans_of([tags[i] for i in at], scheme)
+        return [Span(kind, at[start], at[end - 1] + 1) for kind, start, end in inner]
     spans: list[Span] = []
     kind, start, ended = "", 0, True  # of the span that is open; ended: none is
     for i, tag in enumerate([*tags, OUTSIDE]):
@@ -88,6 +94,17 @@ def spans_of(tags: Sequence[str], scheme: Scheme) -> list[Span]:
             spans.append(Span(kind, start, i + 1))
             ended = True
     return spans
+
+
+def tagged_places(tags: Sequence[str]) -> list[int]:
+    """The places of the words that count."""
+    return [i for i, tag in enumerate(tags) if tag != NOT_TAGGED]
+
+
+def counted(truth: Sequence[str], *others: Sequence[Any]) -> list[list[Any]]:
+    """The true tags of a sentence, and others for its words, without the words that do not count."""
+    at = tagged_places(truth)
+    return [[row[i] for i in at] for row in (truth, *others)]
 
 
 def tags_of(spans: Iterable[Span], count: int, scheme: Scheme) -> list[str]:
@@ -107,20 +124,25 @@ def _letter(i: int, start: int, end: int, scheme: Scheme) -> str:
 
 def repaired(tags: Sequence[str], scheme: Scheme) -> list[str]:
     """The same spans, well-formed: an I that goes on with nothing becomes a B, and so on."""
-    return list(tags) if scheme == "plain" else tags_of(spans_of(tags, scheme), len(tags), scheme)
+    if scheme == "plain":
+        return list(tags)
+    if NOT_TAGGED in tags:
+        inner = iter(repaired(counted(tags)[0], scheme))
+        return [tag if tag == NOT_TAGGED else next(inner) for tag in tags]
+    return tags_of(spans_of(tags, scheme), len(tags), scheme)
 
 
 def malformed(tags: Sequence[str], scheme: Scheme) -> list[int]:
     """The places of the tags that ``repaired`` changes in more than the letters L and U."""
     if scheme == "plain":
         return []
-    given = [tag if tag == OUTSIDE else "-".join(_split(tag)) for tag in tags]
+    given = [tag if tag in (OUTSIDE, NOT_TAGGED) else "-".join(_split(tag)) for tag in tags]
     return [i for i, (a, b) in enumerate(zip(given, repaired(tags, scheme), strict=True)) if a != b]
 
 
 def classes_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]:
     """The tags that a model tells apart: O first, then of every kind all that the scheme has."""
-    seen = {tag for tags in sequences for tag in tags}
+    seen = {tag for tags in sequences for tag in tags} - {NOT_TAGGED}
     if scheme == "plain":
         return [*([OUTSIDE] if OUTSIDE in seen else []), *sorted(seen - {OUTSIDE})]
     kinds = sorted({_split(tag)[1] for tag in seen - {OUTSIDE}})
@@ -129,7 +151,7 @@ def classes_of(sequences: Iterable[Sequence[str]], scheme: Scheme) -> list[str]:
 
 def kind_of_tag(tag: str, scheme: Scheme) -> str:
     """The kind that a tag says; empty outside."""
-    if tag == OUTSIDE:
+    if tag in (OUTSIDE, NOT_TAGGED):
         return ""
     return tag if scheme == "plain" else _split(tag)[1]
 

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.tags import Scheme, Span, spans_of
+from glassformer.data.tags import NOT_TAGGED, Scheme, Span, counted, spans_of
 from glassformer.evaluate.intervals import share_interval
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
 CONFUSIONS = 12  # pairs of kinds that are listed
 MEASURE = "entity_f1"
 TINY = 1e-6
+Tags = Sequence[Sequence[str]]
 
 
 def tag_figures(
@@ -29,7 +30,8 @@ def tag_figures(
     bootstrap: int = 1000,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Figures of predicted tags against the true ones, sentence by sentence.
+    """Figures of predicted tags against the true ones, sentence by sentence. Words whose true tag is -100 are
+    left out, as is usual before seqeval is asked.
 
     Args:
         bootstrap: resamples of sentences for the 95 % interval of the F1; 0: none.
@@ -40,6 +42,7 @@ def tag_figures(
         ``by_kind`` (precision, recall, f1, support, found), ``errors`` and ``errors_by_kind`` (see
         ``errors_of``), ``confusions`` (true kind, predicted kind, how often).
     """
+    truth, predicted = counted_pairs(truth, predicted)
     wanted = [spans_of(tags, scheme) for tags in truth]
     found = [spans_of(tags, scheme) for tags in predicted]
     words = sum(map(len, truth))
@@ -78,13 +81,22 @@ def tag_figures(
     }
 
 
+def counted_pairs(truth: Tags, predicted: Tags) -> tuple[Tags, Tags]:
+    """True and predicted tags of each sentence, without the words that do not count."""
+    if not any(NOT_TAGGED in tags for tags in truth):
+        return truth, predicted
+    pairs = [counted(t, p) for t, p in zip(truth, predicted, strict=True)]
+    return [t for t, _ in pairs], [p for _, p in pairs]
+
+
 def word_log_loss(probabilities: np.ndarray, tags: Sequence[str], classes: Sequence[str]) -> float:
-    """Mean negative log likelihood of the true tags in nats, from ``[W, C]``; 0 counts as 1e-6, and a tag
-    that is none of ``classes`` as 0."""
+    """Mean negative log likelihood of the true tags in nats, from ``[W, C]``; 0 counts as 1e-6, a tag that is
+    none of ``classes`` as 0, and -100 not at all."""
     number = {tag: i for i, tag in enumerate(classes)}
     chances = [
         float(row[number[tag]]) if tag in number else 0.0
         for row, tag in zip(probabilities, tags, strict=True)
+        if tag != NOT_TAGGED
     ]
     return float(-np.log(np.clip(chances, TINY, 1.0)).mean())
 
@@ -94,6 +106,7 @@ def span_counts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """True, predicted and exactly found spans of each sentence and kind, ``[n, K]`` each."""
     number = {kind: k for k, kind in enumerate(kinds)}
+    truth, predicted = counted_pairs(truth, predicted)
     out = np.zeros((3, len(truth), len(kinds)), np.float32)
     for i, (t, p) in enumerate(zip(truth, predicted, strict=True)):
         wanted, found = spans_of(t, scheme), spans_of(p, scheme)

@@ -16,7 +16,6 @@ import torch
 from glassformer.checkpoints.files import read_json, write_folder
 from glassformer.checkpoints.readme import README, signed
 from glassformer.data.tagged import load_tagged
-from glassformer.data.tags import check_tags, repaired
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.data.word_rows import OVERLAP, WordRows, encode_words
@@ -230,14 +229,14 @@ def _judged(tagger: Any, folder: Path, about: dict[str, Any], run: Run, validati
     if validation is None:
         return {}
     words, tags = validation
-    scheme = tagger.scheme_
-    truth = tagger.numbers([repaired(own, scheme) for own in check_tags(tags, words)])
+    truth = tagger.numbers(tagger.true_tags(tags, words))
+    known = truth >= 0  # the others have no tag that the model knows
     both = {
         "accuracy_fp32": fp32_logits(tagger, tagger.model_, words, tagger.encode),
         "accuracy_int8": answers(folder, about, run, words),
     }
-    shares = {name: float((rows.argmax(1) == truth).mean()) for name, rows in both.items()}
-    return {"judged": len(truth)} | shares
+    shares = {name: float((rows.argmax(1) == truth)[known].mean()) for name, rows in both.items()}
+    return {"judged": int(known.sum())} | shares
 
 
 def _fall(int8: dict[str, Any]) -> float:

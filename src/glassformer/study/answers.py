@@ -15,12 +15,12 @@ import numpy as np
 from glassformer.data.label_sets import indicator, labels_in
 from glassformer.data.spreadsheet import long_cells
 from glassformer.data.tagged import load_tagged
-from glassformer.data.tags import kind_of_tag, scheme_of
+from glassformer.data.tags import kind_of_tag, scheme_of, tagged_places
 from glassformer.errors import DataError
 from glassformer.evaluate.number_file import holds_numbers, read_numbers
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.evaluate.simple_file import SIMPLE, read_simple
-from glassformer.evaluate.tags import span_counts
+from glassformer.evaluate.tags import counted_pairs, span_counts
 
 TAGGED, ANSWERED, PAIRED = "predictions.conll", "predictions.jsonl", "pairs.csv"
 TINY = 1e-6  # probabilities are written with six digits
@@ -208,9 +208,12 @@ def _of_words(folder: Path) -> Answers:
     tags, scheme = truth.tags or [], metrics.get("scheme") or scheme_of(truth.tags or [])
     kinds = sorted({kind_of_tag(tag, scheme) for own in (*tags, *made) for tag in own} - {""})
     right = np.array(
-        [sum(a == b for a, b in zip(t, p, strict=True)) for t, p in zip(tags, made, strict=True)]
+        [
+            sum(a == b for a, b in zip(t, p, strict=True))
+            for t, p in zip(*counted_pairs(tags, made), strict=True)
+        ]
     )
-    words = np.array(list(map(len, tags)))
+    words = np.array([len(tagged_places(own)) for own in tags])
     digest = hashlib.sha256(repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace"))
     wrong = (right < words).astype(np.int64)
     found = Spans(*span_counts(tags, made, scheme, kinds), right, words)

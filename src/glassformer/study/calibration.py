@@ -14,7 +14,6 @@ from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
 from glassformer.data.copies import groups_of
 from glassformer.data.splits import labelled
-from glassformer.data.tags import repaired
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import (
     COLDEST,
@@ -199,7 +198,7 @@ class _Words:
         self.clf, self.split = clf, split
         found = clf.logits(split.words)
         self.logits = np.concatenate(found)  # [W, C]
-        self.targets = clf.numbers([repaired(own, clf.scheme_) for own in split.tags])  # [W]
+        self.targets = clf.numbers(clf.true_tags(split.tags, split.words, split.origin))  # [W]
         self.known = self.targets >= 0  # a tag that was not learned is left out
         self.sentences = np.repeat(np.arange(len(found)), list(map(len, found)))
         if not self.known.any():

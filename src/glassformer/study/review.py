@@ -222,7 +222,7 @@ def _found(
     noise: float | None = None,
 ) -> dict[str, Any]:
     """What review.json says of labels, of examples or of words; ``pairs`` and ``noise``: of sets."""
-    n = len(judged.quality)
+    n = int(np.isfinite(judged.quality).sum())
     pairs = pairs or [
         {
             "label": classes[i],

@@ -20,8 +20,9 @@ from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
+from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedSplit, conll
-from glassformer.data.tags import Scheme, classes_of, repaired, scheme_of, spans_of
+from glassformer.data.tags import Scheme, classes_of, repaired, spans_of
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
 from glassformer.finite import json_text
@@ -47,7 +48,7 @@ def run_word_folds(
     splits = TASKS[recipe.task].load(recipe)
     train: TaggedSplit = splits.train
     tags = train.tags or []
-    scheme = scheme_of(tags)
+    scheme = read_tags(tags, recipe.text.scheme).scheme
     truth = [repaired(own, scheme) for own in tags]
     classes = classes_of(truth, scheme)
     if len(classes) < 2:

@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.data.tagged import TaggedSplit, conll
-from glassformer.data.tags import repaired
+from glassformer.data.tags import NOT_TAGGED, repaired
 from glassformer.errors import DataError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.study.word_folds import word_answers
@@ -49,11 +49,34 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
             answers[i] = own
     every: list[str] = metrics["label_names"]
     tags = [tag for own in train.tags or [] for tag in repaired(own, metrics["scheme"])]
-    classes = [tag for tag in every if tag in set(tags)]  # others are never given, and cannot be wrong
+    given = {*tags}
+    classes = [tag for tag in every if tag in given]  # others are never given, and cannot be wrong
     p = np.concatenate(answers)[:, [every.index(tag) for tag in classes]].astype(np.float64)
     p /= np.maximum(p.sum(1, keepdims=True), 1e-12)
-    labels = np.array([classes.index(tag) for tag in tags])
-    return train, classes, labels, review_labels(labels, p)
+    known = np.array([tag != NOT_TAGGED for tag in tags])
+    labels = np.array([classes.index(tag) if tag != NOT_TAGGED else -1 for tag in tags])
+    return train, classes, labels, _among_all(review_labels(labels[known], p[known]), known)
+
+
+def _among_all(judged: LabelReview, known: np.ndarray) -> LabelReview:
+    """What is thought of the words that count, ``known`` among all ``[W]``; the others come last."""
+    if known.all():
+        return judged
+    at = np.flatnonzero(known)
+
+    def spread(values: np.ndarray, other: Any) -> np.ndarray:
+        out = np.full(len(known), other, np.result_type(values, type(other)))
+        out[at] = values
+        return out
+
+    return LabelReview(
+        spread(judged.quality, np.nan),
+        spread(judged.suggested, 0),
+        spread(judged.suspicious, False),
+        np.concatenate([at[judged.order], np.flatnonzero(~known)]),
+        judged.joint,
+        spread(judged.likeliest, np.nan),
+    )
 
 
 def suggestions(
@@ -62,7 +85,7 @@ def suggestions(
     """The most doubtful words, each shown in its sentence between angle quotes."""
     starts = np.cumsum([0, *map(len, train.words)])
     out = []
-    for rank, word in enumerate(judged.order[:top].tolist(), 1):
+    for rank, word in enumerate([w for w in judged.order[:top].tolist() if labels[w] >= 0], 1):
         i = int(np.searchsorted(starts, word, side="right")) - 1
         at, words = word - int(starts[i]), train.words[i]
         before, behind = words[max(at - AROUND, 0) : at], words[at + 1 : at + 1 + AROUND]
@@ -102,7 +125,7 @@ def write_to_correct(
             [classes[g] if s else NOTHING for s, g in zip(suspicious[i], guessed[i], strict=True)]
             for i in order
         ],
-        [[f"{share:.4f}" for share in shares[i]] for i in order],
+        [[NOTHING if np.isnan(share) else f"{share:.4f}" for share in shares[i]] for i in order],
         [tags[i] for i in order],
     ]
     path, text = folder / NAME, conll([train.words[i] for i in order], *columns)

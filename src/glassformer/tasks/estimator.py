@@ -49,7 +49,8 @@ NOT_DECIDING = {
     "verbose",
     "device",
     "strategy",
-}  # settings that change no bit of a result
+    "scheme",
+}  # settings that change no bit of a result, or do so by the data alone, which are in the fingerprint too
 
 
 @dataclass

@@ -20,6 +20,7 @@ from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.scored_pairs import SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.tag_schemes import EXACT
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
@@ -77,9 +78,11 @@ def read_run_recipe(folder: Path) -> Any:
     """The resolved recipe of a run folder."""
     config = folder / "config.toml"
     recipe = build_recipe(read_toml(config), str(config))
-    said = read_toml(config).get("data", {})
-    if hasattr(recipe.data, "pair_column") and "pair_column" not in said:  # a run before there were pairs
+    said = read_toml(config)
+    if hasattr(recipe.data, "pair_column") and "pair_column" not in said.get("data", {}):  # before pairs
         return replace(recipe, data=replace(recipe.data, pair_column=NONE))
+    if hasattr(getattr(recipe, "text", None), "scheme") and "scheme" not in said.get("text", {}):
+        return replace(recipe, text=replace(recipe.text, scheme=EXACT))  # a run before tags were looked at
     return recipe
 
 
@@ -199,6 +202,7 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
 
 UNCOMPARED = {
     "train": ("verbose",),
+    "text": ("scheme",),  # tags that are read otherwise are other data
     "data": ("broken", "on_bad_row", "copies", "pair_column", "encoding"),  # see ``as_begun``
 }
 
@@ -236,7 +240,10 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
         ConfigError: the run was begun with copies treated in another way than is asked for.
     """
     data, config, changes = recipe.data, folder / "config.toml", {}
-    before: Any = read_run_recipe(folder).data if config.is_file() else None
+    begun_as: Any = read_run_recipe(folder) if config.is_file() else None
+    before = begun_as and begun_as.data
+    if getattr(getattr(begun_as, "text", None), "scheme", None) == EXACT:
+        recipe = replace(recipe, text=replace(recipe.text, scheme=EXACT))
     if hasattr(data, "copies"):
         if before is not None:
             begun = getattr(before, "copies", None)

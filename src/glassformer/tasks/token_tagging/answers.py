@@ -11,6 +11,7 @@ import torch
 
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.in_memory import read_rows
+from glassformer.data.tag_schemes import read_like
 from glassformer.data.tags import (
     OUTSIDE,
     Scheme,
@@ -97,6 +98,7 @@ class TagAnswers:
     predictor: Callable[[], Any]
     batch_tokens: int
     classes_: np.ndarray
+    scheme: str | tuple[str, ...]
     scheme_: Scheme
     length_: int
     temperature_: float
@@ -193,8 +195,19 @@ class TagAnswers:
     ) -> dict[str, Any]:
         """All figures of ``evaluate.tags.tag_figures``; ``answers``: tags that were predicted before."""
         words = check_words(self.rows_of(X))
-        truth = self._mended(check_tags(y, words))
+        truth = self.true_tags(y, words)
         return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)
+
+    def true_tags(self, y: Any, words: Sequence[Sequence[str]], origin: str = "tags") -> list[list[str]]:
+        """The given tags of checked words as this tagger has them: in its scheme, well-formed.
+
+        Raises:
+            DataError: missing tags, or tags that cannot be those of this tagger.
+        """
+        tags = read_like(
+            check_tags(y, words, origin), self.scheme, self.scheme_, self.classes_.tolist(), origin
+        )
+        return self._mended(tags)
 
     def explain(
         self, x: Any, *, word: str | int | None = None, method: str = "occlusion", **options: Any

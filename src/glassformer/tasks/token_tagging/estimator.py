@@ -19,6 +19,7 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two, read_labels
 from glassformer.data.copies import alike
 from glassformer.data.splits import random_split
+from glassformer.data.tag_schemes import read_names, read_tags
 from glassformer.data.tags import (
     Scheme,
     check_tags,
@@ -27,7 +28,6 @@ from glassformer.data.tags import (
     is_sentence,
     malformed,
     repaired,
-    scheme_of,
     whole_words_of,
 )
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -102,6 +102,7 @@ class TokenTagger(TagAnswers, Estimator):
         strip_accents: bool = False,
         vocab_size: int = 30_000,
         min_count: int = 2,
+        scheme: str | tuple[str, ...] = "auto",
         revision: str | None = None,
         head_dropout: float = 0.0,
         dropout: float | None = None,
@@ -168,14 +169,16 @@ class TokenTagger(TagAnswers, Estimator):
 
         Args:
             X: lists of words, or texts, which are split at white space: their tags say how many.
-            y: a list of tags for each: BIO, BIOES (or BILOU), or plain ones. Malformed ones are read as the
-                spans that they mean, with a warning that counts them.
+            y: a list of tags for each: BIO, BIOES (or BILOU), or plain ones; ``scheme`` names tags that are
+                spelled otherwise and numbers. Malformed ones are read as the spans that they mean, with a
+                warning that counts them. A word with -100 counts in no loss and no metric.
             validation: ``(X, y)`` judged after each epoch; the best weights are kept by it.
             checkpoints: folder for them, every ``checkpoint_every`` steps; must have none without ``resume``.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
         Raises:
-            DataError: a sentence, word or tag that cannot be used (its place is named), or one tag alone.
+            DataError: a sentence, word or tag that cannot be used (its place is named), one tag alone, or
+                tags that look like a scheme in another spelling.
             ConfigError: a setting that cannot be.
             CheckpointError: weights that cannot be loaded, or a checkpoint of another run.
         """
@@ -184,8 +187,8 @@ class TokenTagger(TagAnswers, Estimator):
     def _examples(self, fit: Fit, *data: Any) -> tuple[Tagged, Tagged | None]:
         X, y, validation = data
         words, self.temperature_ = check_words(self.fit_rows(X, y)), 1.0
-        tags, held = check_tags(y, words), None
-        self.scheme_, self.whole_words_ = scheme_of(tags), whole_words_of(words)
+        tags, self.scheme_, _ = read_tags(check_tags(y, words), self.scheme)
+        held, self.whole_words_ = None, whole_words_of(words)
         mended = [repaired(own, self.scheme_) for own in tags]
         self.repaired_ = sum(len(malformed(own, self.scheme_)) for own in tags)
         if self.repaired_:
@@ -201,7 +204,7 @@ class TokenTagger(TagAnswers, Estimator):
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
             others = check_words(self.rows_of(X), "validation sentences")
-            held = Tagged(others, self._mended(check_tags(y, others, "validation tags")))
+            held = Tagged(others, self.true_tags(y, others, "validation tags"))
         elif fit.train.validation_fraction:
             groups = [alike(" ".join(sentence)) for sentence in words] if fit.together else None
             parts = random_split([words, mended], fit.train.validation_fraction, fit.train.seed, groups)
@@ -217,7 +220,7 @@ class TokenTagger(TagAnswers, Estimator):
 
     def _sections(self, configs: dict[str, Any]) -> tuple[TextConfig, ModelConfig]:
         """The settings in the words of what builds text models; the length that is not set is the model's."""
-        text, model = vars(configs["text"]).copy(), configs["model"]
+        text, model = {k: v for k, v in vars(configs["text"]).items() if k != "scheme"}, configs["model"]
         if text["max_length"] is None:
             most = None if is_from_scratch(model.model) else positions_of(model.model, model.revision)
             text["max_length"] = min(LONGEST, most or LONGEST)
@@ -327,7 +330,10 @@ class TokenTagger(TagAnswers, Estimator):
         tagger = cls(str(folder))
         tagger.tokenizer_ = load_tokenizer(folder)
         tagger.model_ = load_pretrained(fitting(checkpoint, tagger.tokenizer_, str(folder)))
-        tagger.classes_, tagger.scheme_, tagger.repaired_ = np.asarray(names), scheme_of([names]), 0
+        (names,), tagger.scheme_, said = read_names(names)
+        if said:
+            warnings.warn(f"{where}: {said}", MalformedTagsWarning, stacklevel=4)
+        tagger.classes_, tagger.repaired_ = np.asarray(names), 0
         tagger.length_ = min(LONGEST, tagger.model_.config.embedding.max_positions)
         tagger.temperature_, tagger.history_, tagger.chosen_, tagger.whole_words_ = 1.0, [], {}, None
         tagger.best_step_, tagger.train_seconds_ = 0, 0.0

@@ -49,6 +49,11 @@ class TaggerTextConfig(Section):
     strip_accents: bool = setting(False, "for tokenizers trained here")
     vocab_size: int = setting(30_000, "for tokenizers trained here")
     min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary")
+    scheme: str | tuple[str, ...] = setting(
+        "auto",
+        "of the tags: BIO, IOB1, BIOES, BILOU or plain, in any spelling; for numbers their names in order, "
+        "such as O,B-PER,I-PER; auto: found, where they are spelled as usual",
+    )
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,18 @@ from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
 from glassformer.data.tag_doctor import examine_tagged
+from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
-from glassformer.data.tags import Scheme, Span, check_words, kind_of_tag, repaired, scheme_of, spans_of
+from glassformer.data.tags import (
+    NOT_TAGGED,
+    Scheme,
+    Span,
+    check_words,
+    kind_of_tag,
+    repaired,
+    spans_of,
+    tagged_places,
+)
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, errors_of, word_log_loss
 from glassformer.tasks.card import card_of, run_around
@@ -37,10 +47,12 @@ BASELINE = "most frequent tag of each word"
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
-    """The sentences of a recipe, split as it says; or those of another source, as they are.
+    """The sentences of a recipe, split as it says, with tags in its scheme; or those of another source, as
+    they are.
 
     Raises:
-        DataError: no such source, no training split, no tags.
+        DataError: no such source, no training split, no tags, or tags that look like a scheme and are spelled
+            otherwise.
     """
     d = recipe.data
     dataset = load_tagged(
@@ -50,7 +62,21 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
         on_bad_row=d.on_bad_row,
         **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
     )
-    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
+    if source is not None:
+        return as_they_are(dataset)
+    return split_up(with_tags_read(dataset, recipe.text.scheme), d, recipe.evaluate.split)
+
+
+def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
+    """The same with the tags of all its splits as ``read_tags`` has them."""
+    tagged = {name: split for name, split in dataset.splits.items() if split.tags is not None}
+    reading = read_tags(
+        [tags for split in tagged.values() for tags in split.tags or ()], scheme, dataset.name
+    )
+    made = iter(reading.tags)
+    splits = {name: replace(s, tags=[next(made) for _ in s.words]) for name, s in tagged.items()}
+    said = (reading.said,) if reading.said else ()
+    return replace(dataset, splits=dataset.splits | splits, said=(*dataset.said, *said))
 
 
 def split_up(dataset: TaggedDataset, d: TaggedConfig, judged_name: str) -> Splits:
@@ -85,7 +111,8 @@ def look(work: Work) -> Look:
     splits, wanted = work.data, work.recipe.evaluate
     if wanted.sentences:
         check_words(list(wanted.sentences), "evaluate.sentences")
-    scheme = scheme_of(splits.train.tags)
+    setting = work.recipe.text.scheme
+    scheme = read_tags(splits.train.tags or (), setting).scheme
     known = _kinds(splits.train, scheme)
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     if splits.validation is None and splits.judged is None:
@@ -97,7 +124,7 @@ def look(work: Work) -> Look:
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
     used = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
-    return Look(lines, splits.dataset.rejected, lambda: examine_tagged(dataset))
+    return Look(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
 
 
 def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
@@ -120,7 +147,6 @@ def judge(work: Work) -> dict[str, Any]:
     with work.count("judging", len(few)) as told:
         known = _figures(tagger, few, 0, told)[0]
     out: dict[str, Any] = {
-        "task": recipe.task,
         "train": known | {"of": len(splits.train)},
         "validation": None,
         "test": None,
@@ -165,7 +191,7 @@ def _figures(
     """The figures of a split and its probabilities, ``[W_i, C]`` of each sentence."""
     found, tags = tagger.predict_proba(split.words, progress=told), split.tags or []
     figures = tagger.judge(split.words, tags, bootstrap=bootstrap, answers=tagger.decide(found))
-    truth = [tag for own in tags for tag in repaired(own, tagger.scheme_)]
+    truth = [tag for own in tagger.true_tags(tags, split.words, split.origin) for tag in own]
     loss = word_log_loss(np.concatenate(found), truth, tagger.classes_.tolist())
     return figures | {"log_loss": loss}, found
 
@@ -185,7 +211,8 @@ def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> li
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     for words, tags in zip(train.words, train.tags or (), strict=True):
         for word, tag in zip(words, repaired(tags, scheme), strict=True):
-            seen[word][tag] += 1
+            if tag != NOT_TAGGED:
+                seen[word][tag] += 1
     usual = Counter(tag for counts in seen.values() for tag in counts.elements()).most_common(1)[0][0]
     best = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
     return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]
@@ -204,6 +231,15 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     if split is None or split.tags is None:
         raise DataError("nothing to judge: no tagged split", where=source or work.recipe.data.source)
     work.say(f"{len(split):,} sentences of {split.origin}")
+    scheme = work.estimator.scheme_
+    true, known = (
+        work.estimator.true_tags(split.tags, split.words, split.origin),
+        work.estimator.classes_.tolist(),
+    )
+    if strange := sorted(
+        _kinds(replace(split, tags=true), scheme) - {kind_of_tag(tag, scheme) for tag in known}
+    ):
+        work.say(f"kinds of spans that the model does not know: {', '.join(strange)}")
     with work.count("judging", len(split)) as told:
         return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
 
@@ -233,23 +269,33 @@ def show(work: Work) -> dict[str, Any]:
     examples = []
     for i in order[: work.recipe.evaluate.shown]:
         truth = spans_of(split.tags[i], tagger.scheme_)
-        guess = [Span(s.kind, s.first, s.last) for s in found[i]]
+        guess = _of_counted(found[i], split.tags[i])
         examples.append(
             {
                 "where": place(split.origin, i, split.rows),
                 "words": split.words[i],
                 "true": [list(span) for span in truth],
-                "predicted": [[*g, round(s.probability, 4)] for g, s in zip(guess, found[i], strict=True)],
-                "errors": [list(error) for error in errors_of(truth, guess)],
+                "predicted": [[*span, round(p, 4)] for span, p in guess.items()],
+                "errors": [list(error) for error in errors_of(truth, [*guess])],
             }
         )
     return {"spans.json": {"examples": examples}}
 
 
+def _of_counted(found: list, tags: Sequence[str]) -> dict[Span, float]:
+    """The predicted spans and how sure each is, as far as they cover words that count."""
+    counted = tagged_places(tags)
+    out = {}
+    for span in found:
+        if inside := [i for i in counted if span.first <= i < span.last]:
+            out[Span(span.kind, inside[0], inside[-1] + 1)] = span.probability
+    return out
+
+
 def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
     """How wrong a sentence is: the spans that differ, and the surer the worse."""
-    truth = {tuple(span) for span in spans_of((split.tags or [])[i], scheme)}
-    guess = {(s.kind, s.first, s.last): s.probability for s in found[i]}
+    truth = {*spans_of((split.tags or [])[i], scheme)}
+    guess = _of_counted(found[i], (split.tags or [])[i])
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
 
