@@ -235,7 +235,7 @@ def test_the_way_out_stands_in_every_warning():
     ways = {
         "duplicates": "drop_duplicates=true",
         "contradictions": "review-labels",
-        "accents": "strip_accents=false",
+        "accents": "where strip_accents=true is set, leave it out",
         "twin-classes": "merge_labels=spelling",
     }
     assert {code: way for code, way in ways.items() if way in found[code].fix} == ways

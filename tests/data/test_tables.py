@@ -287,7 +287,7 @@ def test_one_object_is_not_a_table(tmp_path):
     split = {"columns": ["text"], "index": [0], "data": [["a"]]}
     for whole in (columns, lists, split, {"version": "1", "rows": [{"text": "a"}]}):
         path = write(tmp_path / "a.json", json.dumps(whole, indent=1))
-        with pytest.raises(DataError, match="one JSON object, where an array .*orient="):
+        with pytest.raises(DataError, match=r"one JSON object, where an array .*orient="):
             read_table(path)
     squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "a", "qas": []}]}]}
     path = write(tmp_path / "squad.json", json.dumps(squad))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from glassformer.data.doctor import DoctorReport
 
 SHOWN = 3  # examples of each class
+USUAL_LENGTH = 256  # tokens at which train cuts texts
 LISTED = (
     "near-repeats",
     "quotes",
@@ -274,7 +276,7 @@ def doctor_command(
     ] = None,
     max_length: Annotated[
         int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")
-    ] = 256,
+    ] = USUAL_LENGTH,
     text_column: TextColumn = None,
     pair_column: PairColumn = "auto",
     label_column: LabelColumn = None,
@@ -299,12 +301,12 @@ def doctor_command(
     from glassformer.data.tagged import load_tagged
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
-    options: list[str] = []
+    splits: Mapping[str, Any] = {}  # of what train --text or --images reads
     end = ""
     if settings:
         columns = (text_column, pair_column, label_column, label_separator)
         report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
-        options = [] if kind == "tags" else remedy(report.findings, dataset.splits)
+        splits = {} if kind == "tags" else dataset.splits
     elif kind == "pictures":
         pictures = load_image_dataset(
             name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
@@ -313,7 +315,7 @@ def doctor_command(
             pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
         )
         report.findings[:0] = bad_rows(pictures.rejected)
-        options = remedy(report.findings, pictures.splits)
+        splits = pictures.splits
     elif kind == "scored pairs":
         scored = load_scored_pairs(name, on_bad_row="skip")
         report = examine_scored(scored.name, scored.splits, scored.rejected)
@@ -334,7 +336,7 @@ def doctor_command(
             find_labels=True,
         )
         report = diagnose(dataset, model, max_length)
-        options = remedy(report.findings, dataset.splits)
+        splits = dataset.splits
         end = _without_labels(name, dataset, _columns(text_column, pair_column))
         if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
             text_column, pair_column = dataset.columns[0], dataset.pair_column
@@ -355,15 +357,27 @@ def doctor_command(
         say("sizes and cuts are those of the model that train takes where none is named; or --model NAME")
     if end:
         say(end)
-    elif options:
-        if first := correct_first(findings, options):
+    elif options := remedy(findings, splits) if splits else []:
+        if first := correct_first(findings, options, splits):
             say(first)
         columns = _columns(text_column, pair_column, label_column)
         columns += ["--label-separator", label_separator] if label_separator else []
         given = "--images" if kind == "pictures" else "--text"
         asked = [word for setting in settings or () for word in ("--set", setting)]
-        command = ["glassformer", "train", given, name, *columns, *asked, *options, *free_folder(name)]
+        as_here = [*as_read_here(options), *(("--model", model) if model else ())]
+        if kind == "texts" and max_length not in (None, USUAL_LENGTH):
+            as_here += ["--max-length", str(max_length)]
+        command = ["glassformer", "train", given, name, *columns, *as_here, *asked, *options]
+        command += free_folder(name)
         say(f"what options can answer of this: {shlex.join(command)}")
+
+
+def as_read_here(options: Sequence[str] = ()) -> list[str]:
+    """The encoding that this command was given, for the next one, where its options name none."""
+    from glassformer.data.encodings import encoding_flags
+    from glassformer.process import OPTION
+
+    return [] if OPTION in options else encoding_flags()
 
 
 def _columns(text: str | None, pair: str, label: str | None = None) -> list[str]:
@@ -378,20 +392,26 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
         return ""
     if dataset.label_candidates:
         guess, *others = dataset.label_candidates
-        command = ["glassformer", "data", "doctor", name, *columns, "--label-column", guess]
+        command = ["glassformer", "data", "doctor", name, *columns, *as_read_here(), "--label-column", guess]
         if not others:
-            predict = f"to label these texts, glassformer predict RUN {shlex.quote(name)}"
+            predict = f"to label these texts, {_predict(name)}"
             return f"no labels were looked at: {predict}; to look at {guess!r}, {shlex.join(command)}"
         return (
             f"no labels were looked at; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
             f"{shlex.join(command)}"
         )
     if dataset.number_column:
-        command = ["glassformer", "train", "--text", name, *columns, "--set", "target=number"]
+        command = ["glassformer", "train", "--text", name, *columns, *as_read_here()]
+        command += ["--set", "target=number"]
         command += ["--label-column", dataset.number_column]
         what = f"no column could be the labels; {dataset.number_column!r} holds numbers"
         return f"{what} (--set target=number looks at them here): {shlex.join(command)}"
     what = (
         "no column could be the labels" if dataset.columns[0] else "no labels were looked at: there are none"
     )
-    return f"{what}: to label these texts, glassformer predict RUN {shlex.quote(name)}"
+    return f"{what}: to label these texts, {_predict(name)}"
+
+
+def _predict(name: str) -> str:
+    """The command that labels these texts with a run, which is still to be named."""
+    return f"glassformer predict RUN {shlex.join([name, *as_read_here()])}"

@@ -42,6 +42,9 @@ FEW = 3  # texts that are named, where they make
 MOST = 0.5  # of the tokens that are cut, or more
 KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
+JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # syllables of one word, as segmenters of Vietnamese write them
+VIETNAMESE = re.compile("[ăđơưĂĐƠƯ\u1ea0-\u1ef9]")
+NAMES = re.compile(r"[@#]\w+|\w+://\S+|www\.\S+")
 HeldOut = Literal["rows", "blocks"]
 
 
@@ -187,12 +190,11 @@ def _segmentation(
     splits: dict[str, TextSplit], tokenizer: Tokenizer | None, clean: Clean
 ) -> Iterable[Finding]:
     """Vietnamese whose words are joined by underscores in one place and not in another."""
-    joined = re.compile(r"[^\W\d_]_[^\W\d_]").search
     shares = {}
     for name, split in splits.items():
         sample = [text for text in _sample(split.texts, SAMPLE) if not text.isascii()]
         if sample:
-            shares[name] = sum(joined(text) is not None for text in sample) / len(sample)
+            shares[name] = sum(map(_is_segmented, sample)) / len(sample)
     if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
         return
     stated = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
@@ -207,6 +209,12 @@ def _segmentation(
         return
     message += "; plain text is read well only with clean = 'syllables'"
     yield Finding("note", "segmentation", message)
+
+
+def _is_segmented(text: str) -> bool:
+    """Whether a Vietnamese text has words joined by '_', other than in names such as @a_b and addresses."""
+    found = JOINED.search(NAMES.sub(" ", text))
+    return found is not None and VIETNAMESE.search(unicodedata.normalize("NFC", text)) is not None
 
 
 # --- tokens -----------------------------------------------------------------------------------
@@ -307,7 +315,7 @@ def _accents(
     message = f"the tokenizer takes the accents from {share:.2%} of the words"
     if share > 0.01:
         message += "; words that differ in accents only become one"
-    fix = "set strip_accents=false where the tokenizer is trained here, or choose a model that keeps accents"
+    fix = "choose a model whose tokenizer keeps accents; where strip_accents=true is set, leave it out"
     severity: Severity = "warning" if share > 0.01 else "note"
     yield Finding(severity, "accents", message, sum(lost.values()), examples, fix)
 

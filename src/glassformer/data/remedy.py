@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from glassformer.config import listed
 from glassformer.data.findings import Finding
-from glassformer.data.label_kinds import BETWEEN, NUMBER, missing_names
-from glassformer.data.label_sets import each
+from glassformer.data.label_kinds import BETWEEN, NUMBER
+from glassformer.data.label_sets import are_sets
 from glassformer.data.mending import commonest
-from glassformer.finite import json_text
 
 ANSWERS = {  # check -> options
     "bad-rows": ("--on-bad-row", "skip"),
@@ -20,7 +20,6 @@ ANSWERS = {  # check -> options
     "known-sides": ("--set", "copies=sides"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "orders-of-magnitude": ("--set", "number_scale=log"),
-    "accents": ("--set", "strip_accents=false"),
     "unreadable": ("--set", "broken=skip"),  # of pictures, as the next
     "leak": ("--set", "drop_duplicates=true"),
 }
@@ -51,30 +50,21 @@ def remedy(findings: Sequence[Finding], splits: Mapping[str, Any]) -> list[str]:
         chosen.append(("--label-separator", between[1]))
     elif kind and NUMBER in kind.fix:
         chosen.append(tuple(NUMBER.split()))
-    elif not kind and {"twin-classes", "lone-classes", "no-label"} & {*warned}:
-        chosen.append(("--set", f"merge_labels={_merged(splits)}"))
+    elif not kind and "twin-classes" in warned:
+        chosen.append(("--set", "merge_labels=spelling"))  # never what leaves a label or a class out
     return [word for options in chosen for word in options]
 
 
-def correct_first(findings: Sequence[Finding], options: Sequence[str]) -> str:
-    """What has to be corrected before the options are used, else they decide it; empty: nothing."""
-    torn = any(f.code == "contradictions" and f.severity == "warning" for f in findings)
-    return FIRST if torn and "drop_duplicates=true" in options else ""
-
-
-def _merged(splits: Mapping[str, Any]) -> str:
-    """``spelling``, or a table where classes with one example, or that mean none, have to be left out too."""
-    new = commonest(splits)
-    labels = splits["train"].labels if "train" in splits else ()
-    counts = Counter(new[label] for label in each(labels))
-    lone = {name for name, count in counts.items() if count == 1}
-    lone |= {*missing_names(x for split in splits.values() for x in each(split.labels))}
-    if not lone:
-        return "spelling"
-    names = {str(old): "" if {old, name} & lone else str(name) for old, name in new.items()}
-    table = [f"{_text(old)} = {_text(name)}" for old, name in sorted(names.items()) if old != name]
-    return "{" + ", ".join(table) + "}"
-
-
-def _text(name: str) -> str:
-    return json_text(name)
+def correct_first(findings: Sequence[Finding], options: Sequence[str], splits: Mapping[str, Any]) -> str:
+    """What has to be corrected before the command is used; empty: nothing."""
+    warned = {f.code: f for f in findings if f.severity == "warning"}
+    first = [FIRST] if "contradictions" in warned and "drop_duplicates=true" in options else []
+    sets = any(are_sets(split.labels) for split in splits.values())
+    if "lone-classes" in warned and not sets and not {"validation", "test"} <= splits.keys():
+        labels = splits["train"].labels
+        merged = commonest(splits) if "merge_labels=spelling" in options else {x: x for x in labels}
+        lone = [str(label) for label, n in Counter(merged[x] for x in labels).items() if n == 1]
+        if lone and options:
+            said = f"classes with one example ({listed(sorted(lone))})"
+            first.append(f"{said}: add examples first, a random split needs two")
+    return "; ".join(first)
