@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import platform
-import random
 import re
+import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import cache, partial, wraps
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from glassformer.errors import ConfigError, OtherDeviceWarning
+
+Found = TypeVar("Found")
 
 
 @cache
@@ -161,16 +165,21 @@ def cache_folder() -> Path:
 
 
 def set_threads(threads: int) -> None:
-    """Compute with this many threads; 0 leaves torch's own choice."""
+    """Compute with this many threads from here on; 0 leaves torch's own choice. For processes of our own:
+    a library's user keeps his number, see ``computing``."""
     if threads:
         torch.set_num_threads(threads)
 
 
 def set_seed(seed: int) -> None:
-    """Seed every generator that training draws from."""
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    """Seed every generator that training draws from: those of the fit that runs here, or else torch's."""
+    own = _draws.get()
+    if own is None:
+        torch.manual_seed(seed)
+        return
+    own.manual_seed(seed)
+    if _on_gpu.get():
+        torch.cuda.manual_seed_all(seed)
 
 
 def be_deterministic() -> None:
@@ -183,19 +192,197 @@ def be_deterministic() -> None:
     torch.backends.cudnn.benchmark = False
 
 
+# --- random numbers -------------------------------------------------------------------------------
+
+# What the fit of this thread draws from. Torch's own generator of the CPU is one for all threads: two fits
+# that drew from it would change each other, and the caller's draws.
+_draws: ContextVar[torch.Generator | None] = ContextVar("draws", default=None)
+_on_gpu: ContextVar[bool] = ContextVar("on_gpu", default=False)
+# Dropout and attention on a GPU draw from torch's own generator of the GPU and take no other, so one fit at a
+# time computes there. A fit may fit something itself, in its own thread.
+_GPU = threading.RLock()
+
+
+def generator_on(device: torch.device) -> torch.Generator | None:
+    """What random numbers on a device are drawn from: on a CPU the generator of the fit that runs in this
+    thread; None, outside of fits and on a GPU: torch's own."""
+    return _draws.get() if device.type == "cpu" else None
+
+
 @contextmanager
-def own_generators() -> Iterator[None]:
-    """Give back the caller's random generators as they were: training seeds and draws from global ones."""
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+def own_generators(device: torch.device | None = None) -> Iterator[None]:
+    """Draw from a generator that nobody else draws from, in this thread, and leave the caller's as they were.
+
+    On a CPU any number of threads may do so at once. On a GPU, one at a time: the others wait.
+
+    Args:
+        device: where a fit computes; None: on the CPU.
+    """
+    on_gpu = device is not None and device.type == "cuda"
+    with ExitStack() as held:
+        if on_gpu:
+            held.enter_context(_GPU)
+            held.callback(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
+        held.callback(_draws.reset, _draws.set(torch.Generator()))
+        held.callback(_on_gpu.reset, _on_gpu.set(on_gpu))
+        yield
+
+
+@contextmanager
+def drawing_own() -> Iterator[None]:
+    """Inside, what torch's own modules draw, such as first weights, comes from the fit's generator too."""
+    with _OwnDraws() if _draws.get() is not None else nullcontext():
+        yield
+
+
+class _OwnDraws(TorchFunctionMode):
+    """Gives the fit's generator to every function of torch that takes one and was given none. For this thread
+    alone, as every such mode."""
+
+    NAMES = frozenset(("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"))
+    IN_PLACE = frozenset(("normal_", "uniform_", "random_", "bernoulli_"))
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        draws = "generator" in kwargs or getattr(func, "__name__", "") in self.NAMES | self.IN_PLACE
+        if draws and kwargs.get("generator") is None:
+            into = kwargs.get("tensor", args[0] if args else None)
+            device = into.device if isinstance(into, torch.Tensor) else torch.device("cpu")
+            kwargs = {**kwargs, "generator": generator_on(device)}
+        return func(*args, **kwargs)
+
+
+def generator_states(device: torch.device | None = None) -> dict[str, torch.Tensor]:
+    """The states of the generators that a training draws from, for its checkpoint."""
+    own = _draws.get()
+    states = {"rng/torch": torch.get_rng_state() if own is None else own.get_state()}
+    if _on_gpu.get() or (own is None and torch.cuda.is_available()):
+        states["rng/cuda"] = torch.cuda.get_rng_state(device or "cuda")
+    return states
+
+
+def set_generator_states(states: Mapping[str, torch.Tensor], device: torch.device | None = None) -> None:
+    """Go on drawing where ``generator_states`` was asked."""
+    own = _draws.get()
+    if own is None:
+        torch.set_rng_state(states["rng/torch"])
+    else:
+        own.set_state(states["rng/torch"])
+    if "rng/cuda" in states and (_on_gpu.get() or (own is None and torch.cuda.is_available())):
+        torch.cuda.set_rng_state(states["rng/cuda"], device or "cuda")
+
+
+# --- what the caller has set ----------------------------------------------------------------------
+
+_computes: ContextVar[bool] = ContextVar("computes", default=False)  # numbers, in this thread, and no graph
+
+
+@contextmanager
+def computing(threads: int = 0, *, gradients: bool = False, graph: bool = False) -> Iterator[None]:
+    """Compute as in a fresh process, whatever the caller has set: every fit, prediction and explanation does.
+
+    Inside, in this thread alone: gradients are on or off as asked, there is no ``autocast``, and new tensors
+    are in float32 on the CPU, whatever ``torch.set_default_dtype`` and ``torch.set_default_device`` say.
+
+    Args:
+        threads: compute with so many; 0: with as many as the caller.
+        gradients: whether they are wanted; without, as in ``torch.inference_mode``.
+        graph: what is called inside is recorded, so that numbers do not count.
+    """
+    with ExitStack() as held:
+        inside = _computes.get()  # of another ``computing``, which has seen to the rest
+        held.callback(_computes.reset, _computes.set(not graph))
+        held.enter_context(_limited(threads))
+        held.enter_context(torch.inference_mode(not gradients))
+        if gradients:
+            held.enter_context(torch.enable_grad())
+        if inside:
+            yield
+            return
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                held.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_dtype() != torch.float32 or torch.get_default_device().type != "cpu":
+            held.enter_context(_OwnDefaults())
+        yield
+
+
+def computes(function: Callable[..., Found], *, gradients: bool = False) -> Callable[..., Found]:
+    """A method of an estimator, or a function of one, that runs as ``computing`` says, with the estimator's
+    number of threads."""
+
+    @wraps(function)
+    def call(estimator: Any, *args: Any, **options: Any) -> Found:
+        with computing(getattr(estimator, "threads", 0), gradients=gradients):
+            return function(estimator, *args, **options)
+
+    return call
+
+
+computes_gradients = partial(computes, gradients=True)
+
+
+def is_compiling() -> bool:
+    """Whether what this thread calls becomes a graph. Torch's own flag is one for all threads: while one
+    exports a model, it says so to those that predict."""
+    return torch.compiler.is_compiling() and (torch.compiler.is_dynamo_compiling() or not _computes.get())
+
+
+def is_exporting() -> bool:
+    """As ``is_compiling``, of a graph for others."""
+    return torch.compiler.is_exporting() and is_compiling()
+
+
+class _OwnDefaults(TorchFunctionMode):
+    """New tensors are in float32 on the CPU where nothing else is said, for this thread alone."""
+
+    MAKE = frozenset((torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn, torch.eye))
+    FOLLOW = frozenset((torch.full, torch.arange, torch.tensor, torch.as_tensor))  # what they are given
+    WHOLE = frozenset((torch.randint, torch.randperm, torch.triu_indices))
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        made = func in self.MAKE or (func in self.FOLLOW and _has_float(args, kwargs))
+        if made and kwargs.get("dtype") is None:
+            kwargs["dtype"] = torch.float32
+        placed = kwargs.get("device") is not None or any(isinstance(x, torch.Tensor) for x in args)
+        if not placed and (made or func in self.FOLLOW or func in self.WHOLE):
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
+
+
+def _has_float(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether Python's floats are among what a tensor is made of; arrays and tensors keep their own dtype."""
+    values = [*args, *(kwargs.get(name) for name in ("data", "fill_value", "start", "end", "step"))]
+    while values and isinstance(values[0], list | tuple):
+        values = [*values[0], *values[1:]]
+    return any(isinstance(value, float) for value in values)
+
+
+@contextmanager
+def _limited(threads: int) -> Iterator[None]:
+    """Compute with this many threads; 0: as many as before. Other threads of Python keep theirs."""
+    before = torch.get_num_threads()
+    if threads in (0, before):
+        yield
+        return
+    _set_threads_here(threads)
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
+        _set_threads_here(before)
+
+
+_SETTING = threading.Lock()
+
+
+def _set_threads_here(threads: int) -> None:
+    """``torch.set_num_threads`` counts for the thread that calls it, and for those that use torch for the
+    first time after it: what those begin with is given back."""
+    with _SETTING, ThreadPoolExecutor(1) as fresh:
+        usual = fresh.submit(torch.get_num_threads).result()
+        torch.set_num_threads(threads)
+        fresh.submit(torch.set_num_threads, usual).result()
 
 
 def machine_facts() -> dict[str, object]:

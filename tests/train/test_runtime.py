@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -48,13 +48,17 @@ def test_no_such_precision():
         runtime.choose_dtype("fp16", CPU)
 
 
-def test_seed_reaches_every_generator():
-    draws = []
-    for seed in (3, 3, 4):
-        runtime.set_seed(seed)
-        draws.append((random.random(), np.random.random(), torch.rand(1).item()))
-    assert draws[0] == draws[1]
-    assert all(a != b for a, b in zip(draws[0], draws[2], strict=True))
+@pytest.mark.parametrize("own", [False, True])
+def test_seed_reaches_the_generator_that_is_drawn_from(own):
+    draws, before = [], torch.get_rng_state()
+    with runtime.own_generators() if own else nullcontext():
+        for seed in (3, 3, 4):
+            runtime.set_seed(seed)
+            draws.append(torch.rand(1, generator=runtime.generator_on(CPU)).item())
+    assert draws[0] == draws[1] != draws[2]
+    assert draws[0] == torch.rand(1, generator=torch.Generator().manual_seed(3)).item()
+    assert torch.equal(torch.get_rng_state(), before) == own
+    torch.set_rng_state(before)
 
 
 def test_threads():

@@ -57,7 +57,7 @@ def augment(
     drawn = None
     if level in DRAWN:
         drawn = torch.randint(len(OPERATIONS), (2, b), generator=generator)
-        signs = torch.randint(2, (2, b), generator=generator) * 2.0 - 1.0
+        signs = torch.randint(2, (2, b), generator=generator).float() * 2.0 - 1.0
         for operations, sign in zip(drawn, signs, strict=True):
             theta = theta @ _moved(operations, sign)
     grid = F.affine_grid(theta[:, :2].to(device), [b, pixels.shape[1], *size], align_corners=False)
@@ -106,7 +106,7 @@ def _random_part(b: int, shape: torch.Size, generator: torch.Generator, flip: bo
     theta[:, 0, 2] = (1 - width) * _uniform(generator, b, -1, 1)
     theta[:, 1, 2] = (1 - height) * _uniform(generator, b, -1, 1)
     if flip:
-        theta[:, 0, 0] *= torch.randint(2, (b,), generator=generator) * 2.0 - 1.0
+        theta[:, 0, 0] *= torch.randint(2, (b,), generator=generator).float() * 2.0 - 1.0
     return theta
 
 

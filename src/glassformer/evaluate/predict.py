@@ -14,6 +14,7 @@ from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.image_batching import evaluation_pixels
 from glassformer.data.long_texts import Windows
 from glassformer.data.transform import ImageTransform, PixelTable
+from glassformer.runtime import computing
 
 
 def predict_rows(
@@ -36,7 +37,7 @@ def predict_rows(
     """
     model.eval()
     out: np.ndarray | None = None
-    with torch.inference_mode():
+    with computing():
         waiting = evaluation_batches(table.lengths, batch_tokens, device)[::-1]
         while waiting:
             index = waiting.pop()
@@ -90,7 +91,7 @@ def predict_pictures(
     """
     model.eval()
     parts = []
-    with torch.inference_mode():
+    with computing():
         for start in range(0, len(table), batch_size):
             pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
             if what == "features":

@@ -22,6 +22,7 @@ from glassformer.explain.occlusion import occlusion
 from glassformer.explain.result import ABOUT, Scores
 from glassformer.explain.subject import Subject, attention_maps, picture_subject, text_subject
 from glassformer.finite import finite
+from glassformer.runtime import computes_gradients
 
 # Those that take a target explain one label; the others show where the model looked.
 METHODS: dict[str, Callable[..., Scores]] = {
@@ -89,6 +90,7 @@ def check_attention(clf: Any, method: str) -> None:
         )
 
 
+@computes_gradients
 def explain_input(
     clf: Any,
     x: Any,
@@ -134,6 +136,7 @@ def subject_of(clf: Any, x: Any) -> Subject:
     return ngram_subject(clf, x) if _is_linear(clf.model_) else text_subject(clf, x)
 
 
+@computes_gradients
 def explain(
     subject: Subject,
     *,

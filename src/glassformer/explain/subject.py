@@ -6,6 +6,7 @@ hides parts of an input works on the packed rows, so it serves both.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +25,7 @@ from glassformer.models.output import ModelOutput
 from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
+from glassformer.runtime import computes_gradients
 
 BATCH_TOKENS = 8192  # rows of one forward pass over variants of an input
 
@@ -117,6 +119,13 @@ class Subject:
         return replace(self, model=model, judge=None)
 
 
+def model_of(clf: Any) -> Any:
+    """The fitted model; a copy where its weights give no gradients, as those that were unpickled or copied in
+    ``torch.inference_mode``."""
+    model = clf.model_.eval()
+    return copy.deepcopy(model) if any(w.is_inference() for w in model.parameters()) else model
+
+
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
     """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
     return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
@@ -161,6 +170,7 @@ def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
 # --- text -----------------------------------------------------------------------------------------
 
 
+@computes_gradients
 def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
     """A text under a fitted classifier.
 
@@ -168,7 +178,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     token, ``pad`` padding in the place of every word, all at the words' own positions; ``zero``: no vector.
     """
     tokens = tokens_of(clf, text)
-    model = clf.model_.eval()
+    model = model_of(clf)
     device = next(model.parameters()).device
     packing = Packing.uniform(1, len(tokens), device)
     ids = torch.tensor(tokens.ids, device=device)
@@ -249,13 +259,14 @@ def spread_of(clf: Any, label: Any) -> float | None:
     return float(kind.unit if kind.scale == "linear" else kind.unit * abs(float(label)))
 
 
+@computes_gradients
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
     """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
 
     Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both
     at the patches' own positions; ``zero`` is no vector at all.
     """
-    model = clf.model_.eval()
+    model = model_of(clf)
     device = next(model.parameters()).device
     pixels = np.array(clf.transform_.picture(picture))  # [C, height, width] uint8, of its own
     values = clf.transform_.normalize(torch.from_numpy(pixels)[None].to(device))

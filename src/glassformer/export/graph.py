@@ -5,6 +5,7 @@ imported here only.
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import logging
 import os
@@ -62,7 +63,7 @@ def draw_graph(
         with warnings.catch_warnings(), contextlib.redirect_stdout(talk), contextlib.redirect_stderr(talk):
             warnings.simplefilter("ignore")
             torch.onnx.export(
-                module.eval(),
+                copy.deepcopy(module).eval(),  # the exporter swaps weights while it looks
                 kwargs=dict(inputs),
                 f=str(file),
                 input_names=list(inputs),

@@ -40,6 +40,7 @@ from glassformer.families import FAMILIES, family_of
 from glassformer.families.adapters import add_adapter
 from glassformer.families.family import Family, HubLayout
 from glassformer.families.unsaid import unsaid, with_unsaid
+from glassformer.runtime import computing
 from glassformer.types import HeadKind
 
 NEVER = -1e4  # a logit so low that its probability is 0 in every precision
@@ -259,10 +260,11 @@ def load_pretrained(
             tensors (named), pickled weights (with the way to convert); ``head="classification"`` without
             ``num_labels`` where the checkpoint's head is for another task; an adapter that does not fit.
     """
-    model = _load(name, head, revision, num_labels, dropout, attention_dropout)
-    if adapter is not None:
-        add_adapter(model, adapter)
-        model.weights_source += f"; adapter {adapter}"
+    with computing(gradients=True):
+        model = _load(name, head, revision, num_labels, dropout, attention_dropout)
+        if adapter is not None:
+            add_adapter(model, adapter)
+            model.weights_source += f"; adapter {adapter}"
     return model
 
 

@@ -57,7 +57,7 @@ def look_beside(model: TextEncoder) -> int:
     # The norm brings a row to variance 1: the tokens' (and the segments') and half of the amplitude squared.
     tokens = (1 + (e.segments is not None)) * (d - part) / d
     amplitude = LOUDNESS / math.sqrt(tokens + LOUDNESS**2 / 2 * part / d)
-    rates = base ** (-torch.arange(waves) / waves)
+    rates = base ** (-torch.arange(waves, dtype=torch.float32) / waves)
     drop = amplitude**2 * float((1 - torch.cos(rates)).sum()) / math.sqrt(width)
     gain = math.sqrt(SHARPNESS / drop)
     offsets = chain(OFFSETS, repeat(None))

@@ -27,6 +27,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import finite
 from glassformer.packing import Packing
+from glassformer.runtime import computing
 
 # What a dense layer may be followed by, under the names of torch's modules.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -172,7 +173,7 @@ class Sentences:
         skip = self.prompt_rows(before, tokenizer, limit)
         out = np.empty((len(given), self.width(model.config.encoder.d_model)), np.float32)
         device = next(model.parameters()).device
-        with torch.inference_mode():
+        with computing():
             for index in evaluation_batches(table.lengths, batch_tokens, device):
                 batch = pack_texts(table, index, device)
                 out[index] = self.of_states(*self._states(model, batch, skip), skip).cpu().numpy()

@@ -2,7 +2,7 @@
 
 ``torch.nn.functional.dropout`` draws one float per element from a generator that uses one core. Here one
 64-bit draw gives four 16-bit lots, so the probability is rounded to a multiple of 1/65536. The bits come
-from torch's own generator: its state is all that an exact resume needs.
+from the generator of the fit, or else torch's own: its state is all that an exact resume needs.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
+from glassformer.runtime import generator_on, is_compiling
 
 BITS = {
     torch.bfloat16: torch.int16,
@@ -26,10 +27,11 @@ BITS = {
 
 def keep_mask(shape: tuple[int, ...], p: float, device: torch.device) -> Tensor:
     """A boolean tensor, True with probability ``1 - p`` (rounded to 1/65536)."""
-    if device.type != "cpu" or torch.compiler.is_compiling():  # a graph has no random integers
+    if device.type != "cpu" or is_compiling():  # a graph has no random integers
         return torch.rand(shape, device=device) >= p
     count = math.prod(shape)
-    draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
+    draws = torch.empty((count + 3) // 4, dtype=torch.int64)
+    draws.random_(-(2**63), None, generator=generator_on(device))
     lots = draws.view(torch.int16)[:count]  # uniform on [-32768, 32767]
     # In place torch compares many at a time; into a boolean tensor it does so one by one.
     kept = lots.ge_(min(round(p * 65536), 65535) - 32768)
@@ -84,9 +86,17 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """
     if p == 0.0 or not training:
         return x
-    if x.is_cuda or torch.compiler.is_compiling():
+    if x.is_cuda or is_compiling():
         return F.dropout(x, p, True)  # one kernel there
     return _DropElements.apply(x, keep_mask(x.shape, p, x.device), 1.0 / (1.0 - p))
+
+
+def usual_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """``torch.nn.functional.dropout``, bit for bit, which takes no generator."""
+    own = generator_on(x.device)
+    if own is None or p == 0.0 or not training:
+        return F.dropout(x, p, training)
+    return x * torch.empty_like(x).bernoulli_(1.0 - p, generator=own).div_(1.0 - p)
 
 
 class Dropout(nn.Module):

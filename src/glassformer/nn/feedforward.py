@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -13,18 +12,19 @@ from glassformer.errors import ConfigError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.kernels import ops, rows
 from glassformer.nn.linear import Linear
+from glassformer.runtime import is_compiling
 
 
 def gelu(x: Tensor) -> Tensor:
     """``x * Phi(x)``, exact (Hendrycks and Gimpel, 2016): torch's own, or our faster pass where it runs."""
     if not rows.can_gelu(x):
         return F.gelu(x)
-    return ops.gelu(x) if torch.compiler.is_compiling() else rows.gelu(x)
+    return ops.gelu(x) if is_compiling() else rows.gelu(x)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """The same with their approximation of ``Phi`` by a tanh."""
-    if torch.compiler.is_compiling() or not rows.can_gelu(x, tanh=True):
+    if is_compiling() or not rows.can_gelu(x, tanh=True):
         return F.gelu(x, approximate="tanh")
     return rows.gelu(x, tanh=True)
 

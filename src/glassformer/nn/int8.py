@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.kernels import int8, ops
 from glassformer.nn.linear import Linear
+from glassformer.runtime import is_compiling
 
 
 class Int8Linear(nn.Module):
@@ -27,7 +28,7 @@ class Int8Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:  # [..., in] -> [..., out]
         if torch.is_grad_enabled() and x.requires_grad:
             raise RuntimeError("products in int8 have no gradient: ask the model in fp32")
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return ops.int8_linear(x, *self.packed, self.activation)
         if x.ndim != 2:
             return int8.linear(x.flatten(0, -2), self.packed, self.activation).unflatten(0, x.shape[:-1])

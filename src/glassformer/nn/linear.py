@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from glassformer.nn import kernels
 from glassformer.nn.kernels import ops
+from glassformer.runtime import is_compiling, is_exporting
 
 
 class Linear(nn.Linear):
@@ -46,8 +47,8 @@ def _adds_bias(*tensors: Tensor) -> bool:
     return (
         not wanted
         and all(tensor.dtype == torch.bfloat16 and tensor.device.type == "cpu" for tensor in tensors)
-        and not torch.compiler.is_compiling()
-        and not torch.compiler.is_exporting()
+        and not is_compiling()
+        and not is_exporting()
         and kernels.computes(torch.bfloat16)
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")  # no public name: another torch may not have it
     )
@@ -64,7 +65,7 @@ class _Linear(torch.autograd.Function):
     def backward(ctx, grad):
         x, weight = ctx.saved_tensors
         dx = grad @ weight if ctx.needs_input_grad[0] else None
-        if torch.compiler.is_compiling():
+        if is_compiling():
             weight_gradient, bias_gradient = ops.weight_gradient(grad, x)
             return dx, weight_gradient, bias_gradient if ctx.needs_input_grad[2] else None
         return dx, *kernels.weight_gradient(grad, x, bias=ctx.needs_input_grad[2])
@@ -77,7 +78,7 @@ def thirds(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ours = (
         torch.is_grad_enabled() and x.requires_grad and x.device.type == "cpu" and kernels.computes(x.dtype)
     )
-    q, k, v = _Thirds.apply(x) if ours and not torch.compiler.is_compiling() else x.unbind(1)
+    q, k, v = _Thirds.apply(x) if ours and not is_compiling() else x.unbind(1)
     return q, k, v
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from glassformer.nn.kernels import ops, rows
+from glassformer.runtime import is_compiling
 
 
 class LayerNorm(nn.LayerNorm):
@@ -16,7 +16,7 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]
         if rows.can_norm(x, plus, self.weight, self.bias):
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 return ops.layer_norm(x, plus, self.weight, self.bias, self.eps)[0]
             return rows.layer_norm(x, plus, self.weight, self.bias, self.eps)
         return super().forward(x if plus is None else x + plus)

@@ -20,6 +20,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn.dropout import Dropout, check_rate
 from glassformer.nn.positions import sinusoidal
 from glassformer.packing import Packing
+from glassformer.runtime import generator_on
 from glassformer.types import Positions
 
 Pictures = Tensor | Sequence[Tensor]  # [B, C, H, W], or B times [C, H_i, W_i]
@@ -217,11 +218,13 @@ class PatchEmbedding(nn.Module):
         if isinstance(patches, Tensor):
             b, n, _ = patches.shape
             kept = max(1, round(n * (1.0 - self.config.patch_dropout)))
-            chosen = torch.rand(b, n, device=patches.device).argsort(1)[:, :kept].sort(1).values  # [B, kept]
+            chosen = torch.rand(b, n, device=patches.device, generator=generator_on(patches.device))
+            chosen = chosen.argsort(1)[:, :kept].sort(1).values  # [B, kept]
             return self._chosen(patches, grids[0], chosen)
         for one, grid in zip(patches, grids, strict=True):
             kept = max(1, round(len(one) * (1.0 - self.config.patch_dropout)))
-            chosen = torch.randperm(len(one), device=one.device)[:kept].sort().values
+            chosen = torch.randperm(len(one), device=one.device, generator=generator_on(one.device))
+            chosen = chosen[:kept].sort().values
             x = self._project(one[chosen])
             x = x + self._grid_positions(grid, x)[chosen]
             rows += [x] if self.cls is None else [self._first(x)[None], x]

@@ -17,8 +17,10 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from glassformer.errors import ConfigError
+from glassformer.nn.dropout import usual_dropout
 from glassformer.nn.scan import GruScan, LstmScan, Slices, slices_of
 from glassformer.packing import Packing
+from glassformer.runtime import is_exporting
 
 Cell = Literal["lstm", "gru"]
 State = tuple[Tensor, ...]  # (h,) of a GRU, (h, c) of an LSTM; each [layers, B, D]
@@ -101,7 +103,7 @@ class PackedRNN(nn.Module):
         ends = []
         for layer in range(rnn.num_layers):
             if layer:
-                x = F.dropout(x, rnn.dropout, self.training)
+                x = usual_dropout(x, rnn.dropout, self.training)
             outs = []
             for direction, name in enumerate(("", "_reverse")[:directions]):
                 start = tuple(part[layer * directions + direction] for part in state)
@@ -130,7 +132,7 @@ class PackedRNN(nn.Module):
         """
         lengths = mask.sum(1)  # [B]
         real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]
-        if not torch.compiler.is_exporting():
+        if not is_exporting():
             packing = Packing(tuple(lengths.tolist()), x.device)
             rows, (last, *_) = self(x[mask], packing)
             states = rows.new_zeros(*x.shape[:2], rows.shape[1])

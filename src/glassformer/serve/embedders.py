@@ -13,7 +13,7 @@ import torch
 from glassformer.data.batching import pack_texts
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.errors import InputError
-from glassformer.runtime import choose_dtype
+from glassformer.runtime import choose_dtype, computing
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import CHARS_PER_TOKEN, EXAMPLES, Item, Served
 from glassformer.serve.problems import Problem, of_input
@@ -66,7 +66,7 @@ class ServedEmbedder(Served):
         rows = [item.rows[0] for item in items]
         starts = starts_of(np.array([len(row) for row in rows], np.int64))
         table = TokenTable(np.concatenate(rows), starts, None, np.zeros(len(rows), bool))
-        with torch.inference_mode():
+        with computing():
             batch = pack_texts(table, np.arange(len(rows)), next(model.parameters()).device)
             return vectors_of(model, batch, self.clf.skipped()).float().cpu().numpy()
 

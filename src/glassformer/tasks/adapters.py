@@ -11,6 +11,7 @@ from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.errors import ConfigError
 from glassformer.families import names_of
 from glassformer.families.adapters import add_adapter, head_in_hub
+from glassformer.runtime import computing
 from glassformer.sklearn_base import check_is_fitted
 
 # What was measured of one set of weights -> what it is of others.
@@ -72,7 +73,8 @@ class Adapts:
             CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
         """
         check_is_fitted(self, "model_")
-        add_adapter(self.model_, path, self.class_order_)
+        with computing(gradients=True):
+            add_adapter(self.model_, path, self.class_order_)
         self.weights_source_ = self.model_.weights_source = f"{self.weights_source_}; adapter {path}"
         self._compute_model = None
         for name, value in OF_WEIGHTS.items():

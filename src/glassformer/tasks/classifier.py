@@ -25,6 +25,7 @@ from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
+from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
@@ -267,6 +268,7 @@ class Supervised(Explains, Adapts, Estimator):
 
     # --- prediction ------------------------------------------------------------------------------
 
+    @computes
     def _rows(self, X: Sequence[Any], what: str, progress=None, precision: str | None = None) -> np.ndarray:
         check_is_fitted(self, "model_")
         examples = self.examples_of(X)

@@ -27,7 +27,15 @@ from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.finite import json_text
 from glassformer.nn.lora import adapter, merge
 from glassformer.report.notebook import Records, Shown
-from glassformer.runtime import choose_device, choose_dtype, own_generators, set_seed, set_threads, versions
+from glassformer.runtime import (
+    choose_device,
+    choose_dtype,
+    computing,
+    drawing_own,
+    own_generators,
+    set_seed,
+    versions,
+)
 from glassformer.sklearn_base import BaseEstimator, answering, check_is_fitted
 from glassformer.tasks.card import counted, counts_in, write_card
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
@@ -174,11 +182,10 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
     ) -> Self:
         """Train on ``data``, whatever ``_examples`` takes; a fit that fails leaves the one before."""
-        with own_generators(), self._rollback():
-            configs = self.configs()
-            train: FitConfig = configs["train"]
-            device = choose_device(train.device)
-            set_threads(train.threads)
+        configs = self.configs()
+        train: FitConfig = configs["train"]
+        device = choose_device(train.device)
+        with own_generators(device), computing(train.threads, gradients=True), self._rollback():
             if train.strategy == "fsdp" and not self.SHARDS:
                 refuse_several("fsdp lays classifiers in pieces only", "Use --set strategy=ddp")
             fit = Fit(configs, device, join(train.strategy, device, train.seed))
@@ -224,9 +231,10 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def _network(self, fit: Fit) -> Any:
         """The model to train, what shall not learn frozen."""
         set_seed(fit.train.seed)
-        network = self._build(fit).to(fit.device)
+        with drawing_own():
+            network = self._build(fit).to(fit.device)
+            freeze(network, fit.train)
         self.weights_source_ = network.weights_source
-        freeze(network, fit.train)
         return network
 
     def _callbacks(
@@ -285,12 +293,12 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     def predictor(self, precision: str | None = None) -> Any:
         """The model in a number format (None: as set), made anew for other weights or settings."""
         self._check_fitted()
-        settings = (self.threads, self.device, precision or self.precision, weights_state(self.model_))
+        settings = (self.device, precision or self.precision, weights_state(self.model_))
         made = getattr(self, "_compute_model", None)
         if made is None or made[0] != settings:
-            set_threads(self.threads)
             device = choose_device(self.device)
-            model = compute_model(self.model_.to(device), precision or self._precision(device), device)
+            with computing(gradients=True):  # weights of a copy may be changed later
+                model = compute_model(self.model_.to(device), precision or self._precision(device), device)
             made = self._compute_model = settings, model
         return made[1]
 
@@ -326,7 +334,8 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
             write_card(folder, self)
 
-        return write_folder(path, write, overwrite=overwrite)
+        with computing(gradients=True):
+            return write_folder(path, write, overwrite=overwrite)
 
     def save_beside(self, folder: Path) -> None:
         """Write into a run's folder what other programs read beside the saved model."""

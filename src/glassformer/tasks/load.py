@@ -18,6 +18,7 @@ from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
+from glassformer.runtime import computing
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Supervised
@@ -55,7 +56,8 @@ def load(path: str | Path) -> Any:
     refuse_unfinished(folder)
     if not (folder / ABOUT).is_file() and (folder / "model" / ABOUT).is_file():
         folder = folder / "model"
-    return steadily(folder, lambda: _load(folder, path))
+    with computing(gradients=True):
+        return steadily(folder, lambda: _load(folder, path))
 
 
 def _load(folder: Path, path: str | Path) -> Any:

@@ -34,7 +34,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.pair_map import page
 from glassformer.finite import finite, json_text
 from glassformer.outputs import write_text_whole
-from glassformer.runtime import choose_device
+from glassformer.runtime import choose_device, computing, drawing_own, own_generators
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
 from glassformer.tasks.decisions import share_right
 from glassformer.tasks.estimator import FORMAT
@@ -243,7 +243,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         kinds = {kind.__name__: kind for kind in _backbones()}
         if inner["kind"] not in kinds:
             raise CheckpointError(f"no {', '.join(kinds)} is its backbone", where=str(folder))
-        out = cls(kinds[inner["kind"]].restore(folder / BACKBONE, inner), **known)
+        with computing(gradients=True):
+            backbone = kinds[inner["kind"]].restore(folder / BACKBONE, inner)
+        out = cls(backbone, **known)
         if out.pooling not in POOLINGS:
             raise CheckpointError(f"pooling = {out.pooling!r} is not known", where=where)
         out.classes_ = np.asarray(read_labels(about.get("classes") or [], "classes", where))
@@ -312,7 +314,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         device = next(model.parameters()).device
         first = int(model.config.embedding.class_token)
         out: list[np.ndarray] = []
-        with torch.inference_mode():
+        with computing(opened.threads):
             for start in range(0, len(table), BATCH):
                 pixels = evaluation_pixels(table, start, BATCH, opened.transform_, device)
                 rows, packing = model.embed(pixels)
@@ -379,7 +381,8 @@ def open_backbone(name: str) -> Any:
     configs = clf.configs()
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
-    clf.model_ = build_model(configs["model"], clf.transform_, 2).eval()  # its head is not asked
+    with own_generators(), computing(gradients=True), drawing_own():  # its head is not asked
+        clf.model_ = build_model(configs["model"], clf.transform_, 2).eval()
     clf.classes_, clf.kind_ = np.array([0, 1]), kind_of_targets([0, 1])
     clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
     clf.history_, clf.best_step_, clf.train_seconds_ = [], 0, 0.0

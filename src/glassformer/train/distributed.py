@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from glassformer.checkpoints.layout import reason
 from glassformer.checkpoints.native import LoadedState
 from glassformer.errors import ConfigError, GlassformerError, SeveralProcessesWarning
-from glassformer.runtime import world
+from glassformer.runtime import generator_states, set_generator_states, set_seed, world
 
 PATIENCE = timedelta(
     minutes=10
@@ -116,16 +116,11 @@ class Ranks:
 
     def generators(self) -> dict[str, Tensor]:
         """The states of every process's random generators."""
-        states = {"rng/torch": torch.get_rng_state()}
-        if torch.cuda.is_available():
-            states["rng/cuda"] = torch.cuda.get_rng_state()
-        return states
+        return generator_states()
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
         """Go on drawing where a checkpoint's process of this rank stood."""
-        torch.set_rng_state(tensors["rng/torch"])
-        if "rng/cuda" in tensors and torch.cuda.is_available():
-            torch.cuda.set_rng_state(tensors["rng/cuda"])
+        set_generator_states(tensors)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -226,7 +221,7 @@ class Several(Ranks):
 
     def wrap(self, model: nn.Module, uneven: bool) -> None:
         if self.rank:  # each process draws its own dropout; rank 0 draws as one process would
-            torch.manual_seed(self._own_seed(0))
+            set_seed(self._own_seed(0))
         together = Together(model)
         if not self.sharded:
             self._together = nn.parallel.DistributedDataParallel(together, find_unused_parameters=uneven)
@@ -380,7 +375,7 @@ class Several(Ranks):
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
         if f"rng/torch/{self.size - 1}" not in tensors or f"rng/torch/{self.size}" in tensors:
             if self.rank:  # another number of processes wrote it: no state is mine
-                torch.manual_seed(self._own_seed(step))
+                set_seed(self._own_seed(step))
                 return
             super().set_generators(tensors, step)
             return

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import GlassformerError, ShapeError
 from glassformer.packing import Packing
+from glassformer.runtime import generator_states, set_generator_states
 from glassformer.train.objectives import (
     IGNORED,
     Classification,
@@ -263,10 +264,8 @@ def _waiting_is(mode: str) -> None:
 @contextmanager
 def same_draws(device: torch.device) -> Iterator[None]:
     """What is drawn at random inside is drawn again after it."""
-    host, gpu = torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    states = generator_states(device)
     try:
         yield
     finally:
-        torch.set_rng_state(host)
-        if gpu is not None:
-            torch.cuda.set_rng_state(gpu, device)
+        set_generator_states(states, device)

@@ -27,7 +27,7 @@ from glassformer.data.patch_masks import SeenBatch
 from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
-from glassformer.runtime import send
+from glassformer.runtime import generator_on, send
 from glassformer.train.criteria import mixed_targets
 
 Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], those right
@@ -92,7 +92,7 @@ class Classification:
         ids = given["ids"]
         if self.hide is not None:
             share, replacement = self.hide
-            hidden = torch.rand(ids.shape, device=ids.device) < share
+            hidden = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device)) < share
             if self.protect_first:
                 hidden &= packing.positions > 0
             ids = ids.masked_fill(hidden, replacement)
@@ -177,7 +177,8 @@ class TaggedWords:
         ids = batch.ids
         if self.hide is not None:
             share, replacement = self.hide
-            hidden = (torch.rand(ids.shape, device=ids.device) < share) & (batch.packing.positions > 0)
+            hidden = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device)) < share
+            hidden &= batch.packing.positions > 0
             ids = ids.masked_fill(hidden, replacement)
         logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits[at].float()  # [W, C]
         losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)

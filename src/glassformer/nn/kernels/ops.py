@@ -15,6 +15,7 @@ from torch import Tensor
 from glassformer.nn import kernels
 from glassformer.nn.kernels import int8, rows
 from glassformer.packing import Packing
+from glassformer.runtime import is_compiling
 
 
 @torch.library.custom_op("glassformer::attention", mutates_args=(), device_types="cpu")
@@ -75,7 +76,7 @@ def packed_attention(
     q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
 ) -> Tensor:
     """softmax(Q K^T * scale) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale)[0]
     return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale)
 

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from glassformer.nn import kernels
 from glassformer.nn.kernels.jobs import GeluJob, NormJob
+from glassformer.runtime import is_exporting
 
 FEW = 16_384  # numbers, below which a call of ours gains nothing
 SHARE = 128  # rows that one thread sums up at a time: ``SHARE`` of rows.c
@@ -51,7 +52,7 @@ def _fits(x: Tensor, dtype: torch.dtype) -> bool:
     return (
         x.dtype == dtype
         and x.device.type == "cpu"
-        and not torch.compiler.is_exporting()  # a graph for others has none of our operators
+        and not is_exporting()  # a graph for others has none of our operators
         and x.numel() >= FEW
         and kernels.computes(dtype)
     )

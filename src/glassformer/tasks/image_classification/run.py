@@ -26,6 +26,7 @@ from glassformer.evaluate.baselines import pixel_logistic
 from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
+from glassformer.runtime import computing
 from glassformer.tasks.image_classification.build import first_range, leave_out
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -167,7 +168,8 @@ def robustness(
     model = clf.predictor()
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
-    with count("changed pictures", len(split) * len(KINDS) * len(SEVERITIES)) as told:
+    changes = len(KINDS) * len(SEVERITIES)
+    with computing(clf.threads), count("changed pictures", len(split) * changes) as told:
         for kind in KINDS:
             out[kind] = []
             for severity in SEVERITIES:

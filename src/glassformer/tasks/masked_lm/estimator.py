@@ -26,6 +26,7 @@ from glassformer.families.pretrained import Checkpoint, load_pretrained, read_ch
 from glassformer.finite import finite
 from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder
+from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, fitting, save_tokenizer
 from glassformer.tasks.estimator import Estimator, Fit
@@ -235,6 +236,7 @@ class MaskedLM(Estimator):
         found = self.fill_each(text, top)
         return found[0] if len(found) == 1 else found
 
+    @computes
     def fill_each(self, text: str, top: int = 5) -> list[list[tuple[str, float]]]:
         """As ``fill``, but always a list with an entry for each [MASK]."""
         check_is_fitted(self, "model_")
@@ -255,7 +257,7 @@ class MaskedLM(Estimator):
         model = self.predictor()
         batch = pack_texts(table, np.array([0]), next(model.parameters()).device)
         places = (batch.ids == known.mask).nonzero().squeeze(1)
-        with torch.inference_mode():
+        with computing():
             states = model.encode(batch.ids, batch.packing)[places]
             logits = finite(model.words(states).float(), "logits")  # [K, V]
             special = masks.special
@@ -272,6 +274,7 @@ class MaskedLM(Estimator):
         """Share of masked tokens guessed right in these texts, under masks drawn once."""
         return self.judge(texts)["accuracy"]
 
+    @computes
     def judge(self, texts: Sequence[str]) -> dict[str, float]:
         """Loss in nats a masked token, perplexity, accuracy, count; those of the next sentence if learned."""
         model = self.predictor()
@@ -383,7 +386,7 @@ def masked_judge(network: Any, stream: MaskedStream, batch_tokens: int) -> Calla
 
     def judge() -> dict[str, float]:
         loss, right, count, strange, told, sequences = 0.0, 0, 0, 0.0, 0, 0
-        with torch.inference_mode():
+        with computing():
             for index in batches:
                 batch = stream.pack(index)
                 losses, said, pairs, known = masked_losses(network, batch)

@@ -27,6 +27,7 @@ from glassformer.families.pretrained import load_pretrained, read_checkpoint, sa
 from glassformer.finite import finite
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import sew_patches
+from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.image_classification.build import (
     SHAPE_KEYS,
@@ -217,7 +218,7 @@ class MaskedPatches(Estimator):
         n = math.prod(model.config.embedding.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
         total = 0.0
-        with torch.inference_mode():
+        with computing():
             for start in range(0, len(table), JUDGED_AT_ONCE):
                 pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
                 part = torch.from_numpy(seen[start : start + JUDGED_AT_ONCE]).to(device)
@@ -227,6 +228,7 @@ class MaskedPatches(Estimator):
 
     # --- use -------------------------------------------------------------------------------------
 
+    @computes
     def judge(self, pictures: Sequence[Any]) -> dict[str, float]:
         """Loss over hidden patches, and ``accuracy``: the share of their variance that is explained.
 
@@ -243,6 +245,7 @@ class MaskedPatches(Estimator):
         """The share of the hidden patches' variance that is explained: 1 at best, 0 for a gray answer."""
         return self.judge(pictures)["accuracy"]
 
+    @computes
     def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
         """What the model makes of hidden patches, in the light and contrast that each has.
 
@@ -257,7 +260,7 @@ class MaskedPatches(Estimator):
         n = math.prod(c.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [seed, MASKS])
         out = []
-        with torch.inference_mode():
+        with computing():
             for i in range(len(table)):
                 pixels = evaluation_pixels(table, i, 1, self.transform_, device)
                 here = torch.from_numpy(seen[i : i + 1]).to(device)
@@ -274,13 +277,14 @@ class MaskedPatches(Estimator):
                 out.append(Painting(picture, shown[0, :, 0].view(*c.grid).cpu().numpy(), whole))
         return out
 
+    @computes
     def embed(self, pictures: Sequence[Any]) -> np.ndarray:
         """``[n, D]`` fp32: the mean of all patches' states, nothing hidden."""
         model = self.predictor()
         table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
         device, first = next(model.parameters()).device, int(model.config.embedding.class_token)
         out = []
-        with torch.inference_mode():
+        with computing():
             for start in range(0, len(table), JUDGED_AT_ONCE):
                 pixels = evaluation_pixels(table, start, JUDGED_AT_ONCE, self.transform_, device)
                 states = model.encode(pixels).view(len(pixels), -1, model.width)

@@ -16,6 +16,7 @@ from glassformer.errors import InputError
 from glassformer.evaluate.answers import MEASURE, answer_figures
 from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
 from glassformer.finite import finite
+from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.question_answering.explain import explain_answer
 
@@ -85,7 +86,7 @@ class SpanAnswers:
         starts = rows.table.starts
         first = np.diff(rows.owners, prepend=-1) > 0  # of each question its first window is counted
         model.eval()
-        with torch.inference_mode():
+        with computing():
             for index in evaluation_batches(rows.table.lengths, self.budget, device):
                 batch = pack_texts(rows.table, index, device)
                 found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
@@ -99,6 +100,7 @@ class SpanAnswers:
         """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
         return candidates(logits, rows, self.max_answer_length)
 
+    @computes
     def outputs(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[Candidates]:
         """The best spans of each question, and the score of no answer."""
         check_is_fitted(self, "model_")

@@ -16,11 +16,12 @@ from glassformer.errors import InputError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, model_of
 from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
+from glassformer.runtime import computes_gradients
 
 CLASSES = ["answer", "no answer"]
 
@@ -68,6 +69,7 @@ class SpanView(nn.Module):
         return out
 
 
+@computes_gradients
 def explain_answer(
     answerer: Any,
     question: Question,
@@ -88,9 +90,10 @@ def explain_answer(
     return made
 
 
+@computes_gradients
 def answer_subject(answerer: Any, question: Question) -> Subject:
     """One question as the methods see it. Baselines as of ``explain.subject.text_subject``."""
-    model = answerer.model_.eval()
+    model = model_of(answerer)
     device = next(model.parameters()).device
     rows = answerer.readable(answerer.encode([question]), model)
     logits = finite(answerer.token_logits(model, rows, device), "logits")

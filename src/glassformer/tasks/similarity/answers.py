@@ -14,7 +14,7 @@ from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, token_limit
-from glassformer.runtime import choose_dtype
+from glassformer.runtime import choose_dtype, computes, computing
 from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
 from glassformer.tasks.similarity.build import LONGEST
@@ -60,6 +60,7 @@ class Answers:
         """One text at a time, also where pairs were learned."""
         return 1
 
+    @computes
     def encode(
         self, texts: Sequence[str], *, prompt_name: str | None = None, prompt: str | None = None
     ) -> np.ndarray:
@@ -87,6 +88,7 @@ class Answers:
         how = self._how
         return how.prompt_rows(how.prompt(None, None), self.reader(), how.max_length or LONGEST)
 
+    @computes
     def explain_similarity(self, a: str, b: str) -> SimilarityExplanation:
         """What each pair of tokens adds to the cosine of two texts; the table sums up to it.
 
@@ -98,7 +100,7 @@ class Answers:
         self._how.check_cosine("explain_similarity")
         table = self.table(texts)
         parts = []
-        with torch.inference_mode():
+        with computing():
             for row in range(2):
                 batch = pack_texts(table, np.array([row]), next(model.parameters()).device)
                 states = model.encode(batch.ids, batch.packing, segments=batch.segments).float()

@@ -33,6 +33,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.models.sentences import COSINE, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
+from glassformer.runtime import computing, drawing_own, own_generators
 from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit
 from glassformer.tasks.heads import Head, fit_head, head_of
@@ -188,15 +189,16 @@ class Embedder(Answers, Estimator):
     def _probe(self, texts: list[str], y: Any) -> Embedder:
         """A head of classes behind the vectors of a checkpoint that stays as it is."""
         started = time.perf_counter()
-        if is_from_scratch(self.model):
-            what = "the head alone would stand on random weights"
-            raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
-        self.configs()
-        labelled = self._labels(texts, y)
-        vars(self).pop("model_", None)
-        self._open()
-        self._fit_head(labelled)
-        self.train_seconds_ = time.perf_counter() - started
+        with own_generators():
+            if is_from_scratch(self.model):
+                what = "the head alone would stand on random weights"
+                raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
+            self.configs()
+            labelled = self._labels(texts, y)
+            vars(self).pop("model_", None)
+            self._open()
+            self._fit_head(labelled)
+            self.train_seconds_ = time.perf_counter() - started
         return self
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Any, Any]:
@@ -340,7 +342,8 @@ class Embedder(Answers, Estimator):
         configs = self.configs()
         self.tokenizer_ = open_tokenizer(configs["text"], configs["model"], [])
         self._how = sentences_for(configs["model"], self.max_length)
-        model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
+        with own_generators(), computing(gradients=True), drawing_own():
+            model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
         self.weights_source_, self.best_step_, self.train_seconds_ = model.weights_source, 0, 0.0
         self.history_, self.chosen_, self.adapter_ = [], {}, None
         self.index_, self.model_, self._compute_model = None, model, None
@@ -398,7 +401,8 @@ class Embedder(Answers, Estimator):
         about = read_about(folder, FORMAT)
         if about["kind"] != cls.__name__:
             raise CheckpointError("holds no Embedder", where=str(folder), fix="Open it with glassformer.load")
-        return cls.restore(folder, about)
+        with computing(gradients=True):
+            return cls.restore(folder, about)
 
     def check_parts(self, folder: Path) -> None:
         check_table(self.tokenizer_, self.model_.config, str(folder))

@@ -24,7 +24,7 @@ from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.text import TokenTable
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import unit_rows
-from glassformer.runtime import send
+from glassformer.runtime import computing, send
 from glassformer.train.objectives import StepLoss
 
 
@@ -210,7 +210,7 @@ def chosen_loss(loss: str, pairs: Pairs | None) -> str:
 def encode_table(network: Any, table: TokenTable, device: torch.device, skip: int = 0) -> np.ndarray:
     """Vectors of length 1 of all texts of a table, without the first ``skip`` rows of each."""
     out: list[Any] = [None] * len(table)
-    with torch.inference_mode():
+    with computing():
         for index in evaluation_batches(table.lengths, device=device):
             vectors = vectors_of(network, pack_texts(table, index, device), skip).cpu().numpy()
             for row, vector in zip(index.tolist(), vectors, strict=True):

@@ -34,6 +34,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError, ShortMod
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
 from glassformer.models.sentences import Sentences
+from glassformer.runtime import computes, computing, own_generators
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
     build_model,
@@ -274,6 +275,7 @@ class TextModel(Supervised):
             progress=progress,
         )
 
+    @computes
     def embed(
         self,
         X: Sequence[str],
@@ -460,7 +462,8 @@ class TextClassifier(TextModel, Classifier):
             return super()._fit(data, callbacks, checkpoints, resume)
         from glassformer.tasks.text_classification.few_shot import fit_few_shot
 
-        with self._rollback():
+        train = self.configs()["train"]
+        with own_generators(), computing(train.threads, gradients=True), self._rollback():
             return fit_few_shot(self, data, callbacks, checkpoints, resume)
 
     @property

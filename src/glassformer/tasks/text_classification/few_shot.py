@@ -20,7 +20,7 @@ import torch
 
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, Sentences
-from glassformer.runtime import choose_device
+from glassformer.runtime import choose_device, drawing_own
 from glassformer.tasks.build import POOLED
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
@@ -76,9 +76,10 @@ def fit_few_shot(
     given: dict[str, Any] = {"validation": held, "callbacks": calls, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **given)
     how: Sentences = embedder.model_.sentences
-    clf.model_ = embedder.model_.with_head(
-        head="classification", pooling=_pooling(how, clf.model), num_labels=len(clf.classes_)
-    ).eval()
+    with drawing_own():
+        clf.model_ = embedder.model_.with_head(
+            head="classification", pooling=_pooling(how, clf.model), num_labels=len(clf.classes_)
+        ).eval()
     clf.model_.sentences = how
     clf._compute_model = None
     put_head(clf, texts, targets)

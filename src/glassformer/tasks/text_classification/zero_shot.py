@@ -21,6 +21,7 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import finite
+from glassformer.runtime import computing
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 
@@ -110,12 +111,13 @@ class ZeroShotClassifier:
         model = clf.predictor()
         rows = partial(clf.table_rows, model, what="logits", device=next(model.parameters()).device)
         out = []
-        for start in range(0, len(texts), TEXTS):
-            part = texts[start : start + TEXTS]
-            table = self._table(part)
-            out.append(rows(Windows(table, len(table))).reshape(len(part), len(self.classes_), -1))
-            if progress is not None:
-                progress(len(part))
+        with computing(clf.threads):
+            for start in range(0, len(texts), TEXTS):
+                part = texts[start : start + TEXTS]
+                table = self._table(part)
+                out.append(rows(Windows(table, len(table))).reshape(len(part), len(self.classes_), -1))
+                if progress is not None:
+                    progress(len(part))
         return finite(np.concatenate(out), "logits")
 
     def predict_proba(self, X: Sequence[str], *, progress: Callable[[int], None] | None = None) -> np.ndarray:

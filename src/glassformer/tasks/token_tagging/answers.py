@@ -27,6 +27,7 @@ from glassformer.data.word_rows import WordRows
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.tags import MEASURE, tag_figures
 from glassformer.finite import finite
+from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.token_tagging.explain import explain_word
 
@@ -128,7 +129,7 @@ class TagAnswers:
         out = np.empty((len(rows.table.ids), len(self.classes_)), np.float32)
         starts = rows.table.starts
         model.eval()
-        with torch.inference_mode():
+        with computing():
             for index in evaluation_batches(rows.table.lengths, self.budget, device):
                 batch = pack_texts(rows.table, index, device)
                 found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
@@ -138,6 +139,7 @@ class TagAnswers:
                     progress(len(index))
         return out[rows.first]
 
+    @computes
     def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
         """What the head gives for the words of each sentence, ``[W_i, C]`` fp32 each."""
         check_is_fitted(self, "model_")

@@ -15,11 +15,12 @@ from glassformer.errors import InputError
 from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
-from glassformer.explain.subject import Subject
+from glassformer.explain.subject import Subject, model_of
 from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
+from glassformer.runtime import computes_gradients
 
 
 class OneRow(nn.Module):
@@ -62,6 +63,7 @@ class WordView(nn.Module):
         return out
 
 
+@computes_gradients
 def explain_word(
     tagger: Any,
     words: list[str],
@@ -103,9 +105,10 @@ def number_of(tagger: Any, words: list[str], word: str | int | None, tags: list[
     return number % len(words)
 
 
+@computes_gradients
 def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -> Subject:
     """One word of a sentence as the methods see it. Baselines as of ``explain.subject.text_subject``."""
-    model = tagger.model_.eval()
+    model = model_of(tagger)
     device = next(model.parameters()).device
     rows = tagger.encode([words])
     tags = tagger.decide([finite(tagger.word_logits(model, rows, device), "logits")])[0]

@@ -28,6 +28,7 @@ from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
+from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.translation.recipe import (
@@ -235,6 +236,7 @@ class Translator(Estimator):
         found = self.search(table, beam, length_penalty, max_tokens, progress)
         return [detokenize(self.target_tokenizer_, best[0].tokens) for best in found]
 
+    @computes
     def search(
         self,
         table: TokenTable,
@@ -253,7 +255,7 @@ class Translator(Estimator):
             most = (ROOM[0] * batch.packing.length_tensor + ROOM[1]).long()
             if asked is not None:
                 most = torch.full_like(most, asked)
-            with torch.inference_mode():
+            with computing():
                 memory = model.encode(batch.ids, batch.packing)
                 best = beam_search(
                     model, memory, Limits(limits.begin, limits.end, most, limits.banned), beam, length_penalty
@@ -269,6 +271,7 @@ class Translator(Estimator):
         banned = tuple(numbers[token] for token in SPECIAL_TOKENS if token != SEP)
         return Limits(numbers[CLS], numbers[SEP], banned=banned)
 
+    @computes
     def align(self, text: str, beam: int = 5, length_penalty: float = 1.0) -> Alignment:
         """Translate one text and show what each target token attended to; ``save`` writes it as a page.
 
@@ -284,7 +287,7 @@ class Translator(Estimator):
         heard = torch.tensor([limits.begin, *best.tokens])
         model = self.predictor()
         device = next(model.parameters()).device
-        with torch.inference_mode():
+        with computing():
             out = model(
                 ids.to(device),
                 heard.to(device),
@@ -385,7 +388,7 @@ def forced_judge(
 
     def judge() -> dict[str, float]:
         loss, correct, count = 0.0, 0, 0
-        with torch.inference_mode():
+        with computing():
             for index in batches:
                 out = objective(network, pack_pairs(source, target, index, device))
                 loss, correct, count = loss + float(out.loss), correct + int(out.correct), count + out.count

@@ -30,7 +30,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
 from glassformer.models.skipgram import SkipGram
-from glassformer.runtime import own_generators, set_seed, set_threads
+from glassformer.runtime import computing, drawing_own, own_generators, set_seed
 from glassformer.tasks.estimator import FORMAT, Estimator
 from glassformer.tasks.word2vec.lookups import LookUps
 from glassformer.tasks.word2vec.lookups import UnknownWord as UnknownWord
@@ -125,7 +125,9 @@ class Word2Vec(LookUps, Estimator):
             CheckpointError: a checkpoint of another corpus or other settings.
             Interrupted: Ctrl-C or SIGTERM, with ``checkpoints``: the round or step was finished and saved.
         """
-        with own_generators(), self._rollback():
+        config: VectorsConfig = self.configs()["vectors"]
+        threads = config.threads if config.optimizer == "adam" else 0  # the loops of sgd have their own
+        with own_generators(), computing(threads, gradients=True), self._rollback():
             self._learn(sentences, checkpoints, resume, callbacks, tell)
         return self
 
@@ -174,7 +176,6 @@ class Word2Vec(LookUps, Estimator):
 
     def _fit_adam(self, corpus, config, fingerprint, folder, going_on, callbacks) -> None:
         train = adam_config(config)
-        set_threads(train.threads)
         stream = (WordStream if config.centers == "words" else SkipGramStream)(corpus, config)
         if not stream.examples:
             raise DataError(
@@ -183,7 +184,8 @@ class Word2Vec(LookUps, Estimator):
                 fix="Set subsample = 0, or give more text",
             )
         set_seed(train.seed)
-        model = SkipGram(len(corpus.words), config.dim)
+        with drawing_own():
+            model = SkipGram(len(corpus.words), config.dim)
         first = first_vectors(len(corpus.words), config.dim, config.seed, config.optimizer)
         model.centres.weight.data.copy_(torch.from_numpy(first))
         optimizer, steps = MasterOptimizer(model, train, torch.float32), count_steps(stream, train.epochs)
