@@ -6,8 +6,14 @@ This module imports no torch, since two of the settings are read when torch is l
 from __future__ import annotations
 
 import os
-from collections.abc import MutableMapping
+import re
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
 from functools import cache
+from typing import Any
 
 ENCODING = "GLASSFORMER_ENCODING"  # names that of files which are not UTF-8
 OPTION = "--encoding"  # which sets it for one command
@@ -42,6 +48,40 @@ def disable_telemetry(environment: MutableMapping[str, str]) -> None:
     starts call this.
     """
     environment.update(NO_TELEMETRY)
+
+
+_FILTERS = threading.Lock()
+_ignored: Counter[tuple[Any, ...]] = Counter()  # filters of ``without_warnings``: how many are inside
+
+
+@contextmanager
+def without_warnings(
+    module: str = "", category: type[Warning] = Warning, message: str = ""
+) -> Iterator[None]:
+    """Inside, what a library warns of is not shown; all other warnings are, in every thread.
+
+    Python has one list of filters for all threads, and ``warnings.catch_warnings`` puts back the whole of it:
+    of two that overlap, the later one leaves the filters of the first behind. So one filter is added by the
+    first and taken out by the last, and nothing else is touched.
+
+    Args:
+        module: a pattern for the start of the names of the modules that warn.
+        message: a pattern for the start of what they say.
+    """
+    made = ("ignore", re.compile(message, re.IGNORECASE) if message else None, category)
+    made = (*made, re.compile(module) if module else None, 0)  # as ``filterwarnings`` makes it
+    with _FILTERS:
+        _ignored[made] += 1
+        if made not in warnings.filters:
+            warnings.filterwarnings("ignore", message, category, module)
+    try:
+        yield
+    finally:
+        with _FILTERS:
+            _ignored[made] -= 1
+            if not _ignored[made]:
+                with suppress(ValueError):  # somebody has put back filters from before
+                    warnings.filters.remove(made)  # type: ignore[attr-defined]  # a list
 
 
 def tune_process() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -144,6 +145,8 @@ def ablation(
     if strange := [label for label in labels if label not in known]:
         raise InputError(f"label {strange[0]!r} was not seen in training", where="ablation")
     targets = np.array([known[label] for label in labels])
+    clf = copy.copy(clf)  # others may ask it meanwhile
+    clf.model_, clf._compute_model = copy.deepcopy(clf.model_), None
     model = clf.predictor()
     if precision_of(model) == "int8":
         what = "heads are silenced in weights that int8 has laid out otherwise"

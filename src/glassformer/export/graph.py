@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import logging
 import os
 import subprocess
 import sys
-import warnings
+import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,8 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import onnx_process
-from glassformer.process import disable_telemetry
+from glassformer.process import disable_telemetry, without_warnings
+from glassformer.runtime import computing
 
 OPSET = 18
 Run = Callable[[Mapping[str, np.ndarray]], Sequence[Any]]
@@ -56,27 +56,53 @@ def draw_graph(
         axes: argument -> axis -> ``torch.export.Dim``, those that a caller is free in.
     """
     need_onnx()
-    talk = io.StringIO()  # the exporter prints its progress
-    level = logging.root.manager.disable
-    try:
-        logging.disable(logging.WARNING)
-        with warnings.catch_warnings(), contextlib.redirect_stdout(talk), contextlib.redirect_stderr(talk):
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                copy.deepcopy(module).eval(),  # the exporter swaps weights while it looks
-                kwargs=dict(inputs),
-                f=str(file),
-                input_names=list(inputs),
-                output_names=list(outputs),
-                dynamic_shapes={name: dict(axes[name]) for name in inputs},
-                opset_version=OPSET,
-                dynamo=True,
-                external_data=False,
-                verbose=False,
-            )
-    finally:
-        logging.disable(level)
+    module = copy.deepcopy(
+        module
+    ).eval()  # the exporter swaps weights, and others may ask the model meanwhile
+    with _apart(), computing(gradients=True, graph=True):
+        torch.onnx.export(
+            module,
+            kwargs=dict(inputs),
+            f=str(file),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_shapes={name: dict(axes[name]) for name in inputs},
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
     return Path(file)
+
+
+_DRAWING = threading.RLock()  # torch's exporter keeps its state in the process
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Draw without changing what other threads compute and show, one at a time.
+
+    While torch traces it switches oneDNN and cuDNN off for the whole process, so that no operator is taken
+    apart into theirs. None of ours is, and without them other threads' results would have other last bits.
+    What the exporter says of itself (deprecated calls, packages that it does without) is not shown.
+    """
+    from torch.export import _trace
+
+    switched_off = getattr(_trace, "_ignore_backend_decomps", None)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    with _DRAWING, without_warnings(r"(torch|onnx|copyreg)"):
+        levels = [logger.level for logger in loggers]
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            if switched_off is not None:
+                _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+            if switched_off is not None:
+                _trace._ignore_backend_decomps = switched_off
 
 
 def quantize(file: str | Path, out: str | Path) -> Path:

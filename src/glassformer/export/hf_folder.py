@@ -126,9 +126,8 @@ def export_hf(
         raise ConfigError(what, where="--to hf", fix="Use --to onnx, or fit with add_special_tokens = true")
 
     def write(folder: Path) -> None:
-        with clf.in_own_unit() as model:
-            given, names = as_hub_has_it(model, clf.model), clf.names_on_hub()
-            save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
+        given, names = as_hub_has_it(clf.in_own_unit(), clf.model), clf.names_on_hub()
+        save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
         config = read_json(folder / "config.json")
         clf.write_parts(folder)
         whole = "glassformer" not in config
@@ -138,12 +137,8 @@ def export_hf(
             if getattr(clf, "reads_pairs", False):
                 text = text.replace("PAIRS = False", "PAIRS = True")
             (folder / "run.py").write_text(text, encoding="utf-8")
-        before, model = clf.kind_.written(judge_in_fp32(clf, samples)), clf.model_
-        try:
-            clf.model_ = load_pretrained(folder)
-            moved = clf.kind_.apart(judge_in_fp32(clf, samples), before)
-        finally:
-            clf.model_ = model
+        before = clf.kind_.written(judge_in_fp32(clf, samples))
+        moved = clf.kind_.apart(judge_in_fp32(clf, samples, load_pretrained(folder)), before)
         if not clf.kind_.labels_given and not moved <= NUMBER_TOLERANCE:
             what = f"numbers move by up to {moved:.2g} standard deviations of the training targets"
             raise ConfigError(

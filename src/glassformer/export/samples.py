@@ -71,9 +71,10 @@ def random_picture(rng: np.random.Generator) -> np.ndarray:
     return np.asarray(Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC))
 
 
-def judge_in_fp32(clf: Any, samples: list[Any] | Any) -> np.ndarray:
-    """Logits ``[n, C]`` of the fp32 model; texts are cut to ``max_length``, with or without windows."""
-    model, table = clf.model_.eval(), clf.encode(clf.check(samples))
+def judge_in_fp32(clf: Any, samples: list[Any] | Any, model: Any = None) -> np.ndarray:
+    """Logits ``[n, C]`` of the fp32 model, or of ``model``; texts are cut to ``max_length``, with or without
+    windows."""
+    model, table = (model or clf.model_).eval(), clf.encode(clf.check(samples))
     device = next(model.parameters()).device
     if clf.NOUN == "pictures":
         rows = predict_pictures(model, table, clf.transform_, "logits", device=device)

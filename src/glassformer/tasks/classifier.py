@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
@@ -329,13 +328,12 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _write_model(self, folder: Path) -> None:
         names, kind = self.names_on_hub(), self.kind_.problem_type
-        with self.in_own_unit() as model:
-            save_pretrained(model, folder, label_names=names, order=self._order(), problem_type=kind)
+        model = self.in_own_unit()
+        save_pretrained(model, folder, label_names=names, order=self._order(), problem_type=kind)
 
-    @contextmanager
-    def in_own_unit(self) -> Iterator[Any]:
-        """The model, whose head meanwhile gives what other programs expect of it."""
-        yield self.model_
+    def in_own_unit(self) -> Any:
+        """The model, or a copy whose head gives what other programs expect of it."""
+        return self.model_
 
     def names_on_hub(self) -> tuple[str, ...]:
         """What ``id2label`` calls the outputs."""

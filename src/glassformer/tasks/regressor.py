@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import copy
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -140,21 +140,16 @@ class Regressor(RegressorMixin, Supervised):
 
     # --- files -----------------------------------------------------------------------------------
 
-    @contextmanager
-    def in_own_unit(self) -> Iterator[Any]:
-        """The model, meanwhile with a head whose output is the number itself, as other programs read it, or
+    def in_own_unit(self) -> Any:
+        """The model with a head of its own, whose output is the number itself, as other programs read it, or
         the logarithm that was learned."""
-        out, kind = self.model_.head.out, self.kind_
-        kept = {name: part.detach().clone() for name, part in out.named_parameters()}
-        try:
-            with torch.no_grad():
-                out.weight.mul_(kind.unit)
-                out.bias.copy_((out.bias.double() * kind.unit + kind.mean).to(out.bias))
-            yield self.model_
-        finally:
-            with torch.no_grad():
-                for name, part in out.named_parameters():
-                    part.copy_(kept[name])
+        model, kind = copy.copy(self.model_), self.kind_
+        model._modules = dict(model._modules) | {"head": copy.deepcopy(model.head)}
+        out = model.head.out
+        with torch.no_grad():
+            out.weight.mul_(kind.unit)
+            out.bias.copy_((out.bias.double() * kind.unit + kind.mean).to(out.bias))
+        return model
 
     def names_on_hub(self) -> tuple[str, ...]:
         return (ON_HUB[self.kind_.scale],)
