@@ -17,7 +17,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
-from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.run import run_task
 
 SETTINGS = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 8, "epochs": 3, "lr": 3e-2,
@@ -186,6 +187,32 @@ def test_a_folder_without_names_goes_on_by_position_with_one_note(fitted_pairs, 
         warnings.simplefilter("error")
         old.predict(PAIRS)  # once
         old.predict(PAIRS.to_numpy())
+
+
+def test_a_run_keeps_the_names_of_its_columns(tmp_path):
+    PAIRS.assign(label=LABELS).to_csv(tmp_path / "pairs.csv", index=False)
+    FRAME.rename(columns={"text": "review"}).to_csv(tmp_path / "texts.csv", index=False)
+    PAIRS.assign(score=NUMBERS).to_csv(tmp_path / "scored.csv", index=False)
+    sizes = "d_model = 14\nnum_layers = 1\nnum_heads = 2\nd_ff = 11"
+    tasks = {"pairs": "text-classification", "texts": "text-classification", "scored": "similarity"}
+    found = {}
+    for name, task in tasks.items():
+        lines = [
+            f'task = "{task}"\nname = "{name}"',
+            f'[data]\nsource = "{tmp_path / name}.csv"\ntest_size = 7',
+        ]
+        lines += ["[text]\nmin_count = 1", f'[model]\nmodel = "encoder-mini"\n{sizes}']
+        lines += ["[train]\nepochs = 1\nbatch_size = 8\nlr = 0.01\nthreads = 1\n"]
+        (tmp_path / f"{name}.toml").write_text("\n".join(lines))
+        run_task(load_recipe(tmp_path / f"{name}.toml"), tmp_path / name)
+        found[name] = gf.load(tmp_path / name)
+    assert {name: model.feature_names_in_.tolist() for name, model in found.items()} == {
+        "pairs": ["premise", "hypothesis"],
+        "texts": ["review"],
+        "scored": ["premise", "hypothesis"],
+    }
+    wanted = found["pairs"].predict_proba(list(zip(TEXTS, SIDES, strict=True)))
+    np.testing.assert_array_equal(found["pairs"].predict_proba(SWAPPED), wanted)
 
 
 @pytest.mark.parametrize("columns", ["premise", [1, 2], ["a", "a"], ["a", "b", "c"], []])

@@ -152,8 +152,8 @@ def test_vectors_of_an_earlier_version_began_half_as_wide(vectors):
     [
         ([], "no sentence holds a word"),
         (["", "  "], "no sentence holds a word"),
-        (None, "a NoneType holds no sentences"),
-        (pd.DataFrame({"text": SENTENCES}), "a table of sentences. Give one column"),
+        (None, "nothing where a list of sentences is wanted"),
+        (pd.DataFrame({"id": 1, "text": SENTENCES}), "a table of 2 columns .* Give the column of sentences"),
         (["one", "two", "two", "one"], "one sentence. Give sentences of several words$"),
         (["one", "two", "two", "one and"], "Give sentences of several words, or lower min_count$"),
         (["each word once only"], "fewer than two are seen 2 times. Lower min_count to 1 or less"),
