@@ -84,6 +84,23 @@ def without_warnings(
                     warnings.filters.remove(made)  # type: ignore[attr-defined]  # a list
 
 
+_POOLS = threading.RLock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, scikit-learn computes with one thread: its steps are short, and threads that wait for each
+    other cost more than they.
+
+    The libraries below it have one number for the process, so one thread of Python at a time sets it, and
+    gives it back.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _POOLS, threadpool_limits(1):
+        yield
+
+
 def tune_process() -> None:
     """Set this process up for training and prediction on a processor, as the command line does for itself.
 

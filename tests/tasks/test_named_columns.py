@@ -21,9 +21,19 @@ from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
 
 SETTINGS = {
-    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 8, "epochs": 3, "lr": 3e-2,
-    "precision": "fp32", "threads": 1, "seed": 3, "max_length": 16, "min_count": 1,
-}  # fmt: skip
+    "d_model": 14,
+    "num_layers": 1,
+    "num_heads": 2,
+    "d_ff": 11,
+    "batch_size": 8,
+    "epochs": 3,
+    "lr": 3e-2,
+    "precision": "fp32",
+    "threads": 1,
+    "seed": 3,
+    "max_length": 16,
+    "min_count": 1,
+}
 N = 37
 rng = random.Random(5)
 WORDS = ["film", "story", "cast", "plot", "was", "the", "and", "a", "rather"]
@@ -472,10 +482,18 @@ TRUTHS = [label == "pos" for label in LABELS]
 
 @pytest.mark.parametrize(
     "y",
-    [TRUTHS, np.array(TRUTHS), np.array(TRUTHS, object), np.array(TRUTHS)[:, None], pd.Series(TRUTHS),
-     pd.Series(TRUTHS, dtype="boolean"), pd.DataFrame({"y": TRUTHS}), pa.array(TRUTHS)],
+    [
+        TRUTHS,
+        np.array(TRUTHS),
+        np.array(TRUTHS, object),
+        np.array(TRUTHS)[:, None],
+        pd.Series(TRUTHS),
+        pd.Series(TRUTHS, dtype="boolean"),
+        pd.DataFrame({"y": TRUTHS}),
+        pa.array(TRUTHS),
+    ],
     ids=lambda y: type(y).__name__,
-)  # fmt: skip
+)
 def test_truth_values_come_back(y, tmp_path):
     clf = classifier().fit(TEXTS, y)
     wanted = classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])

@@ -24,7 +24,8 @@ from glassformer.data.column_contents import (
     looks_like_labels,
     text_size,
 )
-from glassformer.data.files import text_lines
+from glassformer.data.files import MAX_TEXT, text_lines
+from glassformer.data.spreadsheet import csv_rows
 from glassformer.errors import DataError
 
 SAMPLE = 1_000  # rows that say what the columns hold
@@ -137,7 +138,7 @@ class Cells:
 
         begun = False
         with suppress(csv.Error):
-            for record in csv.reader(lines(), delimiter=self.delimiter):
+            for record in csv_rows(lines(), MAX_TEXT, delimiter=self.delimiter):
                 if len(taken) == 1 and len(record) == self.width and begun:
                     yield record
                 begun = begun or len(record) == self.width

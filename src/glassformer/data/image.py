@@ -11,7 +11,6 @@ import inspect
 import io
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, 
 from glassformer.data.image_tags import check_tags
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.errors import DataError
+from glassformer.process import without_warnings
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -374,8 +374,7 @@ def decoding(where: str) -> Iterator[None]:
     """Whatever a decoder raises becomes a ``DataError``; its warnings are not said."""
     from PIL import Image, UnidentifiedImageError
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Pillow's on size, which is checked here, and on odd metadata
+    with without_warnings(r"PIL\."):  # on size, which is checked here, and on odd metadata
         try:
             yield
         except UnidentifiedImageError:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # Excel's own first line
@@ -24,9 +25,33 @@ _INSIDE = re.compile(rf"(?<![\s\"\u201c\u201d;])([\s\"\u201c\u201d;]++)('*+)(?={
 _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
-def long_cells() -> None:
-    """Let the csv module read cells of ``MAX_CELL``: one limit for the process, raised and never lowered."""
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
+_LIMIT = threading.RLock()
+
+
+def csv_rows(lines: Iterable[str], longest: int = MAX_CELL, **options: Any) -> Iterator[list[str]]:
+    """The records of ``csv.reader``, whose cells may have ``longest`` characters.
+
+    Python has one such limit for all readers of a process. So it is set for one record at a time, and given
+    back: tables that are read in turns or in threads do not meet each other's, and the caller keeps theirs.
+    """
+    records = csv.reader(lines, **options)
+    while True:
+        with _LIMIT:
+            before = csv.field_size_limit(longest)
+            try:
+                record = next(records)
+            except StopIteration:
+                return
+            finally:
+                csv.field_size_limit(before)
+        yield record
+
+
+def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:
+    """As ``csv.DictReader``: each record by the names in the first; None: it has no such cell."""
+    records = csv_rows(lines, **options)
+    names = next(records, [])
+    yield from ({**dict.fromkeys(names), **dict(zip(names, row, strict=False))} for row in records if row)
 
 
 def csv_safe(cell: Any) -> str:

@@ -44,7 +44,7 @@ from glassformer.data.parquet import (
     read_column,
 )
 from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
-from glassformer.data.spreadsheet import SEPARATOR, other_kind, plain_under
+from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_under
 from glassformer.errors import DataError
 from glassformer.process import READING
 from glassformer.reading import unique_keys
@@ -228,30 +228,26 @@ def _records(
     quotes = quoting() or ("none" if path.suffix.lower() == PLAIN else "")
     plain, asked = quotes == "none", quotes == ""
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if plain else {"strict": True}
-    before = csv.field_size_limit(MAX_TEXT)
-    try:
-        while True:
-            try:
-                for record in csv.reader(lines, delimiter=delimiter, **options):
-                    row += 1
-                    if asked and len(lines.taken) > 1 and cells.are_rows(lines.taken):
-                        first = lines.number - len(lines.taken) + 1
-                        refuse(rows_in_a_cell(path, row, first, lines.number), row)
-                        lines.go_back()
-                        break
-                    lines.taken.clear()
-                    yield row, record
-                else:
-                    return
-            except csv.Error as error:
+    while True:
+        try:
+            for record in csv_rows(lines, MAX_TEXT, delimiter=delimiter, **options):
                 row += 1
-                unclosed = "end of data" in str(error)
-                what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
-                fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
-                refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
-                lines.go_back()
-    finally:
-        csv.field_size_limit(before)
+                if asked and len(lines.taken) > 1 and cells.are_rows(lines.taken):
+                    first = lines.number - len(lines.taken) + 1
+                    refuse(rows_in_a_cell(path, row, first, lines.number), row)
+                    lines.go_back()
+                    break
+                lines.taken.clear()
+                yield row, record
+            else:
+                return
+        except csv.Error as error:
+            row += 1
+            unclosed = "end of data" in str(error)
+            what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
+            fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
+            refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
+            lines.go_back()
 
 
 def encoding_errors(path: Path, refuse: Refuse) -> str:

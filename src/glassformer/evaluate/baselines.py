@@ -5,7 +5,6 @@ A Transformer that loses to one of them on the same split is not trained.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
@@ -18,6 +17,8 @@ from glassformer.data.splits import stratified_subset
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.pair_features import BothSides, counted
+from glassformer.process import one_thread, without_warnings
+from glassformer.runtime import computing
 
 
 def tfidf_logistic(
@@ -55,7 +56,6 @@ def tfidf_logistic(
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
     from sklearn.model_selection import StratifiedShuffleSplit
-    from threadpoolctl import threadpool_limits
 
     y, num_classes = _check(len(train_texts), y, num_classes)
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
@@ -81,7 +81,7 @@ def tfidf_logistic(
         return float(f1_score(y[rows], said, average="macro") if macro else np.mean(said == y[rows]))
 
     best = strengths[len(strengths) // 2]
-    with threadpool_limits(1):  # its steps are short: threads that wait for each other took 25 times as long
+    with one_thread():  # its steps are short: threads that wait for each other took 25 times as long
         if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
             # The vocabulary and its document counts saw the held-out texts too; labels they did not.
             halves = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(np.zeros(len(y)), y)
@@ -173,15 +173,11 @@ def bag_of_embeddings(
             optimizer.step()
             schedule.step()
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # steps of a millisecond: more threads were up to 20 times slower
-    try:
+    with computing(1, gradients=True):  # steps of a millisecond: more threads were up to 20 times slower
         for _ in range(epochs):
             train_one_epoch()
         with torch.no_grad():
             return logits(test_ids, test_starts[:-1]).double().softmax(1).numpy()
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, int]:
@@ -232,7 +228,6 @@ def pixel_logistic(
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
-    from threadpoolctl import threadpool_limits
 
     from glassformer.data.transform import ImageTransform, read_pictures
 
@@ -248,8 +243,7 @@ def pixel_logistic(
         train, targets = [train[i] for i in chosen.tolist()], targets[chosen]
         sample_weight = None if sample_weight is None else sample_weight[chosen]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with without_warnings(category=ConvergenceWarning), one_thread():
         model.fit(features(train), targets, logisticregression__sample_weight=sample_weight)
     out = np.zeros((len(judged), num_classes))
     out[:, model.classes_] = model.predict_proba(features(judged))

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from glassformer.evaluate.pair_features import counted
+from glassformer.process import one_thread
 
 STRENGTHS = (1.0, 4.0, 16.0)
 
@@ -67,7 +68,6 @@ def one_vs_rest(
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import average_precision_score
-    from threadpoolctl import threadpool_limits
 
     train, *others = features
     y = np.asarray(targets).astype(int)
@@ -82,7 +82,7 @@ def one_vs_rest(
             columns.append([model.predict_proba(x)[:, 1] for x in judged])
         return [np.stack(parts, 1) for parts in zip(*columns, strict=True)]
 
-    with threadpool_limits(1):
+    with one_thread():
         best = strengths[len(strengths) // 2]
         if len(y) >= 100 and len(strengths) > 1:
             order = np.random.default_rng(seed).permutation(len(y))

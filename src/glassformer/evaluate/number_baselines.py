@@ -10,6 +10,7 @@ import numpy as np
 from glassformer.data.text_pairs import are_pairs
 from glassformer.evaluate.label_baselines import pixel_features, word_features
 from glassformer.evaluate.pair_features import BothSides, counted
+from glassformer.process import one_thread
 
 STRENGTHS = (0.1, 1.0, 10.0)  # of the penalty on counted words
 OF_PIXELS = (10.0, 100.0, 1000.0)
@@ -37,7 +38,6 @@ def ridge(
         ``[m]`` numbers.
     """
     from sklearn.linear_model import Ridge
-    from threadpoolctl import threadpool_limits
 
     train, judged = features
     given = np.asarray(numbers, np.float64)
@@ -48,7 +48,7 @@ def ridge(
         model = Ridge(alpha=strength, solver="auto", random_state=seed)
         return np.asarray(model.fit(rows, y, sample_weight=w).predict(others))
 
-    with threadpool_limits(1):
+    with one_thread():
         best = strengths[len(strengths) // 2]
         if len(y) >= 25 and len(strengths) > 1:
             order = np.random.default_rng(seed).permutation(len(y))

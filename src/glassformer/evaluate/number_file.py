@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.spreadsheet import csv_plain, csv_safe, long_cells
+from glassformer.data.spreadsheet import csv_dicts, csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError
 from glassformer.evaluate.table_file import table_file
@@ -79,7 +79,7 @@ def holds_numbers(path: str | Path) -> bool:
     """Whether a table of answers is one of numbers, by its header."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            return tuple(next(csv.reader(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
+            return tuple(next(csv_rows(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
     except (OSError, ValueError, csv.Error):
         return False
 
@@ -91,10 +91,9 @@ def read_numbers(path: str | Path) -> Iterator[NumberRow]:
         DataError: the file is none of ours, or damaged.
     """
     path = Path(path)
-    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            for cells, text in zip(csv.DictReader(file, strict=True), texts_in(path), strict=True):
+            for cells, text in zip(csv_dicts(file, strict=True), texts_in(path), strict=True):
                 label, predicted = (
                     float(cells[key]) if cells[key] else None for key in ("label", "predicted")
                 )
@@ -110,10 +109,9 @@ def texts_in(path: Path) -> Iterator[str]:
     Raises:
         DataError: the file is none of ours.
     """
-    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            for row in csv.DictReader(file, strict=True):
+            for row in csv_dicts(file, strict=True):
                 text, second = csv_plain(row["text"]), row.get(SECOND_CELL)
                 yield text if second is None else TextPair(text, csv_plain(second))
     except (OSError, KeyError, ValueError, csv.Error) as error:

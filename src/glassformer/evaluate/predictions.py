@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_safe, long_cells
+from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, ShapeError
 from glassformer.evaluate.number_file import NUMBER_HEADER
@@ -158,10 +158,9 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         DataError: no such file, another header, not UTF-8, or a damaged row, which is named.
     """
     path, line = Path(path), 2
-    long_cells()
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
-            reader = csv.reader(file)
+            reader = csv_rows(file)
             header = next(reader, [])
             behind = [csv_plain(column) for column in header[len(HEADER) :]]
             names = [column[2:] for column in takewhile(lambda column: column.startswith("p:"), behind)]

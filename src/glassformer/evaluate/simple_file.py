@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.spreadsheet import csv_plain, csv_safe, long_cells
+from glassformer.data.spreadsheet import csv_plain, csv_rows, csv_safe
 from glassformer.errors import DataError
 from glassformer.evaluate.table_file import table_file
 
@@ -37,10 +37,9 @@ def read_simple(path: str | Path) -> dict[str, list[str]]:
     path = Path(path)
     if not path.is_file():
         return {}
-    long_cells()
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            names, *rows = csv.reader(file, strict=True)
+            names, *rows = csv_rows(file, strict=True)
             columns = [[csv_plain(cell) for cell in column] for column in zip(*rows, strict=True)]
         return dict(zip(map(csv_plain, names), columns, strict=True))
     except (OSError, ValueError, csv.Error) as error:

@@ -96,7 +96,7 @@ def _apart() -> Iterator[None]:
             for logger in loggers:
                 logger.setLevel(logging.ERROR)
             if switched_off is not None:
-                _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]
+                _trace._ignore_backend_decomps = contextlib.nullcontext  # type: ignore[assignment]  # a switch of torch's, given back below
             yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):

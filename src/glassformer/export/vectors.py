@@ -6,7 +6,6 @@ of a vector may move by more than the tolerance.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.files import read_json, write_folder
 from glassformer.checkpoints.readme import README, signed
-from glassformer.data.spreadsheet import csv_plain, long_cells
+from glassformer.data.spreadsheet import csv_dicts, csv_plain
 from glassformer.data.text import clean_text
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import PAD, Vocabulary
@@ -41,9 +40,8 @@ def texts_of(embedder: Any, run: str | Path, count: int, seed: int = 0) -> list[
     rng, file = np.random.default_rng(seed), Path(run) / "pairs.csv"
     out: list[str] = []
     if file.is_file():
-        long_cells()
         with file.open(encoding="utf-8", newline="") as lines:
-            rows = list(islice(csv.DictReader(lines), 50 * count))
+            rows = list(islice(csv_dicts(lines), 50 * count))
         known = [csv_plain(row[side]) for row in rows for side in ("first", "second")]
         out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
     while len(out) < count:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from glassformer.data.image import ImageRange, open_picture
 from glassformer.errors import DataError
+from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
 MAX_CHARACTERS = 60_000  # of one encoded thumbnail
@@ -99,6 +99,7 @@ def draw_grid(
         right = example["label"] == example["predicted"]
         title = f"true: {example['label'][:18]}\npredicted: {example['predicted'][:18]}"
         axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
-    with warnings.catch_warnings():  # a label in a script that the font lacks is shown as boxes
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+    with without_warnings(
+        message="Glyph .* missing from"
+    ):  # a label in a script that the font lacks is shown as boxes
         figure.savefig(path, format="png", metadata={"Software": None})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from matplotlib.figure import Figure
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
-from glassformer.data.spreadsheet import long_cells
+from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
 from glassformer.explain.pair_map import picture
 from glassformer.explain.render import asset, policy
@@ -102,9 +101,8 @@ def read_pairs(path: Path) -> tuple[list[float], list[float]]:
     if not path.is_file():
         return [], []
     scores, cosines = [], []
-    long_cells()
     with path.open(encoding="utf-8", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
+        for number, row in enumerate(csv_dicts(file), 2):
             if not row.get("score"):
                 continue
             try:

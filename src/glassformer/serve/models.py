@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import io
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from glassformer.errors import CheckpointError, ConfigError, InputError, with_ar
 from glassformer.explain.methods import methods_for, notes_of
 from glassformer.finite import finite
 from glassformer.nn.int8 import precision_of
+from glassformer.process import without_warnings
 from glassformer.runtime import choose_dtype
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, too_many
@@ -185,10 +185,11 @@ class Served:
             ) from None
         try:
             check_file(found, where, self.limits.pixels)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of Pillow, on odd metadata
-                with Image.open(io.BytesIO(found), formats=FORMATS) as image:
-                    width, height = image.size
+            with (
+                without_warnings(r"PIL\."),  # on odd metadata
+                Image.open(io.BytesIO(found), formats=FORMATS) as image,
+            ):
+                width, height = image.size
         except InputError as error:
             raise of_input(error) from None
         except Exception:  # whatever a decoder says of a header that it cannot read

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.label_sets import indicator, labels_in
-from glassformer.data.spreadsheet import long_cells
+from glassformer.data.spreadsheet import csv_dicts
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import kind_of_tag, scheme_of, tagged_places
 from glassformer.errors import DataError
@@ -154,9 +153,8 @@ def _of_numbers(path: Path) -> Answers:
 def _of_pairs(path: Path) -> Answers:
     """Answers of an embedder: the score of each judged pair, and its cosine."""
     digest, scores, cosines = hashlib.sha256(), [], []
-    long_cells()
     with path.open(encoding="utf-8", newline="") as file:
-        for number, row in enumerate(csv.DictReader(file), 2):
+        for number, row in enumerate(csv_dicts(file), 2):
             digest.update(repr((row.get("first"), row.get("second"), row.get("score"))).encode("utf-8"))
             try:
                 scores.append(float(row["score"]) if row["score"] else None)

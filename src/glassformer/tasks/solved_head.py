@@ -6,12 +6,13 @@ it is the whole fit. How strongly its weights are kept small is chosen by cross-
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from glassformer.process import one_thread, without_warnings
 
 STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # inverse regularization C, for vectors of mean length 1
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)  # of ridge regression, for the same vectors
@@ -119,9 +120,8 @@ def _solved(
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> SolvedHead:
     """Choose the strength with the lowest held-out loss, and solve with it on everything."""
-    from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # short steps: threads that wait for each other cost more than they save
+    with one_thread():  # short steps: threads that wait for each other cost more than they save
         best, best_loss, best_outputs = strengths[len(strengths) // 2], np.inf, []
         made: list[dict] = [{} for _ in folds]  # what each fold has solved so far: the next strength's start
         for strength in strengths if folds else ():
@@ -148,8 +148,7 @@ def _regression(
     from sklearn.linear_model import LogisticRegression
 
     model = made.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with without_warnings(category=ConvergenceWarning):
         return model.set_params(C=strength).fit(vectors, targets, weights)
 
 

@@ -26,6 +26,7 @@ from torch.nn import functional as F
 
 from glassformer.errors import GlassformerError, ShapeError
 from glassformer.packing import Packing
+from glassformer.process import without_warnings
 from glassformer.runtime import generator_states, set_generator_states
 from glassformer.train.objectives import (
     IGNORED,
@@ -256,8 +257,7 @@ def _capture(
 
 def _waiting_is(mode: str) -> None:
     """What happens where the host waits for the GPU; torch warns that it does not notice every such place."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
+    with without_warnings("torch", UserWarning):
         torch.cuda.set_sync_debug_mode(mode)
 
 

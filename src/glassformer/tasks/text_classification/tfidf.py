@@ -23,6 +23,7 @@ from glassformer.data.ngrams import MOST, Ngrams, table_of
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import ConfigError, IdleSettingWarning
 from glassformer.families import TEXT_ARCHITECTURES, family_of
+from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
 from glassformer.runtime import choose_device, own_generators
 from glassformer.tasks.card import counted
@@ -98,7 +99,6 @@ def fit_tfidf(
         DataError: unusable examples or labels, or no n-gram that stands in ``min_count`` texts.
         CheckpointError: ``checkpoints`` has some, of another model.
     """
-    from threadpoolctl import threadpool_limits
 
     started = time.perf_counter()
     check_settings(clf)
@@ -132,7 +132,7 @@ def fit_tfidf(
     clf.adapter_ = clf.adapter_scale_ = None
     calls = [*callbacks, *([Progress()] if clf.verbose else [])]
     solved = Solved(model, fit.train, calls=calls, began=started)
-    with own_generators(), threadpool_limits(1), solved.watched():
+    with own_generators(), one_thread(), solved.watched():
         problem = _problem(clf, fit, rows)
         chosen, spare = _choose(problem, clf, _folds(clf, texts, targets), solved.pause)
         solved.pause()
@@ -213,8 +213,7 @@ class Candidate:
             made = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
         else:
             made = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
+        with without_warnings(category=ConvergenceWarning):
             return made.fit(X, y, weights)
 
 
