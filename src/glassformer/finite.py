@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from glassformer.errors import NotFiniteError
+from glassformer.outputs import LONE, escape
 
 Outputs = TypeVar("Outputs")
 UNDEFINED = "undefined"  # the key that says why metrics of the same object are null
@@ -65,9 +66,10 @@ def json_text(
     """
     options: dict[str, Any] = {"indent": indent, "sort_keys": sort_keys, "ensure_ascii": ascii}
     try:
-        return json.dumps(value, allow_nan=False, default=default, **options)
+        text = json.dumps(value, allow_nan=False, default=default, **options)
     except ValueError:
-        return json.dumps(_without(value, default), allow_nan=False, **options)
+        text = json.dumps(_without(value, default), allow_nan=False, **options)
+    return text if text.isascii() else LONE(lambda found: json.dumps(escape(found[0]))[1:-1], text)
 
 
 def _without(value: Any, default: Callable[[Any], Any] | None) -> Any:

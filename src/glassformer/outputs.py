@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from glassformer.errors import ConfigError, GlassformerError
 
+LONE = re.compile("[\ud800-\udfff]").sub
 LONGEST_NAME = 220  # bytes: file systems take 255, and a draft beside it has a longer name
 LONGEST_PATH = 4_000  # bytes
 
@@ -40,10 +42,14 @@ def check_folder_path(path: str | Path, option: str = "--out") -> Path:
     """The path, if a folder is or can be made there, parents included; whether it is empty is not asked.
 
     Raises:
-        ConfigError: a file or a dead link on the way, no right to write, a name that no folder can have.
+        ConfigError: a file or a dead link on the way, no right to write, a name that no folder can have, or
+            a path that is not UTF-8.
     """
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
+    if readable(str(path.absolute())) != str(path.absolute()):  # safetensors reads no weights there
+        what = "the folder's path is not UTF-8, and a model cannot be read from it"
+        raise ConfigError(what, where=readable(str(path)), fix=fix)
     for one in (path, *path.absolute().parents):
         if one.is_symlink() and not one.exists():
             raise ConfigError(f"a link that leads nowhere ({os.readlink(one)})", where=str(one), fix=fix)
@@ -76,13 +82,29 @@ def _check_name(path: Path, option: str) -> Path:
     return path
 
 
+def readable(text: str) -> str:
+    """Text that UTF-8 can hold: a byte of a file's name that is not UTF-8 stands as ``\\xe9``, another half
+    of a surrogate pair as ``\\ud800``. ``reading.file_called`` finds the file again."""
+    if text.isascii():
+        return text
+    return LONE(lambda found: escape(found[0]), text)
+
+
+def escape(lone: str) -> str:
+    """Half of a surrogate pair in letters."""
+    number = ord(lone)
+    return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
+
+
 def printable(text: str, keep: str = "") -> str:
     """Text that cannot steer a terminal: control characters of both sets (C0, C1), marks that turn the
-    direction of writing, separators of lines and halves of surrogate pairs become U+FFFD.
+    direction of writing and separators of lines become U+FFFD; bytes of names that are not UTF-8 stand as
+    ``readable`` has them.
 
     Args:
         keep: characters that stay, such as a line break.
     """
+    text = text if text.isprintable() else readable(text)
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else "\N{REPLACEMENT CHARACTER}" for c in text)
@@ -111,4 +133,4 @@ def written_whole(path: Path) -> Iterator[Path]:
 def write_text_whole(path: Path, text: str) -> None:
     """Write a text file as ``written_whole`` does; half of a surrogate pair stands as its number."""
     with written_whole(path) as draft:
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace")
+        draft.write_text(readable(text), encoding="utf-8")

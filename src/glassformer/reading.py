@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from io import BufferedReader
 from pathlib import Path
@@ -25,6 +26,18 @@ _KINDS = {
 _FLAGS = os.O_RDONLY | sum(
     getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY")
 )
+
+
+_ESCAPED = re.compile(rb"\\x([89a-f][0-9a-f])")
+
+
+def file_called(name: str) -> str:
+    """The path of a file or folder whose name ``outputs.readable`` has written; the name itself if it exists,
+    or none does."""
+    if "\\x" not in name or os.path.exists(name):
+        return name
+    path = os.fsdecode(_ESCAPED.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(name)))
+    return path if os.path.exists(path) else name
 
 
 class NotRegularError(OSError):

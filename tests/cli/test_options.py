@@ -11,6 +11,7 @@ import pytest
 import typer.main
 
 from glassformer.cli.app import UsageError, app
+from glassformer.process import READING
 from glassformer.tasks.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -321,6 +322,8 @@ def commands_in(path: Path) -> list[str]:
 
 def parses(line: str) -> None:
     """Raises UsageError where the command line would refuse it. Nothing is run."""
+    anywhere = "|".join(option for option, _ in READING.values())  # taken off before the line is parsed
+    line = re.sub(rf"(?:^|(?<= ))(?:{anywhere})[ =]\S+ ?", "", line).strip()
     command, words, path = ROOT_COMMAND, shlex.split(line), "glassformer"
     while hasattr(command, "commands") and words:
         if words == ["--help"]:
@@ -335,6 +338,8 @@ def parses(line: str) -> None:
 def test_the_checker_itself():
     parses("train europe --set lr=1e-4 --resume --debug")
     parses("--help")
+    parses("data show a.csv --header no")
+    parses("--quoting=none predict RUN a.csv")
     for wrong in ("trian europe", "train europe --rate 3", "evaluate", "--halp", "--help trian"):
         with pytest.raises(UsageError):
             parses(wrong)

@@ -31,6 +31,7 @@ from glassformer.checkpoints.locks import alive, is_alive, moving
 from glassformer.checkpoints.readme import UNSEALED
 from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
 from glassformer.finite import json_text
+from glassformer.outputs import readable
 from glassformer.reading import open_regular, read_regular, unique_keys
 
 MANIFEST = "manifest.json"
@@ -243,7 +244,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def replace_text(path: Path, text: str) -> None:
     """Write a file anew as ``replacing`` does."""
     with replacing(path) as fresh:
-        fresh.write_text(text, encoding="utf-8")
+        fresh.write_text(readable(text), encoding="utf-8")
 
 
 def unshare(path: Path) -> None:

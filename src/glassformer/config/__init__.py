@@ -15,6 +15,7 @@ from glassformer.config.known import KnownRecipe as KnownRecipe
 from glassformer.config.synonyms import listed as listed
 from glassformer.config.synonyms import nearest, suggestion
 from glassformer.errors import ConfigError
+from glassformer.outputs import readable
 from glassformer.reading import NotRegularError, read_regular
 
 T = TypeVar("T")
@@ -190,7 +191,7 @@ def plain(value: Any) -> Any:
         return {label_text(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+    return value if value is None or isinstance(value, bool | int | float) else readable(str(value))
 
 
 def label_text(label: Any) -> str:
@@ -225,7 +226,7 @@ def literal(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return repr(value).lower()
     if isinstance(value, str | Path):
-        text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        text = readable(str(value)).replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text) + '"'
     if isinstance(value, list | tuple):
         return "[" + ", ".join(literal(v) for v in value) + "]"

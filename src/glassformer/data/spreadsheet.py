@@ -28,23 +28,31 @@ _SEPARATORS = re.compile(r"[;\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 _LIMIT = threading.RLock()
 
 
-def csv_rows(lines: Iterable[str], longest: int = MAX_CELL, **options: Any) -> Iterator[list[str]]:
+class csv_rows:
     """The records of ``csv.reader``, whose cells may have ``longest`` characters.
 
     Python has one such limit for all readers of a process. So it is set for one record at a time, and given
     back: tables that are read in turns or in threads do not meet each other's, and the caller keeps theirs.
     """
-    records = csv.reader(lines, **options)
-    while True:
+
+    def __init__(self, lines: Iterable[str], longest: int = MAX_CELL, **options: Any):
+        self._records, self._longest = csv.reader(lines, **options), longest
+
+    @property
+    def line_num(self) -> int:
+        """Lines read so far."""
+        return self._records.line_num
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return self
+
+    def __next__(self) -> list[str]:
         with _LIMIT:
-            before = csv.field_size_limit(longest)
+            before = csv.field_size_limit(self._longest)
             try:
-                record = next(records)
-            except StopIteration:
-                return
+                return next(self._records)
             finally:
                 csv.field_size_limit(before)
-        yield record
 
 
 def csv_dicts(lines: Iterable[str], **options: Any) -> Iterator[dict[str, Any]]:

@@ -10,6 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.errors import GlassformerError
+from glassformer.outputs import readable
+
+
+class _Readable:
+    """A text file that takes names of files which are not UTF-8; see ``readable``."""
+
+    def __init__(self, file: Any):
+        self.file = file
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        return self.file.write(readable(text))
 
 
 @contextmanager
@@ -26,8 +38,8 @@ def table_file(path: str | Path, *, delimiter: str = ",", mark: bool = False) ->
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         encoding = "utf-8-sig" if mark else "utf-8"
-        with open(temporary, "w", encoding=encoding, errors="backslashreplace", newline="") as file:
-            yield csv.writer(file, delimiter=delimiter)
+        with open(temporary, "w", encoding=encoding, newline="") as file:
+            yield csv.writer(_Readable(file), delimiter=delimiter)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from glassformer.config import (
     to_dict,
 )
 from glassformer.errors import ConfigError
+from glassformer.reading import file_called
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 
 if TYPE_CHECKING:
@@ -307,7 +308,20 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
-    return build(cls, apply_overrides(dict(values) | {"task": task}, overrides, cls), where)
+    return _with_paths(build(cls, apply_overrides(dict(values) | {"task": task}, overrides, cls), where))
+
+
+def _with_paths(recipe: Any) -> Any:
+    """A recipe whose data and model are found although their names are not UTF-8, which TOML cannot hold."""
+    changes: dict[str, Any] = {}
+    for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
+        own = getattr(recipe, section, None)
+        value = getattr(own, key, None)
+        found = tuple(map(file_called, value)) if isinstance(value, tuple) else value
+        found = file_called(value) if isinstance(value, str) else found
+        if found != value:
+            changes[section] = replace(changes.get(section, own), **{key: found})
+    return replace(recipe, **changes) if changes else recipe
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Any:

@@ -1,0 +1,65 @@
+"""Files whose names are not UTF-8: read, written readably, and found again."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glassformer.config import literal, plain
+from glassformer.evaluate.table_file import table_file
+from glassformer.finite import json_text
+from glassformer.outputs import printable, readable, write_text_whole
+from glassformer.reading import file_called
+
+E = os.fsdecode(b"\xe9")
+SMALL = ("--set", "d_model=16", "--set", "num_layers=1", "--set", "num_heads=2", "--set", "d_ff=16")
+
+
+def test_every_writer_makes_the_name_readable(tmp_path):
+    name = f"caf{E}.csv"
+    shown = "caf\\xe9.csv"
+    assert readable(name) == printable(name) == plain(name) == shown
+    assert readable("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
+    assert literal(name) == '"caf\\\\xe9.csv"'
+    for ascii in (False, True):
+        assert json.loads(json_text({"file": plain(name)}, ascii=ascii)) == {"file": shown}
+    assert json.loads(json_text({"file": name})) == {"file": shown}
+    write_text_whole(tmp_path / "a.txt", name)
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == shown
+    with table_file(tmp_path / "a.csv") as table:
+        table.writerow([name, "x"])
+    assert (tmp_path / "a.csv").read_text(encoding="utf-8").strip() == f"{shown},x"
+
+
+def test_the_file_is_found_by_its_readable_name(tmp_path):
+    path = str(tmp_path / f"caf{E}.csv")
+    with open(path, "w"):
+        pass
+    assert file_called(readable(path)) == path
+    assert file_called(path) == path
+    other = str(tmp_path / "none\\xe9.csv")
+    assert file_called(other) == other
+
+
+@pytest.mark.slow
+def test_a_run_on_images_so_named(gf, tmp_path):
+    rng = np.random.default_rng(3)
+    for k, label in enumerate(("dark", "light")):
+        os.makedirs(tmp_path / f"dir{E}" / label)
+        for i in range(20):
+            array = (rng.integers(0, 100, (11, 13, 3)) + k * 150).astype(np.uint8)
+            Image.fromarray(array).save(tmp_path / f"dir{E}" / label / f"caf{E}{i}.png")
+    sizes = ("--set", "image_size=16", "--set", "patch_size=8", "--set", "epochs=1")
+    result = gf("train", "--images", f"dir{E}", "--out", "run", *SMALL, *sizes)
+    assert result.code == 0, result.err
+    assert "caf\\xe9" in (tmp_path / "run" / "predictions.csv").read_text(encoding="utf-8")
+    assert gf("evaluate", "run").code == 0
+    answers = json.loads(gf("predict", "run", f"dir{E}", "--json").out)["answers"]
+    assert len(answers) == 40
+    result = gf("train", "--images", f"dir{E}", "--out", f"run{E}", *SMALL, *sizes)
+    assert result.code == 2
+    assert "the folder's path is not UTF-8" in result.err
