@@ -72,6 +72,17 @@ def json_text(
     return text if text.isascii() else LONE(lambda found: json.dumps(escape(found[0]))[1:-1], text)
 
 
+def restored(value: Any) -> Any:
+    """What ``json_text`` has written, its numbers that are not finite put back."""
+    if isinstance(value, list):
+        return [restored(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    reasons = value.get(REASONS) or {}
+    found = {key: restored(one) for key, one in value.items() if key != REASONS}
+    return found | {key: float(why) for key, why in reasons.items() if found.get(key, 0) is None}
+
+
 def _without(value: Any, default: Callable[[Any], Any] | None) -> Any:
     """The value with null for numbers that are not finite."""
     if isinstance(value, dict):

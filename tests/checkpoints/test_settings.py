@@ -256,7 +256,7 @@ def test_what_a_folder_prepares_is_what_its_model_reads(saved, tmp_path):
             gf.load(folder)
     else:
         assert gf.load(folder).predict(["a film " * 70]).shape == (1,)
-    pictures = torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
+    pictures = torch.arange(4 * 3 * 8 * 8).remainder(251).to(torch.uint8).reshape(4, 3, 8, 8)
     clf = gf.ImageClassifier(
         "vit-tiny", image_size=8, patch_size=4, d_model=6, num_heads=1, num_layers=1, d_ff=5, epochs=1
     )

@@ -37,7 +37,7 @@ def test_overfit_save_load(name, precision, tmp_path):
     assert np.array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
     assert clf.embed(TEXTS[:2]).shape == (2, {"textcnn": 33}.get(name, 22))
     with pytest.raises(InputError, match=f"'{name}' has no attention to show. Use occlusion, gradient"):
-        clf.explain(TEXTS[0])
+        clf.explain(TEXTS[0], method="attention")
     words = dict(clf.explain(TEXTS[0], method="occlusion").words())
     assert len(words) == len(TEXTS[0].split())
 

@@ -81,6 +81,9 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "evaluate_every",
         "checkpoint_every",
         "keep_epochs",
+        "time_limit",  # tests/tasks/test_auto.py
+        "head_start",  # tests/tasks/test_solved_head.py
+        "calibration",
         "device",
         "threads",
         "verbose",

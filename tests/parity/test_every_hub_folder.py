@@ -19,15 +19,14 @@ import torch
 import transformers
 import typer.main
 from PIL import Image
+from tests.cli.every import call
+from tests.cli.test_every_verb import leaves
+from tests.parity.hub_folders import CLASSES, HEADS, KINDS, SENTENCES, TAGS, made_as, make
 from transformers import AutoModel, AutoTokenizer
 
 import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.errors import InputError
-
-from ..cli.every import call
-from ..cli.test_every_verb import leaves
-from .hub_folders import CLASSES, HEADS, KINDS, SENTENCES, TAGS, made_as, make
 
 transformers.logging.set_verbosity_error()
 A, B = "a warm film .", "where is oslo in the dull plot"

@@ -310,7 +310,7 @@ def test_pretraining_on_a_plain_file(tmp_path, capsys):
     argv = ["train", "europe-mlm", "--data", str(file), "--out", str(run), *settings("validation_size=5")]
     assert main(argv) == 0, capsys.readouterr().err
     assert json.loads((run / "metrics.json").read_text())["texts"] == {"train": 30, "validation": 5}
-    assert "files of kind '.txt' are not read" in refused(
+    assert "one text in each line, without labels" in refused(
         capsys, "train", "--text", file, "--out", tmp_path / "r"
     )
 

@@ -193,7 +193,7 @@ def test_an_icon_is_not_opened(server: Running):
     icon = base64.b64encode(b"\0\0\1\0\1\0" + entry + inner).decode()
     answer = server.ask("/v1/predict", {"images": [icon]})
     assert answer.status == 422
-    assert "not a picture that can be read" in answer.body["error"]["what"]
+    assert "an icon, which is not read" in answer.body["error"]["what"]
 
 
 def test_a_full_queue_is_said_at_once(serve, monkeypatch):

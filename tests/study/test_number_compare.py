@@ -160,7 +160,7 @@ def test_the_command_compares_models_on_a_table(base, tmp_path, monkeypatch, cap
 
 def test_answers_of_simple_models_come_back(tmp_path):
     write_simple(tmp_path / "a.csv", {"=one": ["x, y", "+z"], "two": [1.5, -2.0]})
-    assert read_simple(tmp_path / "a.csv") == {"=one": ["x, y", "+z"], "two": ["1.5", "-2"]}
+    assert read_simple(tmp_path / "a.csv") == {"=one": ["x, y", "+z"], "two": ["1.5", "-2.0"]}
     write_simple(tmp_path / "none.csv", {})
     assert not (tmp_path / "none.csv").exists()
     assert read_simple(tmp_path / "none.csv") == {}

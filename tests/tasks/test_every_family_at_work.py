@@ -311,7 +311,7 @@ def test_samples_of_an_export_are_texts_that_are_taken(tmp_path):
         def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
             return "".join("\0a\0 \0\0b"[i] for i in ids)
 
-    clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31)
+    clf = SimpleNamespace(tokenizer_=Tokens(), max_length=31, reads_tokens=True)
     texts = [random_text(clf, np.random.default_rng(seed)) for seed in range(37)]
     assert check_texts(texts, "texts") == texts
 

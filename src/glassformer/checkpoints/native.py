@@ -30,7 +30,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.settings import count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, NewerFormatError
-from glassformer.finite import json_text
+from glassformer.finite import json_text, restored
 
 # 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
 STATE_FORMAT = 2
@@ -138,7 +138,7 @@ def load_state(folder: str | Path) -> LoadedState:
             if missing:
                 raise CheckpointError(f"has no {min(missing)}", where=str(path))
             return LoadedState(
-                step, read_tensors(path, "state"), read_json(path / "state.json"), path, skipped
+                step, read_tensors(path, "state"), restored(read_json(path / "state.json")), path, skipped
             )
         except NewerFormatError:
             raise

@@ -374,10 +374,10 @@ def doctor_command(
 
 def as_read_here(options: Sequence[str] = ()) -> list[str]:
     """The encoding that this command was given, for the next one, where its options name none."""
-    from glassformer.data.encodings import encoding_flags
+    from glassformer.data.encodings import reading_flags
     from glassformer.process import OPTION
 
-    return [] if OPTION in options else encoding_flags()
+    return [] if OPTION in options else reading_flags()
 
 
 def _columns(text: str | None, pair: str, label: str | None = None) -> list[str]:

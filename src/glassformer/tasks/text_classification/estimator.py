@@ -65,7 +65,6 @@ class TextModel(Supervised):
     """
 
     NOUN, CHUNK, MOST = "texts", 16_384, 2
-    FIGURES = (*Supervised.FIGURES, "tried")
 
     # Set by __init__; named here for readers and type checkers.
     model: str
@@ -132,10 +131,13 @@ class TextModel(Supervised):
         elif is_linear(self.model):
             from glassformer.tasks.text_classification.tfidf import fit_tfidf as fit
         else:
-            self.tried_ = []
             return super()._fit(data, callbacks, checkpoints, resume)
         with self._rollback():
             return fit(self, data, callbacks, checkpoints, resume)
+
+    def _examples(self, fit: Fit, *data: Any) -> Any:
+        self.tried_ = []
+        return super()._examples(fit, *data)
 
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
@@ -315,6 +317,9 @@ class TextModel(Supervised):
         table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts, *([] if table.segments is None else [table.segments])]
 
+    def _about(self) -> dict[str, Any]:
+        return super()._about() | ({"tried": list(self.tried_)} if self.tried_ else {})
+
     def write_parts(self, folder: Path) -> dict[str, Any]:
         pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
         if not self.reads_tokens:
@@ -330,12 +335,8 @@ class TextModel(Supervised):
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
-        self.truncated_ = about.get("truncated", 0)
+        self.truncated_, self.tried_ = about.get("truncated", 0), about.get("tried", [])
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
-
-    @classmethod
-    def restore(cls, folder: Path, about: dict[str, Any]) -> Any:
-        return super().restore(folder, {"tried": []} | about)
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
