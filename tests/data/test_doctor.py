@@ -122,7 +122,7 @@ def test_one_class_written_in_two_ways():
     ((message, outcome),) = found.items()
     assert outcome == ("warning", 2)
     assert message.startswith(
-        "classes that differ in case, white space or accents' encoding only: 2 ('Good' and 'good'"
+        "classes whose names differ only in case, white space, invisible characters, the encoding of accents or the way a number is written: 2 ('Good' and 'good'"
     )
     report = examine(dataset(train=(texts, ["C", "C++", "D", "C", "C++", "D"])))
     assert findings(report, "twin-classes") == {"no class is written in two ways": ("ok", 0)}
