@@ -24,6 +24,8 @@ from tests.cli.test_every_verb import leaves
 from tests.parity.hub_folders import CLASSES, HEADS, KINDS, SENTENCES, TAGS, made_as, make
 from transformers import AutoModel, AutoTokenizer
 
+pytestmark = pytest.mark.slow  # 683 cells
+
 import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.errors import InputError

@@ -21,7 +21,6 @@ from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
-from glassformer.data.checks import check_texts
 from glassformer.data.copies import alike
 from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.ngrams import Ngrams
@@ -309,7 +308,8 @@ class TextModel(Supervised):
                 what = "prompts belong to models from folders with a modules.json"
                 raise ConfigError(what, where="embed", fix="Put the words before the texts yourself")
             return super().embed(X)
-        X = [clean_text(text, self.clean) for text in check_texts(self.rows_of(X))]  # type: ignore[arg-type]  # checked by fit
+        rows = self.rows_of(X)
+        X = [clean_text(text, self.clean) if isinstance(text, str) else text for text in rows]  # type: ignore[arg-type]  # checked by fit
         options = {"prompt_name": prompt_name, "prompt": prompt, "batch_tokens": self.token_budget()}
         return model.embed_texts(X, tokenizer=self.tokenizer_, **options)
 
