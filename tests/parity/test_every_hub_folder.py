@@ -24,12 +24,11 @@ from tests.cli.test_every_verb import leaves
 from tests.parity.hub_folders import CLASSES, HEADS, KINDS, SENTENCES, TAGS, made_as, make
 from transformers import AutoModel, AutoTokenizer
 
-pytestmark = pytest.mark.slow  # 683 cells
-
 import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.errors import InputError
 
+pytestmark = pytest.mark.slow  # 683 cells
 transformers.logging.set_verbosity_error()
 A, B = "a warm film .", "where is oslo in the dull plot"
 QUESTION, CONTEXT = "where is oslo ?", "oslo is in the dull plot ."
