@@ -168,7 +168,10 @@ def test_hidden_words_are_guessed(kind, folder):
     (found,) = told("fill", folder(*kind), text)
     assert [one["probability"] for one in found["masks"][0]] == pytest.approx(best.values.tolist(), **NEAR)
     names = [tokenizer.decode([i]).strip() for i in best.indices.tolist()]
-    assert [one["word"].strip() for one in found["masks"][0]] == names
+    words = [one["word"].strip() for one in found["masks"][0]]
+    whole = [i for i, name in enumerate(names) if "\ufffd" not in name]  # the others are a byte of a letter
+    assert len(whole) > 2
+    assert [words[i] for i in whole] == [names[i] for i in whole]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +283,7 @@ NO_DATA = every("is a saved model, not data. To look at the model: glassformer d
 # Verb -> kind -> the line with which it ends; a kind that is not named works.
 ENDS: dict[str, dict[str, str]] = {
     "train": {},
-    "new": every("is a folder, not a recipe"),
+    "new": every("is a saved model, not data"),
     "evaluate": NO_RUN,
     "predict": {
         "encoder": NO_HEAD,

@@ -160,3 +160,21 @@ def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):
     first = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit)
     again = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit, resume=True)
     np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
+
+
+def test_tables_truth_values_and_columns_of_labels_come_back_as_they_were_given(monkeypatch, tmp_path):
+    pd = pytest.importorskip("pandas")
+    monkeypatch.setattr(auto, "candidates", lambda: [auto.TFIDF])
+    table = pd.DataFrame({"premise": TEXTS, "hypothesis": TEXTS[::-1]})
+    clf = gf.TextClassifier(**QUICK).fit(table, LABELS)
+    turned = table[["hypothesis", "premise"]]
+    assert list(clf.feature_names_in_) == ["premise", "hypothesis"]
+    np.testing.assert_array_equal(clf.predict_proba(turned), clf.predict_proba(table))
+    back = gf.load(clf.save(tmp_path / "model"))
+    np.testing.assert_allclose(back.predict_proba(turned), clf.predict_proba(table), atol=1e-6)
+    truth = [label == "dog" for label in LABELS]
+    assert gf.TextClassifier(**QUICK).fit(TEXTS, truth).predict(TEXTS).dtype == bool
+    sets = pd.DataFrame({word: [int(word in text) for text in TEXTS] for word in ("dog", "cat")})
+    several = gf.TextClassifier(**QUICK).fit(TEXTS, sets)
+    assert several.classes_.tolist() == ["dog", "cat"]
+    assert several.predict(TEXTS[:7]).shape == (7, 2)

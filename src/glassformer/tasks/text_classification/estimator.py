@@ -335,7 +335,8 @@ class TextModel(Supervised):
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
-        self.truncated_, self.tried_ = about.get("truncated", 0), about.get("tried", [])
+        self.truncated_, tried = about.get("truncated", 0), about.get("tried", [])
+        self.tried_ = tried if isinstance(tried, list) else []
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
 
     def check_parts(self, folder: Path) -> None:
