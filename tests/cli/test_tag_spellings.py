@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -126,10 +127,11 @@ def test_every_verb_asks_or_reads_the_same(name, tmp_path):
     assert "scheme=BIO" in re.sub(r"\s+", " ", said).replace(" ", "")
     report = json.loads(call("data", "doctor", data, "--set", SET[name], "--json").out)
     assert report["figures"]["splits"]["train"]["spans"] == {"loc": 15, "per": 15}
-    exported = call("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
-    assert exported.code == 0, exported.err
-    about = json.loads((tmp_path / "onnx" / "onnx.json").read_text())
-    assert (about["scheme"], about["labels"]) == ("BIO", list(NAMES))
+    if all(map(find_spec, ("onnxscript", "onnxruntime"))):
+        exported = call("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
+        assert exported.code == 0, exported.err
+        about = json.loads((tmp_path / "onnx" / "onnx.json").read_text())
+        assert (about["scheme"], about["labels"]) == ("BIO", list(NAMES))
     answer = json.loads(call("predict", run, "Ann left New York", "--json").out)
     assert {tag for tag in json.dumps(answer).split('"') if tag in NAMES} <= set(NAMES)
 

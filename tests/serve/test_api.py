@@ -141,6 +141,34 @@ def test_what_cannot_be_answered_says_why(server: Running, path, body, status, w
     assert error["fix"], "a way out"
 
 
+def test_one_text_or_image_needs_no_list_and_one_in_a_list_is_explained(server: Running, classifiers):
+    many = server.ask("/v1/predict", {"texts": ["a dull film"]}).body
+    assert server.ask("/v1/predict", {"text": "a dull film"}).body == many
+    image = png(PICTURES[3])
+    many = server.ask("/v1/predict", {"images": [image]}).body
+    assert server.ask("/v1/predict", {"image": image}).body == many
+    one = server.ask("/v1/explain", {"text": "a dull film", "method": "occlusion"}).body
+    assert server.ask("/v1/explain", {"texts": ["a dull film"], "method": "occlusion"}).body == one
+    for path, body, what in (
+        ("/v1/predict", {"text": "a", "texts": ["b"]}, "both text and texts"),
+        ("/v1/explain", {"text": "a", "texts": ["b"]}, "both text and texts"),
+        ("/v1/explain", {"texts": ["a", "b"]}, "texts"),
+        ("/v1/predict", {"text": "a", "image": image}, "texts, pairs or images"),
+    ):
+        answer = server.ask(path, body)
+        assert answer.status == 422
+        assert what in f"{answer.body['error']['where']}: {answer.body['error']['what']}"
+
+
+def test_top_gives_the_likeliest_classes_alone(server: Running, classifiers):
+    whole = server.ask("/v1/predict", {"text": "a dull film"}).body["predictions"][0]
+    found = server.ask("/v1/predict", {"text": "a dull film", "top": 1}).body["predictions"][0]
+    assert found == whole | {"probabilities": {whole["label"]: whole["probability"]}}
+    assert server.ask("/v1/predict", {"text": "a", "top": 0}).status == 422
+    more = server.ask("/v1/predict", {"text": "a dull film", "top": 99}).body["predictions"][0]
+    assert more == whole
+
+
 def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):
     answer = server.ask("/predict", {"texts": ["a dull film"]})
     assert answer.status == 404
@@ -150,10 +178,7 @@ def test_a_path_without_its_version_is_answered_with_the_whole(server: Running):
 @pytest.mark.parametrize(
     ("path", "body", "fix"),
     [
-        ("/v1/predict", {"text": "a dull film"}, "Did you mean 'texts'?"),
-        ("/v1/predict", {"image": "aGVsbG8="}, "Did you mean 'images'?"),
-        ("/v1/predict", {"inputs": ["a"]}, "Known: images, model, pairs, texts"),
-        ("/v1/explain", {"texts": ["a dull film"]}, "Did you mean 'text'?"),
+        ("/v1/predict", {"inputs": ["a"]}, "Known: image, images, model, pairs, text, texts, top"),
         ("/v1/predict", {"texts": "a dull film"}, 'Send a list: {"texts": [...]}'),
     ],
 )

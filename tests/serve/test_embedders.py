@@ -47,6 +47,15 @@ def test_vectors_and_cosines_are_those_of_the_library(served):
     assert np.shape(told["table"]) == tuple(map(len, told["tokens"]))
 
 
+def test_one_text_needs_no_list(served):
+    _, server = served
+    many = server.ask("/v1/embed", {"texts": ASKED[:1]}).body
+    assert server.ask("/v1/embed", {"text": ASKED[0]}).body == many
+    missing = server.ask("/v1/embed", {})
+    assert (missing.status, missing.body["error"]["where"]) == (422, "texts")
+    assert server.ask("/v1/embed", {"text": "a", "texts": ["b"]}).status == 422
+
+
 def test_each_question_goes_to_the_model_that_answers_it(served):
     _, server = served
     models = {m["name"]: m["gives"] for m in server.ask("/v1/models").body["models"]}

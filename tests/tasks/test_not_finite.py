@@ -161,6 +161,9 @@ FORMS = [("text-classification", "onnx"), ("token-tagging", "onnx"), ("similarit
 
 @pytest.mark.parametrize(("task", "form"), [*FORMS, ("image-classification", "hf")])
 def test_no_export_of_it_is_kept(task, form, fitted, tmp_path):
+    if form == "onnx":
+        pytest.importorskip("onnxscript")
+        pytest.importorskip("onnxruntime")
     estimator, data = fitted(task)
     model = poisoned(estimator, np.nan)
     samples = {"image-classification": data[0][:2], "token-tagging": [["the", "dog"]]}.get(task, ["the dog"])

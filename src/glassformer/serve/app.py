@@ -297,23 +297,29 @@ def _unfit(request: Any, error: RequestValidationError) -> Response:
 def _add_routes(app: FastAPI, server: Server) -> None:
     @app.post(PREDICT, response_model=PredictResponse, responses=WRONG, summary="Labels")
     async def predict(request: PredictRequest) -> Response:
-        given = [what for what in ("texts", "images", "pairs") if getattr(request, what) is not None]
+        asked = {"texts": request.given("text"), "images": request.given("image"), "pairs": request.pairs}
+        given = [(what, inputs) for what, inputs in asked.items() if inputs is not None]
         if len(given) != 1:
             raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
-        (what,), inputs = given, getattr(request, given[0])
+        ((what, inputs),) = given
         served = server.choose(request.model, "image" if what == "images" else "text", pairs=what == "pairs")
         inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
         items, shares = await server.batchers[served.name].submit(inputs, what)
-        return JSONResponse({"model": served.name, **served.response(items, shares)})
+        found = served.response(items, shares)
+        for one in found["predictions"] if request.top is not None else ():
+            likely = sorted(one["probabilities"].items(), key=lambda pair: -pair[1])
+            one["probabilities"] = dict(likely[: request.top])
+        return JSONResponse({"model": served.name, **found})
 
     @app.post(
         "/v1/explain", response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on"
     )
     async def explain(request: ExplainRequest) -> Response:
-        if (request.text is None) == (request.image is None):
+        texts, images = request.given("text"), request.given("image")
+        if (texts is None) == (images is None):
             raise Problem(422, "text or image, one of them", where="body", fix=ONE)
-        kind = "text" if request.text is not None else "image"
-        if request.text_pair is not None and request.text is None:
+        kind = "text" if texts is not None else "image"
+        if request.text_pair is not None and texts is None:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
         pairs, named = request.text_pair is not None, server.models.get(request.model or "")
         gives = getattr(named, "gives", "labels")
@@ -328,7 +334,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
             if "labels" not in fitting:
                 gives = next((g for g in ("answers", "tags") if g in fitting), gives)
         served = server.choose(request.model, kind, gives, pairs)
-        given = getattr(request, kind)
+        (given,) = texts or images or ()
         if request.text_pair is not None:
             given = TextPair(given, request.text_pair)
         return JSONResponse(await server.explain(served, given, request))

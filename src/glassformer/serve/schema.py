@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from glassformer.data.vocabulary import CLS, SEP
+from glassformer.serve.problems import Problem
 
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
@@ -28,7 +29,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class PredictRequest(Strict):
+class OneOrMany(Strict):
+    """A request that takes ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
+
+    def given(self, one: str) -> list[str] | None:
+        """What stands under ``one`` or its plural, as a list; None: neither does.
+
+        Raises:
+            Problem: both do.
+        """
+        single, several = (getattr(self, name, None) for name in (one, f"{one}s"))
+        if single is not None and several is not None:
+            raise Problem(422, f"both {one} and {one}s", where="body", fix="Send one of them")
+        return several if single is None else [single]
+
+
+class PredictRequest(OneOrMany):
     """Texts, pairs of texts or pictures, one kind of them."""
 
     model_config = ConfigDict(
@@ -39,6 +55,11 @@ class PredictRequest(Strict):
     images: list[Picture] | None = Field(None, min_length=1, fail_fast=True)
     pairs: list[Pair] | None = Field(
         None, min_length=1, fail_fast=True, description="Two texts each, for a model of pairs"
+    )
+    text: Text | None = Field(None, description="As texts with one text")
+    image: Picture | None = Field(None, description="As images with one image")
+    top: int | None = Field(
+        None, ge=1, le=10_000, description="Give the probabilities of the likeliest classes only, so many"
     )
     model: Name | None = None
 
@@ -72,7 +93,7 @@ class PredictResponse(Strict):
     numbers: list[PredictedNumber] | None = Field(None, description="Of a regressor; absent with others")
 
 
-class ExplainRequest(Strict):
+class ExplainRequest(OneOrMany):
     """One text, one pair or one picture, and how to look at it."""
 
     model_config = ConfigDict(
@@ -83,6 +104,8 @@ class ExplainRequest(Strict):
     text: Text | None = None
     text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: Picture | None = None
+    texts: list[Text] | None = Field(None, min_length=1, max_length=1, description="As text: one text")
+    images: list[Picture] | None = Field(None, min_length=1, max_length=1, description="As image: one image")
     model: Name | None = None
     method: Method = "rollout"
     target: str | None = Field(
@@ -122,11 +145,12 @@ class ExplainResponse(Strict):
     )
 
 
-class EmbedRequest(Strict):
+class EmbedRequest(OneOrMany):
     """Texts to be made vectors of."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["A dog runs.", "Rain falls."]}]})
-    texts: list[Text] = Field(min_length=1, fail_fast=True)
+    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    text: Text | None = Field(None, description="As texts with one text")
     model: Name | None = None
 
 
@@ -163,11 +187,12 @@ class SimilarResponse(Strict):
     explanation: PairExplanation | None
 
 
-class SearchRequest(Strict):
+class SearchRequest(OneOrMany):
     """Texts whose nearest in meaning are looked for in the list that the server was started with."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["Can I return it?"], "count": 3}]})
-    texts: list[Text] = Field(min_length=1, fail_fast=True)
+    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    text: Text | None = Field(None, description="As texts with one text")
     count: int = Field(5, ge=1, le=100, description="How many for each text")
     least: float | None = Field(None, ge=-1, le=1, description="Nothing less alike than this is an answer")
     model: Name | None = None

@@ -14,6 +14,7 @@ from glassformer.serve.problems import Problem
 from glassformer.serve.schema import (
     EmbedRequest,
     EmbedResponse,
+    OneOrMany,
     SearchRequest,
     SearchResponse,
     SimilarRequest,
@@ -30,13 +31,20 @@ def _in_its_pair(where: str | None) -> str | None:
     return where if found is None else "pairs[{}][{}]".format(*divmod(int(found[1]), 2))
 
 
+def _texts_of(request: OneOrMany) -> list[str]:
+    texts = request.given("text")
+    if texts is None:
+        raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
+    return texts
+
+
 def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
     """Add these routes; ``wrong``: what answers that are none look like."""
 
     @app.post(EMBED, response_model=EmbedResponse, responses=wrong, summary="Vectors of texts")
     async def embed(request: EmbedRequest) -> Response:
         served: ServedEmbedder = server.choose(request.model, "text", "vectors")
-        items, vectors = await server.batchers[served.name].submit(request.texts, "texts")
+        items, vectors = await server.batchers[served.name].submit(_texts_of(request), "texts")
         cut = [item.truncated for item in items]
         return JSONResponse({"model": served.name, "vectors": vectors.tolist(), "truncated": cut})
 
@@ -60,7 +68,7 @@ def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, A
     @app.post(SEARCH, response_model=SearchResponse, responses=wrong, summary="The nearest texts of a list")
     async def search(request: SearchRequest) -> Response:
         served = _searching(server, request.model)
-        items, vectors = await server.batchers[served.name].submit(request.texts, "texts")
+        items, vectors = await server.batchers[served.name].submit(_texts_of(request), "texts")
         loop = asyncio.get_running_loop()  # a long list takes a while: in the thread that computes
         asked = (vectors, request.count, request.least)
         try:
