@@ -327,6 +327,16 @@ def judge_baselines(
     return out
 
 
+def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:
+    """Split -> how many of its texts were cut, and how many it has."""
+    others = {"validation": splits.validation, splits.judged_name: splits.judged}
+    return {"train": [est.truncated_, len(splits.train)]} | {
+        name: [int(est.truncated(split.texts).sum()), len(split)]
+        for name, split in others.items()
+        if split is not None
+    }
+
+
 def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     """The label of each of a recipe's own sentences, and how sure it is."""
     labels, shares = answers(clf, clf.predict_proba(sentences))

@@ -10,11 +10,9 @@ from typing import Any
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.hub import resolve_checkpoint
-from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import nearest
 from glassformer.data.image import ImageRange
-from glassformer.data.image_checks import leave_out as without_unreadable_of
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
@@ -92,30 +90,12 @@ def build_transform(
     )
 
 
-def first_range(image: ImageConfig, model: ImageModelConfig, folder: Path) -> ImageRange:
-    """``image_range`` that a training in a run's folder begins with, told before a model is fetched."""
-    if not (is_image_architecture(model.model) or Path(model.model).expanduser().is_dir()):
-        return image.image_range
-    return build_transform(image, model, newest_fingerprint(folder / "checkpoints")).image_range
-
-
 def saved_range(folder: Path) -> ImageRange:
     """``image_range`` of a saved model, or of a run's; ``full`` where there is none of images."""
     for place in (folder, folder / "model"):
         if (place / TRANSFORM_FILE).is_file():
             return load_transform(place, before="full" if (place / ABOUT).is_file() else None).image_range
     return "full"
-
-
-def leave_out(splits: Any, work: Any) -> tuple[Any, list[str]]:
-    """A run's splits without the pictures that cannot be read, and what was left out of each.
-
-    Raises:
-        DataError: a split of which none is left.
-    """
-    transform = getattr(work.estimator, "transform_", None)
-    image_range = work.recipe.image.image_range if transform is None else transform.image_range
-    return without_unreadable_of(splits, image_range or "full")
 
 
 def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:

@@ -27,9 +27,9 @@ from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.runtime import computing
-from glassformer.tasks.image_classification.build import first_range, leave_out
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
+from glassformer.tasks.image_data import first_range, leave_out
 from glassformer.tasks.labelled import (
     answers,
     baseline_weights,

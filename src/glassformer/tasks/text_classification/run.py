@@ -34,6 +34,7 @@ from glassformer.tasks.labelled import (
     answers,
     baseline_weights,
     check_unseen,
+    cut_texts,
     export,
     fit,
     judge_again,
@@ -148,16 +149,6 @@ def padded_and_cut(work: Work) -> dict[str, Any]:
     lengths = clf.encode(splits.train.texts).lengths
     padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
     return {"padding": {"linear": 0.0, **padding}, "truncated": cut_texts(clf, splits)}
-
-
-def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:
-    """Split -> how many of its texts were cut, and how many it has."""
-    others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    return {"train": [est.truncated_, len(splits.train)]} | {
-        name: [int(est.truncated(split.texts).sum()), len(split)]
-        for name, split in others.items()
-        if split is not None
-    }
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:

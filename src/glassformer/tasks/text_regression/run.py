@@ -19,7 +19,7 @@ from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_baselines import tfidf_ridge
-from glassformer.tasks.labelled import export
+from glassformer.tasks.labelled import cut_texts, export
 from glassformer.tasks.number_runs import (
     again,
     answers,
@@ -34,7 +34,6 @@ from glassformer.tasks.number_runs import (
     without_labels,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
-from glassformer.tasks.text_classification.run import cut_texts
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
