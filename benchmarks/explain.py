@@ -18,7 +18,7 @@ import argparse
 import hashlib
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,7 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, InputError
 from glassformer.explain import faithfulness, heads, sanity
-from glassformer.explain.methods import OF_LAYERS, explain
-from glassformer.explain.subject import subject_of
+from glassformer.explain.methods import OF_LAYERS, explain, subject_of
 from glassformer.tasks.load import load
 
 console = Console(stderr=True)
@@ -43,7 +42,7 @@ def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[di
     lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
     done = [json.loads(line) for line in lines]
     for number in range(len(done), len(inputs)):
-        subject = subject_of(clf, inputs[number], judge=clf.predictor())
+        subject = replace(subject_of(clf, inputs[number]), judge=clf.predictor())
         scores, seconds, errors = {}, {}, {}
         for method in OF_LAYERS:
             started = time.perf_counter()

@@ -34,7 +34,7 @@ from lab_fits import (
 
 import glassformer as gf
 from glassformer.explain.heads import habits
-from glassformer.explain.subject import subject_of
+from glassformer.explain.methods import subject_of
 
 INPUTS = 100  # that each model is looked into on
 

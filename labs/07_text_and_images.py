@@ -21,7 +21,7 @@ import glassformer as gf
 from glassformer.data.corpus import europe_splits
 from glassformer.evaluate.baselines import tfidf_logistic
 from glassformer.explain.heads import habits
-from glassformer.explain.subject import subject_of
+from glassformer.explain.methods import subject_of
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.packing import Packing
 

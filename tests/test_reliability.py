@@ -58,7 +58,7 @@ def test_commands_stopped_and_racing(call, count):
 
 
 ROWS = {
-    "kill_tests.crashes()": 22,
+    "kill_tests.crashes()": 23,
     "kill_tests.full_disks(10)": 10,
     "bad_files.damaged_checkpoints(90)": 90,
     "bad_files.malicious_checkpoints()": 62,

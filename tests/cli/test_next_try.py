@@ -61,13 +61,6 @@ def test_an_encoding_is_refused_before_the_model_is_loaded(refused, run, tmp_pat
     assert "--encoding cp1252" in refused("predict", run, "new.csv")
 
 
-def test_words_with_tags_are_sent_to_their_recipe(refused, tmp_path):
-    (tmp_path / "names.conll").write_text("Ann B-PER\ncame O\n")
-    for command in (("train", "--text", "names.conll"), ("train", "names.conll")):
-        said = refused(*command)
-        assert "glassformer train wnut17-minilm --data names.conll" in said
-
-
 def test_a_training_ends_with_what_comes_next_and_with_how_many_warnings(gf, tmp_path):
     table = write_csv(tmp_path / "twice.csv", [*sentences(40), *sentences(20)])
     result = gf("train", "--text", table, "--out", "run", *settings())

@@ -53,6 +53,7 @@ OPTIONS = {
         "--target-column",
         "--text",
         "--text-column",
+        "--time",
         "[recipe]",
     ],
     "evaluate": [

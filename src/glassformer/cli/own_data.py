@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from glassformer.cli.given import data_option, is_run
 from glassformer.cli.output import note
 from glassformer.config import parse_settings
 from glassformer.errors import ConfigError
+from glassformer.finite import json_text
 
 HELD_OUT = 0.1  # of a file without splits
 
@@ -88,7 +88,7 @@ def own_task(given: Given, command: str, others: str) -> Given:
     note(
         f"{given.text} holds {said}: taken as glassformer {command} {recipe} --data {shlex.quote(given.text)}"
     )
-    usual = {"name": json.dumps(Path(given.text).stem, ensure_ascii=False)}
+    usual = {"name": json_text(Path(given.text).stem)}
     if "pairs" in kind:  # of which nothing is held out unless that is asked for
         usual |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
     settings = [f"{key}={value}" for key, value in usual.items() if not is_set(key, given.settings)]

@@ -69,12 +69,12 @@ def export_onnx(
         GlassformerError: the graph does not agree, and nothing is written; or int8 costs too much accuracy,
             and all but ``model-int8.onnx`` is kept.
     """
-    need_onnx()
     if int8 and not getattr(clf, "reads_tokens", True):
         what = "a linear model is looked up, not multiplied: int8 would make it no faster"
         raise ConfigError(
             what, where="int8", fix="Leave int8 out, or name an encoder: model=all-minilm-l6-v2"
         )
+    need_onnx()
     checked: dict[str, Any] = {}
 
     def write(folder: Path) -> None:
