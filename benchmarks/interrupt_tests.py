@@ -259,7 +259,8 @@ def stop(rng: random.Random, job: Job, number: signal.Signals) -> dict[str, Any]
                 problems += [f"exit code {code}"] * (code != -signal.SIGKILL)
             else:
                 problems += [f"exit code {code}"] * (code != 130)
-                problems += ["not one line"] * (not err.startswith("error: ") or err.count("\n") != 1)
+                errors = [line for line in err.splitlines() if not line.startswith("note: ")]
+                problems += ["not one line"] * (len(errors) != 1 or not errors[0].startswith("error: "))
                 problems += [f"litter: {x}" for x in litter(place)]
             whole = found and job.verb in ("predict", "export")  # it was stopped after its last move
             if not whole:
