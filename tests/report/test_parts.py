@@ -81,6 +81,11 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     worse = wording.against(scores(0.8, low=0.79, high=0.81), simple)
     assert "10.00 points below" in worse
     assert "simpler and faster model is better" in worse
+    still = {"epochs": 3, "before": 1.92, "after": 1.71}
+    unfinished = wording.against(scores(0.8, low=0.79, high=0.81), simple, still=still)
+    assert "simpler" not in unfinished.partition("strong")[2]
+    assert "still lowered the validation loss from 1.920 to 1.710; set epochs=6 or a higher lr" in unfinished
+    assert wording.against(scores(0.95, low=0.94, high=0.96), simple, still=still) == clear
     assert wording.against(scores(0.9), {}) == ""
     assert wording.against(scores(0.9), simple) == "strong does as well."
     assert "So does" in wording.against(scores(1.0), {"x": scores(1.0)})

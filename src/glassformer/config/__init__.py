@@ -27,6 +27,7 @@ def setting(default: Any, meaning: str, **before: Any) -> Any:
     """A key of a config class: its default, and what the command line and the pages say that it means.
 
     ``before=``: what a fit did before there was such a key, where that is not what the default does.
+    ``in_file=``: what a recipe's file, or a saved model, means that lacks the key, where its default changed.
     A class may say in ``RETIRED`` which keys it had: ``{key: (neutral value, why it has no other)}``. Files
     and calls that have them at that value go on being read.
     """
@@ -47,7 +48,22 @@ def settings_of(cls: type) -> dict[str, Any]:
 def values_before(cls: type) -> dict[str, Any]:
     """Key -> the value that it counts as where something was made before there was such a key."""
     told = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
-    return settings_of(cls) | told
+    return settings_of(cls) | values_in_files(cls) | told
+
+
+def values_in_files(cls: type) -> dict[str, Any]:
+    """Key -> what files that lack it mean, for each key where this is not the default."""
+    return {f.name: f.metadata["in_file"] for f in dataclasses.fields(cls) if "in_file" in f.metadata}
+
+
+def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's values from its file, with ``values_in_files`` of each section for what it lacks."""
+    out, hints = dict(values), typing.get_type_hints(cls)
+    for name, hint in hints.items():
+        told = values_in_files(hint) if dataclasses.is_dataclass(hint) else {}
+        if told and isinstance(out.get(name, {}), Mapping):
+            out[name] = told | dict(out.get(name, {}))
+    return out
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -75,7 +75,10 @@ def _number(value: Any, form: Format) -> float:
     if isinstance(value, str) and form != "plain" and readings(value):
         found = amount(value, form)
         return float("nan") if found is None else found
-    return float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else float("nan")
+    try:
+        return float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else math.nan
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def _refusal(value: Any, form: Format, where: str) -> DataError:
@@ -103,8 +106,12 @@ def off_scale(values: Any, scale: Scale) -> np.ndarray:
 
 
 def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | None = None) -> None:
-    """Raises DataError for the first number that has no logarithm."""
+    """Raises DataError for the first number that has no logarithm, or one below the range of answers."""
     for index, number in enumerate(numbers):
+        if 0 < number < 1 / LARGEST:
+            what = f"{number:g} is below {1 / LARGEST:g}, the lowest answer of number_scale=log"
+            fix = "Multiply all numbers, or learn their logarithms with number_scale=linear"
+            raise DataError(what, where=place(origin, index, rows), fix=fix)
         if not number > 0:
             fix = "Correct it, or learn the numbers as they are, with number_scale=linear"
             raise DataError(_without_logarithm(number), where=place(origin, index, rows), fix=fix)

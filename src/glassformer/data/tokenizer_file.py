@@ -123,6 +123,20 @@ def model_max_length(folder: Path) -> int | None:
     return int(length)
 
 
+def model_inputs(folder: Path) -> list[str]:
+    """What the folder's model is given of a text: ``model_input_names`` of ``tokenizer_config.json``, which
+    without them are all three.
+
+    Raises:
+        CheckpointError: the file is damaged, or they are no list.
+    """
+    names = _settings(folder / SETTINGS).get("model_input_names")
+    if names is not None and not isinstance(names, list):
+        what = f"model_input_names = {str(names)[:40]!r} is no list"
+        raise CheckpointError(what, where=str(folder / SETTINGS))
+    return names or ["input_ids", "token_type_ids", "attention_mask"]
+
+
 def check_cut(folder: Path, fix: str) -> None:
     """Raises CheckpointError where long texts are to lose their beginning: here they lose their end."""
     config, file = folder / SETTINGS, folder / TOKENIZER

@@ -163,6 +163,30 @@ class ImageTransform:
             raise ConfigError(what, where=where, fix="Fetch it anew") from None
 
 
+# Steps that change pixels and that we do not have: by their setting, and by kinds that take them unasked.
+FOREIGN_STEPS = (
+    *("do_flip_channel_order", "do_pad", "crop_pct", "do_grayscale", "rescale_offset", "do_color_quantize"),
+    *("do_thumbnail", "do_align_long_axis", "do_crop_margin", "do_image_splitting", "keep_aspect_ratio"),
+)
+FOREIGN_KINDS = {
+    "ConvNext": "crop_pct",
+    "PoolFormer": "crop_pct",
+    "Levit": "a scale of 256/224 before its crop",
+    "MobileViT": "do_flip_channel_order",
+    "ImageGPT": "do_color_quantize",
+    "Donut": "do_thumbnail",
+}
+
+
+def _check_steps(settings: dict[str, Any], kind: str, where: str) -> None:
+    for key in FOREIGN_STEPS:
+        if settings.get(key):
+            raise ConfigError(f"{key} = {settings[key]!r} is not supported", where=where)
+    for name, step in FOREIGN_KINDS.items():
+        if kind.startswith(name) and settings.get(step, True):
+            raise ConfigError(f"a {kind} prepares images with {step}, which is not supported", where=where)
+
+
 def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     size, crop_size = settings.get("size", 224), settings.get("crop_size")
     names = {number: name for name, number in RESAMPLE.items()}
@@ -173,13 +197,15 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     if not kind.startswith("ViT") and (missing := [key for key in wanted if key not in settings]):
         what = f"{missing[0]} is not said, and a {kind} has others than a ViT by itself"
         raise ConfigError(what, where=where, fix="Write it into the file")
+    _check_steps(settings, kind, where)
     if not settings.get("do_resize", True):
         raise ConfigError("pictures that are not resized are not supported", where=where)
     rescaled = settings.get("do_rescale", True)
     if rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
         raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
     normal = settings.get("do_normalize", True)
-    mean, std = settings.get("image_mean", (0.5,) * 3), settings.get("image_std", (0.5,) * 3)
+    mean, std = (settings.get(key, 0.5) for key in ("image_mean", "image_std"))
+    mean, std = (3 * (x,) if isinstance(x, int | float) else x for x in (mean, std))  # one for all channels
     crop = bool(settings.get("do_center_crop", False))
     shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
     if shortest and not crop:

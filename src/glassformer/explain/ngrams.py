@@ -73,6 +73,7 @@ def weights_of(model: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def ngram_subject(clf: Any, text: str) -> NgramSubject:
     """A text, or a pair, under a fitted linear model."""
+    clf.check_sides([text])
     ngrams: Ngrams = clf.tokenizer_
     sides = text.sides if isinstance(text, TextPair) else (text,)
     shown = tuple(clean_text(side, ngrams.clean) for side in sides)

@@ -89,7 +89,9 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
             title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
             verdict=wording.verdict(scores, run.judged, run.noun, run.measure),
             noun=run.noun,
-            against=wording.against(scores, metrics.get("baselines") or {}, run.measure),
+            against=wording.against(
+                scores, metrics.get("baselines") or {}, run.measure, metrics.get("still_learning")
+            ),
             leading=tables.leading(run.measure, scores),
             several=scores.get("kind") == "labels",
             guess_loss=wording.guess_loss(2 if scores.get("kind") == "labels" else len(scores["labels"])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -151,8 +151,22 @@ def _seen(split: str) -> str:
     return "seen" if split == "train" else "not seen"
 
 
-def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measure: str = "accuracy") -> str:
-    """How the measure stands to the best simple model, without claiming more than the intervals allow."""
+def against(
+    scores: dict[str, Any],
+    baselines: dict[str, dict[str, Any]],
+    measure: str = "accuracy",
+    still: Mapping[str, Any] | None = None,
+) -> str:
+    """How the measure stands to the best simple model, without claiming more than the intervals allow.
+
+    Args:
+        still: ``still_learning`` of the metrics: what has not learned all it can may yet be better.
+    """
+    better = "a simpler and faster model is better here"
+    if still:
+        better = (
+            f"its training ended too soon, {_falling(still)}; set epochs={2 * still['epochs']} or a higher lr"
+        )
     rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
     if not rated:
         return ""
@@ -177,11 +191,16 @@ def against(scores: dict[str, Any], baselines: dict[str, dict[str, Any]], measur
             return f"{text}; chance alone could make that difference ({span})."
         if gap > 0:
             return f"{text}, more than chance would make it ({span})."
-        return f"{text}: a simpler and faster model is better here ({span})."
+        return f"{text}: {better} ({span})."
     ours, theirs = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
         return f"{text}; their intervals overlap, so this run alone does not settle which is better."
-    return f"{text}." if gap > 0 else f"{text}: a simpler and faster model is better here."
+    return f"{text}." if gap > 0 else f"{text}: {better}."
+
+
+def _falling(still: Mapping[str, Any]) -> str:
+    loss = f"from {still['before']:.3f} to {still['after']:.3f}"
+    return f"for its last epoch still lowered the validation loss {loss}"
 
 
 def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
@@ -190,7 +209,7 @@ def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
     if not scores:
         return ""
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-    beside = against(scores, metrics.get("baselines") or {}, measure)
+    beside = against(scores, metrics.get("baselines") or {}, measure, metrics.get("still_learning"))
     return " ".join(filter(None, (verdict(scores, split, noun, measure), beside))).replace(THIN, " ")
 
 

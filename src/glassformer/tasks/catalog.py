@@ -16,6 +16,7 @@ from glassformer.config import (
     parse_settings,
     read_toml,
     to_dict,
+    with_values_in_files,
 )
 from glassformer.errors import ConfigError
 from glassformer.reading import file_called
@@ -308,7 +309,8 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
-    return _with_paths(build(cls, apply_overrides(dict(values) | {"task": task}, overrides, cls), where))
+    values = with_values_in_files(cls, values) | {"task": task}
+    return _with_paths(build(cls, apply_overrides(values, overrides, cls), where))
 
 
 def _with_paths(recipe: Any) -> Any:

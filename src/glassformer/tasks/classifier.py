@@ -29,6 +29,7 @@ from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.int8 import compute_model
+from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
@@ -37,6 +38,7 @@ from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training
 
+NEW, SOLVED = "new (random): classification head", "new (solved): classification head"
 CALIBRATION_EXAMPLES = 100  # held-out examples that a temperature is fitted on, at least
 
 
@@ -97,6 +99,7 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
         X, y, validation, sample_weight = data
+        warn_of_order(X, y)
         y = as_targets(y, self.TARGETS, self.TARGETS)
         X = self.fit_rows(X, y)
         if y is not None:  # ``check_pairs`` says what is missing
@@ -192,7 +195,7 @@ class Supervised(Explains, Adapts, Estimator):
         with torch.no_grad():
             network.head.out.weight.copy_(torch.from_numpy(found.weight / np.float32(length)))
             network.head.out.bias.copy_(torch.from_numpy(found.bias))
-        self.weights_source_ = network.weights_source = f"{network.weights_source}, solved"
+        self.weights_source_ = network.weights_source = network.weights_source.replace(NEW, SOLVED)
         return network
 
     def _starts_solved(self, fit: Fit, network: Any) -> bool:
@@ -310,6 +313,10 @@ class Supervised(Explains, Adapts, Estimator):
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
+
+    def transform(self, X: Sequence[Any]) -> np.ndarray:
+        """As ``embed``, for a step of scikit-learn's ``Pipeline``."""
+        return self.embed(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

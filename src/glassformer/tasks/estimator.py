@@ -21,7 +21,15 @@ import torch
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT, check_parameters
-from glassformer.config import build, plain, settings_of, to_toml, values_before
+from glassformer.config import (
+    build,
+    plain,
+    settings_of,
+    to_toml,
+    values_before,
+    values_in_files,
+    with_values_in_files,
+)
 from glassformer.errors import ConfigError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.finite import json_text
@@ -131,6 +139,22 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         for name in self.defaults():
             setattr(self, name, values[name])
 
+    def set_params(self, **params: Any) -> Self:
+        """As scikit-learn's.
+
+        Raises:
+            ConfigError: of a fitted estimator, a value that cannot be; nothing is changed then.
+        """
+        before = self.get_params(deep=False)
+        super().set_params(**params)
+        try:
+            if hasattr(self, "model_"):
+                self.configs()
+        except ConfigError:
+            super().set_params(**before)
+            raise
+        return self
+
     def configs(self) -> dict[str, Any]:
         """Section -> its settings, checked.
 
@@ -159,7 +183,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
                 fix=f"Name one of the task {task!r}",
             )
         if given:
-            recipe = build(cls.RECIPE, values, where)
+            recipe = build(cls.RECIPE, with_values_in_files(cls.RECIPE, values), where)
         settings: dict[str, Any] = {}
         for section in cls.SECTIONS:
             settings |= vars(getattr(recipe, section))
@@ -317,8 +341,10 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
         Raises:
             CheckpointError: the folder exists and ``overwrite`` is False, or is not one of ours.
+            ConfigError: a parameter was set to a value that cannot be.
         """
         self._check_fitted()
+        self.configs()
 
         def write(folder: Path) -> None:
             self._write_model(folder)
@@ -357,7 +383,8 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         known = {
             k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items() if k in names
         }
-        out = cls(**known)
+        before = {k: v for config in cls.SECTIONS.values() for k, v in values_in_files(config).items()}
+        out = cls(**before | known)
         check_parameters(out.configs, folder)
         out.history_, out.examples_ = Records(), counts_in(about)
         for name in cls.FIGURES:

@@ -35,6 +35,7 @@ from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
 FEW = 100  # validation examples: one of them is a point or more
+STILL = 0.05  # by which share an epoch lowers the validation loss that is not the last one wanted
 JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
 
 
@@ -178,6 +179,8 @@ def judge_splits(work: Work) -> dict[str, Any]:
         "label_names": [str(c) for c in clf.classes_.tolist()],
         "seconds": {},
     }
+    if (still := still_learning(clf.history_)) is not None:
+        out["still_learning"] = still
     if clf.kind_.binary and clf.threshold_ is not None:
         out["thresholds"] = dict(zip(out["label_names"], clf.threshold_.tolist(), strict=True))
     if splits.validation is not None:
@@ -325,6 +328,16 @@ def judge_baselines(
     if keep is not None:
         write_simple(keep, said)
     return out
+
+
+def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The validation losses before and after the last epoch, where that one still lowered it by a share of
+    ``STILL`` or more: the training ended too soon."""
+    found = [one for one in history if one.get("kind") == "evaluation" and one.get("loss") is not None]
+    losses = [float(one["loss"]) for one in found]
+    if len(losses) < 2 or losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
+        return None
+    return {"epochs": len(losses), "before": losses[-2], "after": losses[-1]}
 
 
 def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:

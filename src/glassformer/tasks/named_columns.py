@@ -18,7 +18,8 @@ from glassformer.data.in_memory import (
     take_columns,
 )
 from glassformer.data.target_columns import inputs_of, refuse_targets
-from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
+from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
+from glassformer.train.defaults import outside
 
 
 class NamedColumns:
@@ -51,6 +52,7 @@ class NamedColumns:
         Raises:
             DataError: columns that cannot be told, or one that holds ``y``.
         """
+        warn_of_order(X, y)
         vars(self).pop("feature_names_in_", None)
         self.n_features_in_, self._noted = 1, False
         X = list(X) if isinstance(X, Iterator) and not hasattr(X, "read") else X
@@ -134,3 +136,14 @@ class NamedColumns:
     def saved_width(self, about: Mapping[str, Any]) -> int | None:
         """The inputs of one example, by what else a saved folder says; None: it is not known."""
         return 1
+
+
+def warn_of_order(X: Any, y: Any) -> None:
+    """Warn where both are of pandas and their rows have the same names in another order."""
+    a, b = (getattr(one, "index", None) for one in (X, y))
+    if a is None or b is None or callable(a) or callable(b) or len(a) != len(b) or a.equals(b):
+        return
+    if {*a} == {*b}:
+        what = "X and y have the same index in another order, and are taken by their places"
+        fix = "if the index says what belongs together, give y.loc[X.index]"
+        warnings.warn(f"{what}; {fix}", OtherOrderWarning, stacklevel=outside())

@@ -71,6 +71,9 @@ class Numbers(Classes):
         if not spread > 1e-12 * max(1e-100, float(np.abs(numbers).max(initial=0.0))):
             what = f"all numbers are {given[0]:g}" if len(numbers) else "no numbers"
             fix = "A regressor needs examples of at least two numbers"
+            if len(numbers) and given.min() < given.max():
+                what = f"{given.min():.17g} to {given.max():.17g} differ by too little for their size"
+                fix = "Subtract a constant, or measure them in another unit"
             raise DataError(what, where="targets", fix=fix)
         return cls(float(numbers.mean()), 2.0 ** round(math.log2(spread)), scale)
 

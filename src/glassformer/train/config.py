@@ -107,13 +107,15 @@ class ClassifierFitConfig(FitConfig):
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
     head_start: Literal["solved", "random"] = setting(
-        "random",
+        "solved",
         "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
         "pooled as the checkpoint says; cross-validation chooses its strength",
+        in_file="random",
     )
     calibration: Literal["auto", "none"] = setting(
-        "none",
+        "auto",
         "auto: a temperature is fitted on the validation examples, where there are 100 or more",
+        in_file="none",
     )
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
     class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
@@ -154,9 +156,10 @@ class NumberFitConfig(FitConfig):
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
     head_start: Literal["solved", "random"] = setting(
-        "random",
+        "solved",
         "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
         "pooled as the checkpoint says; cross-validation chooses its strength",
+        in_file="random",
     )
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss", "what decides which weights are best; loss: the squared error, as R² does"

@@ -92,7 +92,7 @@ class ImageRegressor(Regressor, ImageModel):
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
         monitor: str = "loss",
-        head_start: str = "random",
+        head_start: str = "solved",
         number_scale: str = "linear",
         keep_best: bool = True,
         evaluate_every: int = 0,

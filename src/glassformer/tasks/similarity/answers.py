@@ -118,6 +118,17 @@ class Answers:
         """As ``encode``, under the name that classifiers have for it."""
         return self.encode(texts, **options)
 
+    def transform(self, X: Sequence[str]) -> np.ndarray:
+        """As ``encode``, for a step of scikit-learn's ``Pipeline``."""
+        return self.encode(X)
+
+    def fit_transform(self, X: Sequence[str], y: Any = None) -> np.ndarray:
+        """``transform`` by the encoder as it is: a ``Pipeline`` trains what follows, and not the encoder.
+
+        To train it, call ``fit`` beforehand.
+        """
+        return self.transform(X)
+
     def longest(self) -> int:
         """Tokens that are read of a text, special ones included."""
         self._check_fitted()

@@ -37,6 +37,7 @@ from glassformer.runtime import computing, drawing_own, own_generators
 from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit
 from glassformer.tasks.heads import Head, fit_head, head_of
+from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.similarity.answers import Answers
 from glassformer.tasks.similarity.build import LONGEST, build_encoder, open_tokenizer, sentences_for
 from glassformer.tasks.similarity.labels import (
@@ -180,6 +181,7 @@ class Embedder(Answers, Estimator):
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Embedder:
         with self._rollback():
+            warn_of_order(*data[:2])
             y = as_targets(data[1], "labels")
             rows = read_rows(self.fit_rows(data[0], y), "fit", "pairs or texts", most=2)
             if self.train_layers == 0 and not self.unfreeze_every and rows and isinstance(rows[0], str):

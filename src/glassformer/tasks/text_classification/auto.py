@@ -26,9 +26,11 @@ from glassformer.errors import CheckpointError
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
 from glassformer.train.callbacks import Callback, StopOnSignal
-from glassformer.train.distributed import join, refuse_several
+from glassformer.train.defaults import chosen
+from glassformer.train.distributed import join, world
 
 ENCODER = "all-minilm-l6-v2"
+WIDTH = 384  # of its vectors
 ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
@@ -88,7 +90,7 @@ def fit_auto(
         DataError: unusable examples or labels.
         CheckpointError: ``checkpoints`` holds those of another training.
     """
-    if asks_for_encoder(clf):
+    if asks_for_encoder(clf) or world()[1] > 1:  # which share one training, not a search
         winner = _made(clf, FINE_TUNED)
         X, y, validation, weights = data
         given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
@@ -98,8 +100,6 @@ def fit_auto(
     started = time.perf_counter()
     device = choose_device(clf.device)
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
-    if fit.ranks.size > 1:
-        refuse_several("model = auto fits its candidates in one process", f"Name one: model={ENCODER}")
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
@@ -162,6 +162,9 @@ class Search:
 
     def run(self, candidate: Candidate) -> None:
         """Let a candidate predict what decides."""
+        if candidate.learns:
+            for call in self.calls:
+                call.note(f"{candidate.name}: about {_spoken(self._expected())}")
         began = time.perf_counter()
         fitted = None
         if self.by_folds:
@@ -175,6 +178,13 @@ class Search:
         self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, fitted))
         for call in self.calls:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
+
+    def _expected(self) -> float:
+        """Seconds that fine-tuning takes, by those of the frozen encoder: a step costs three passes."""
+        epochs = chosen(self.fit.train, "solved", WIDTH, len(self.X))["epochs"]
+        folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
+        fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # the last one on all examples
+        return 3 * epochs * fits * self.tried[-1].seconds / max(folds, 1)
 
     def _cross_validated(self, candidate: Candidate) -> np.ndarray:
         """Outputs ``[m, C]`` for the rows that decide, each by a model that has not learned from it."""
@@ -336,6 +346,10 @@ def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
     if words > FOLDED_TOKENS:
         out = np.where(out > 0, -1, out)  # one fold decides, and the rest is learned from
     return out
+
+
+def _spoken(seconds: float) -> str:
+    return f"{max(seconds, 1):.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _number_score(metric: str, truth: np.ndarray, found: np.ndarray) -> float:

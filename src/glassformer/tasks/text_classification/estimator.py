@@ -27,7 +27,7 @@ from glassformer.data.ngrams import Ngrams
 from glassformer.data.pair_tokens import encode_inputs, without_segments
 from glassformer.data.text import TokenTable, clean_text
 from glassformer.data.text_pairs import are_pairs, check_inputs
-from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
@@ -164,13 +164,7 @@ class TextModel(Supervised):
         Raises:
             DataError: pairs for a model of one text, or texts for one of pairs.
         """
-        if self.pairs_ is not None and examples and are_pairs(examples) != self.pairs_:
-            what, fix = (
-                ("this model reads pairs of texts", "Give two texts for each: (first, second)")
-                if self.pairs_
-                else ("this model reads one text, not pairs", "Give one text each")
-            )
-            raise DataError(what, where=self.NOUN, fix=fix)
+        self.check_sides(examples)
         if not self.reads_tokens:
             return self.tokenizer_.table(examples)
         table = encode_inputs(
@@ -184,6 +178,16 @@ class TextModel(Supervised):
         if tells is None:
             tells = getattr(self.model_.config.embedding, "segments", 0) > 1
         return table if tells else without_segments(table)
+
+    def check_sides(self, examples: Sequence[str]) -> None:
+        """Raises DataError where there are pairs for a model of one text, or texts for one of pairs."""
+        if self.pairs_ is not None and examples and are_pairs(examples) != self.pairs_:
+            what, fix = (
+                ("this model reads pairs of texts", "Give two texts for each: (first, second)")
+                if self.pairs_
+                else ("this model reads one text, not pairs", "Give one text each")
+            )
+            raise DataError(what, where=self.NOUN, fix=fix)
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
@@ -325,7 +329,8 @@ class TextModel(Supervised):
         if not self.reads_tokens:
             write_ngrams(self.tokenizer_, folder)
             return {"truncated": 0} | pairs
-        kinds = self.model_.config.embedding.segments
+        left_out = self.pairs_ is None and self.segments_ is False
+        kinds = 0 if left_out else self.model_.config.embedding.segments
         save_tokenizer(
             self.tokenizer_, folder, self.max_length, segments=kinds, pairs=self.pairs_ is not False
         )
@@ -338,6 +343,8 @@ class TextModel(Supervised):
         self.truncated_, tried = about.get("truncated", 0), about.get("tried", [])
         self.tried_ = tried if isinstance(tried, list) else []
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
+        if self.pairs_ is None and "token_type_ids" not in model_inputs(folder):
+            self.segments_ = False  # as those who trained it have left them out
 
     def check_parts(self, folder: Path) -> None:
         super().check_parts(folder)
@@ -368,7 +375,7 @@ class TextClassifier(TextModel, Classifier):
 
     def __init__(
         self,
-        model: str = "all-minilm-l6-v2",
+        model: str = "auto",
         *,
         max_length: int = 256,
         tokenizer: str = "auto",
@@ -444,8 +451,8 @@ class TextClassifier(TextModel, Classifier):
         threads: int = 0,
         strategy: str = "auto",
         verbose: int = 0,
-        head_start: str = "random",
-        calibration: str = "none",
+        head_start: str = "solved",
+        calibration: str = "auto",
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,
         pos_weight: str | float | dict | None = None,
@@ -460,7 +467,7 @@ class TextClassifier(TextModel, Classifier):
         self._store(locals())
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> TextClassifier:
-        if self.method != "few-shot":
+        if self.method != "few-shot" or self.model == AUTO:
             return super()._fit(data, callbacks, checkpoints, resume)
         from glassformer.tasks.text_classification.few_shot import fit_few_shot
 

@@ -82,9 +82,10 @@ class ModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
     model: str = setting(
-        "all-minilm-l6-v2",
+        AUTO,
         "a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), or auto: "
         "the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
+        in_file="all-minilm-l6-v2",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = setting(

@@ -251,8 +251,15 @@ class Problem:
         return found + [Candidate(LOGISTIC, x) for x in SOFTMAX if name == SVM and few]
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
-        """Weights ``[K, W]`` and biases ``[K]`` by the training examples of these numbers."""
+        """Weights ``[K, W]`` and biases ``[K]`` by the training examples of these numbers; of examples that
+        are all of one class, a bias alone."""
+        if self.weights is not None:
+            rows = rows[self.weights[rows] > 0]
         X, y = self.rows[rows], self.targets[rows]
+        if not self.kind.binary and (not len(y) or (self.kind.labels_given and y.min() == y.max())):
+            bias = np.zeros(self.outputs)
+            bias[y[:1] if self.kind.labels_given else []] = SURE
+            return np.zeros((self.outputs, X.shape[1])), bias
         weights = None if self.weights is None else self.weights[rows]
         if self.kind.binary:
             found = [self._label(X, y[:, k], weights, k, candidate) for k in range(self.outputs)]
@@ -319,7 +326,8 @@ def _choose(
     fold is held out and not each in turn.
     """
     folds = range(FOLDS if problem.cost <= FEW else 1)
-    rows = np.flatnonzero(np.isin(fold, folds))
+    counts = True if problem.weights is None else problem.weights > 0
+    rows = np.flatnonzero(np.isin(fold, folds) & counts)
     best: tuple[tuple[float, float], Candidate, Spare] | None = None
     for candidate in problem.candidates():
         logits = np.empty((len(fold), problem.outputs))

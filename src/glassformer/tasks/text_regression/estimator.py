@@ -26,7 +26,7 @@ class TextRegressor(Regressor, TextModel):
 
     def __init__(
         self,
-        model: str = "all-minilm-l6-v2",
+        model: str = "auto",
         *,
         max_length: int = 256,
         tokenizer: str = "auto",
@@ -93,7 +93,7 @@ class TextRegressor(Regressor, TextModel):
         validation_fraction: float = 0.0,
         early_stopping: int = 0,
         monitor: str = "loss",
-        head_start: str = "random",
+        head_start: str = "solved",
         number_scale: str = "linear",
         time_limit: float | None = None,
         keep_best: bool = True,
