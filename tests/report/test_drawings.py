@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from glassformer.errors import DataError
+from glassformer.explain.view import short_names
 from glassformer.report.bars import FIGURE, NAME, WIDTH, bar_panels
 from glassformer.report.confusion import confusion_matrix
 from glassformer.report.curves import COLORS, curves, learning_curves
@@ -28,6 +29,33 @@ def test_a_bar_is_as_long_as_its_share_of_the_largest():
     assert float(bars[2].get("x") or 0) == WIDTH + NAME  # the second panel stands beside the first
     assert bar_panels({"x": [("n" * 40, 0.0)]}, "{:.2f}").count("…") == 1
     assert 'width="0.0"' in bar_panels({"x": [("a", 0.0)]})
+
+
+LONG = ["balance_not_updated_after_bank_transfer", "balance_not_updated_after_cheque_or_cash_deposit"]
+
+
+@pytest.mark.parametrize(
+    ("names", "longest", "shown"),
+    [
+        (["cat", "d\u202eg"], 9, ["cat", "d\ufffdg"]),
+        (LONG, 18, ["balance_n…transfer", "balance_n…_deposit"]),
+        (["begin_a_end", "begin_b_end"], 7, ["begin_a_end", "begin_b_end"]),  # the middle tells them apart
+        (["same" * 9, "same" * 9], 7, ["sam…ame"] * 2),
+        ([], 7, []),
+    ],
+)
+def test_names_are_shortened_in_the_middle_and_stay_different(names, longest, shown):
+    assert short_names(names, longest) == shown
+
+
+def test_long_names_stay_different_in_drawings():
+    matrix = confusion_matrix(LONG, [[9, 1], [0, 4]])
+    bars = bar_panels(
+        {"x": [(name, 1.0) for name in LONG], "y": [("begin_first_end", 1.0), ("begin_other_end", 2.0)]}
+    )
+    for svg in (matrix, bars):
+        names = [t.text for t in parts(svg, "text") if "bal" in (t.text or "")]
+        assert len(set(names)) == 2
 
 
 def test_squares_of_a_confusion_matrix():

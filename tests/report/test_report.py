@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from glassformer.errors import DataError
-from glassformer.report import write_report
+from glassformer.report import tables, write_report
 
 ATTACKS = [
     "<script>alert(1)</script>",
@@ -24,7 +24,11 @@ ATTACKS = [
     "&lt;script&gt;&#60;script&#62;",
     '=HYPERLINK("https://example.org")\x00\x1b[31m\u202e\ud800',
 ]
-VOID = {"meta", "br", "img", "link", "input", "hr"}
+VOID = {"meta", "br", "img", "link", "input", "hr", "wbr"}
+NINE = tuple(
+    f"balance_not_updated_after_a_long_{x}_transfer_by_cheque"
+    for x in ["bank", "card", "cash", "coin", "fee", "loan", "top", "web", "wire"]
+)
 
 
 class Page(HTMLParser):
@@ -166,8 +170,9 @@ def test_markup_in_data_stays_text(make_run, attack):
     )
     shapes = [{(tag, name) for tag, name, _ in page.attributes} for page in (tame, wild)]
     assert shapes[1] <= shapes[0]
-    assert {tag: n for tag, n in wild.tags.items() if tag != "span"} == {
-        tag: n for tag, n in tame.tags.items() if tag != "span"
+    free = ("span", "wbr")
+    assert {tag: n for tag, n in wild.tags.items() if tag not in free} == {
+        tag: n for tag, n in tame.tags.items() if tag not in free
     }
     assert wild.raw["style"] == tame.raw["style"]
     assert wild.raw["script"][1:] == tame.raw["script"][1:]
@@ -186,14 +191,125 @@ def test_metrics_alone_are_enough(make_run):
     assert "of 2,500 validation texts" in page.words
     assert "No simple model was trained beside this one." in page.words
     assert "Where it looks" not in page.words
-    assert "script" not in page.tags
+    assert page.tags["script"] == 1  # that sorts the table of classes
 
 
-def test_many_classes_are_told_by_their_confusions(make_run):
-    page = Page(write_report(make_run(classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0)))
+def test_of_many_classes_the_most_confused_are_shown(make_run):
+    run = make_run(classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0)
+    page = Page(write_report(run))
     assert "Most often taken for another" in page.words
-    assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
+    assert "the other 28 of 40 classes are left out" in page.words
     assert "each class against the others, their mean" in page.words
+    scores = json.loads((run / "metrics.json").read_text())["test"]
+    matrix = tables.confusion(scores)
+    assert (len(matrix["rows"]), matrix["others"]) == (12, 28)
+    for row in matrix["rows"]:  # the last cell counts what was taken for a class that is left out
+        counts = scores["confusion"][scores["labels"].index(row["label"])]
+        assert sum(cell["count"] for cell in row["cells"]) == sum(counts)
+        assert (
+            sum(cell["count"] for cell in row["cells"] if cell["right"])
+            == counts[scores["labels"].index(row["label"])]
+        )
+    first = tables.confusions(scores)[0]
+    assert {first["label"], first["predicted"]} <= {row["label"] for row in matrix["rows"]}
+
+
+def test_a_page_without_a_matrix_does_not_speak_of_one(make_run):
+    run = make_run(classes=tuple(f"c{i}" for i in range(13)), n=300)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert "confusion matrix" in Page(write_report(run)).words
+    scores = metrics["test"]
+    support = [sum(row) for row in scores["confusion"]]
+    scores["confusion"] = [[n * (i == j) for j in range(13)] for i, n in enumerate(support)]
+    (run / "metrics.json").write_text(json.dumps(metrics))
+    page = Page(write_report(run))
+    assert "confusion matrix" not in page.words
+    assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
+
+
+def test_classes_stand_worst_first(make_run):
+    run = make_run(classes=NINE, n=300)
+    rows = json.loads((run / "metrics.json").read_text())["test"]["per_class"]
+    words = Page(write_report(run)).words.split("Each class")[1].split("Surest mistakes")[0]
+    told = sorted(NINE, key=words.index)
+    assert told == [row["label"] for row in sorted(rows, key=lambda row: row["f1"])]
+    absent = {"label": "absent", "support": 0, "f1": 0.0}
+    assert [row["label"] for row in tables.worst_first([absent, *rows])][-1] == "absent"
+    # no name is cut
+    assert all(words.count(name) == 1 for name in NINE)
+
+
+def chromium_page(p, path, **context):
+    browser = p.chromium.launch(
+        executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+    )
+    page = browser.new_page(**context)
+    page.goto(path.as_uri())
+    return page
+
+
+# A matrix may scroll in a box of its own, which is no wider than the page.
+WIDER = """() => [...document.querySelectorAll("table, .scroll, .matrix")].filter(
+  (e) => (e.classList.contains("matrix") || !e.closest(".matrix")) && (e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth)).length"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize("classes", [NINE[:4], NINE, tuple(f"{NINE[i % 9]}_{i}" for i in range(77))], ids=len)
+def test_no_table_is_wider_than_the_page(make_run, classes):
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    path = write_report(make_run(classes=classes, n=700, steps=60, layers=2, heads=3))
+    with playwright.sync_playwright() as p:
+        page = chromium_page(p, path, viewport={"width": 400, "height": 800})
+        for width in (400, 1280):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            assert page.evaluate(WIDER) == 0
+        column = (
+            "[...document.querySelectorAll('table.sortable tbody tr')].map((r) => r.cells[{}].textContent)"
+        )
+        heads = page.locator("table.sortable thead th")
+        assert heads.nth(3).get_attribute("aria-sort") == "ascending"
+        before = page.evaluate(column.format(0))
+        heads.nth(0).get_by_role("button").click()
+        names = page.evaluate(column.format(0))
+        assert sorted(names) == sorted(before) == sorted(classes)
+        assert names == page.evaluate(
+            "(n) => n.sort((a, b) => a.localeCompare(b, undefined, {numeric: true}))", names
+        )
+        assert [heads.nth(i).get_attribute("aria-sort") for i in (0, 3)] == ["ascending", None]
+        heads.nth(2).get_by_role("button").focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Enter")
+        recalls = [float(cell.split("\u202f")[0]) for cell in page.evaluate(column.format(2))]
+        assert recalls == sorted(recalls, reverse=True)
+        assert heads.nth(2).get_attribute("aria-sort") == "descending"
+
+
+def luminance(color):
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_links_have_the_color_of_the_theme_and_letters_no_serifs(make_run, scheme):
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    with playwright.sync_playwright() as p:
+        page = chromium_page(
+            p, write_report(make_run(n=300, steps=60, layers=2, heads=3)), color_scheme=scheme
+        )
+        style = "(e) => { const s = getComputedStyle(e); return [s.color, s.fontFamily] }"
+        ground = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+        links = page.locator("a")
+        assert links.count() > 5
+        for i in range(links.count()):
+            color = links.nth(i).evaluate(style)[0]
+            light, dark = sorted((luminance(color), ground), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5
+            assert color not in ("rgb(0, 0, 238)", "rgb(158, 158, 255)")
+        for name in ("body", "blockquote", "figure svg"):
+            assert page.locator(name).first.evaluate(style)[1].startswith("system-ui")
 
 
 def test_an_old_report_is_replaced_only_by_a_whole_one(make_run):

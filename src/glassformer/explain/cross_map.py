@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from glassformer.explain.view import inert
+from glassformer.explain.view import short_names
 
 CELL, LETTER, LONGEST = 20, 6.6, 18  # pixels of a square and of a letter; letters of a word
 FOR, AGAINST = "rgb(214 140 30)", "rgb(60 110 200)"
@@ -34,7 +34,7 @@ def cross_pictures(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 def squares(rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequence[float]], title: str) -> str:
     """A row for each of ``rows``; a square is as strong as its share of the strongest one, blue below 0."""
-    names = [[_cut(name) for name in side] for side in (rows, columns)]
+    names = [short_names(side, LONGEST) for side in (rows, columns)]
     left, top = (LETTER * max(map(len, side)) + 12 for side in names)
     width, height = left + CELL * len(columns) + 4, top + CELL * len(rows) + 4
     peak = max((abs(value) for line in table for value in line), default=0.0) or 1.0
@@ -57,8 +57,3 @@ def squares(rows: Sequence[str], columns: Sequence[str], table: Sequence[Sequenc
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" font-size="11" '
         f'fill="currentColor" aria-label="{escape(title, quote=True)}">{"".join(parts)}</svg>'
     )
-
-
-def _cut(name: str) -> str:
-    name = inert(name)
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -13,7 +13,7 @@ import numpy as np
 
 from glassformer.errors import InputError
 from glassformer.explain.result import Result
-from glassformer.explain.view import certainty, inert, picture_url
+from glassformer.explain.view import certainty, inert, picture_url, short_names
 
 CELL, LETTER, LONGEST = 22, 7, 16  # pixels of a square of a map and of a letter; letters of a token
 SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of a picture, between pictures, above them, below each
@@ -57,7 +57,7 @@ def heads(explanation: Result, layer: int = -1) -> str:
         raise InputError(f"no layer {layer}: there are {len(e.maps)}", where="heads")
     if len(e.tokens) > MOST:
         raise InputError(f"{len(e.tokens)} tokens, at most {MOST} can be drawn", where="heads")
-    tokens = [_cut(token) for token in e.tokens]
+    tokens = [escape(token) for token in short_names(e.tokens, LONGEST)]
     maps = e.maps[layer]  # [H, T, T]
     edge = LETTER * max(map(len, tokens)) + 10
     side, top = CELL * len(tokens), edge + 22
@@ -108,6 +108,7 @@ def pictures(
         raise InputError("an explanation of a text", where="pictures", fix="Give those of pictures")
     step, line = SIDE + GAP, SIDE + FOOT + GAP
     parts, defined = [], []
+    labels = iter(short_names([str(e.label) for row in rows for e in row], LABEL))
     for column, title in enumerate(titles, 1):
         parts += [
             _line(step * column, 13 + 14 * i, words, INK, i == 0)
@@ -123,7 +124,7 @@ def pictures(
         for column, e in enumerate(row, 1):
             heat = _image("", picture_url(heat_of(e.scores, signed=e.target is not None)))
             parts.append(f'<g transform="translate({step * column} {y})"><use href="#grey-{i}"/>{heat}</g>')
-            told = f"{_short(str(e.label), LABEL)} {certainty(e.probability)} %"
+            told = f"{next(labels)} {certainty(e.probability)} %"
             parts.append(_line(step * column, y + SIDE + 14, told, MUTED))
     width, height = step * (1 + len(titles)), HEAD + line * len(rows)
     return _sheet(width, height, [f"<defs>{''.join(defined)}</defs>", *parts])
@@ -151,14 +152,6 @@ def _line(x: int, y: int, text: str, color: str, bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
     size = ' font-size="11"' if color == MUTED else ""
     return f'<text x="{x}" y="{y}" fill="{color}"{weight}{size}>{escape(inert(text))}</text>'
-
-
-def _cut(token: str) -> str:
-    return escape(_short(inert(token), LONGEST))
-
-
-def _short(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _sheet(width: int, height: int, parts: Sequence[str]) -> str:

@@ -328,6 +328,17 @@ def inert(text: str) -> str:
     )
 
 
+def short_names(names: Sequence[str], longest: int) -> list[str]:
+    """Names of at most ``longest`` letters, shortened in the middle; longer where two would read the same."""
+    names = [inert(str(name)) for name in names]
+    for size in range(longest, max(map(len, names), default=0)):
+        end = (size - 1) // 2
+        short = [n if len(n) <= size else f"{n[: size - 1 - end]}…{n[len(n) - end :]}" for n in names]
+        if len(set(short)) == len(set(names)):
+            return short
+    return names
+
+
 def _encode(shares: np.ndarray) -> str:
     """Shares in [0, 1] as base64 of one byte each; the square root keeps small ones apart."""
     roots = np.sqrt(np.clip(np.nan_to_num(shares), 0, 1))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from glassformer.errors import DataError
-from glassformer.explain.view import inert
+from glassformer.explain.view import short_names
 from glassformer.report.curves import COLORS, INK, MUTED
 
 CELL, LETTER, LONGEST = 40, 7, 18  # pixels of a square and of a letter; letters of a class
@@ -27,7 +27,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
         raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Judge the run again")
     if not 0 < n <= MOST:
         raise DataError(f"{n} classes, 1 to {MOST} can be drawn", where="confusion")
-    names = [_name(label) for label in labels]
+    names = short_names(labels, LONGEST)
     edge = LETTER * max(map(len, names)) + 12
     left, top = edge + 18, edge + 18
     width, height = left + CELL * n + 6, top + CELL * n + 6
@@ -36,7 +36,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
         f'<text transform="translate(14 {top + CELL * n / 2:.0f}) rotate(-90)" text-anchor="middle" '
         f'fill="{MUTED}">true</text>',
     ]
-    for i, (name, row) in enumerate(zip(names, counts, strict=True)):
+    for i, (name, row) in enumerate(zip(map(escape, names), counts, strict=True)):
         middle = CELL * (i + 0.5) + 4
         parts += [
             f'<text x="{left - 6}" y="{top + middle:.0f}" text-anchor="end" fill="{INK}">{name}</text>',
@@ -65,8 +65,3 @@ def _square(x: int, y: int, count: int, share: float, right: bool) -> str:
         f'<text x="{x + CELL / 2 - 1:.0f}" y="{y + CELL / 2 + 4:.0f}" text-anchor="middle" fill="{ink}">'
         f"{count}</text>"
     )
-
-
-def _name(label: str) -> str:
-    text = inert(str(label))
-    return escape(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

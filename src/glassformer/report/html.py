@@ -40,10 +40,12 @@ FILTERS = {
         wording.p_value,
         wording.plain,
         wording.cut,
+        wording.breakable,
         wording.faint_tags,
         wording.bounds,
         wording.headed,
         warnings_said,
+        tables.worst_first,
     )
 }
 
@@ -70,9 +72,9 @@ def write_page(path: Path, html: str) -> Path:
 
 def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
     """The page's HTML."""
-    css, script = asset("page.css"), asset("attention.js")
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
+    css, script = asset("page.css"), asset("sort.js") + (asset("attention.js") if examples else "")
     shows = bool(run.pictures or any(view.picture for view in examples))
     settings = tables.settings(run.config, known.defaults)
     return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from glassformer.errors import DataError
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
+LINE = 29  # letters of a line over a picture of the grid
 MAX_CHARACTERS = 60_000  # of one encoded thumbnail
 _HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
 
@@ -97,7 +99,8 @@ def draw_grid(
         image = open_picture(picture, image_range=image_range)
         axis.imshow(image, interpolation="nearest" if max(image.size) < 64 else "antialiased")
         right = example["label"] == example["predicted"]
-        title = f"true: {example['label'][:18]}\npredicted: {example['predicted'][:18]}"
+        said = f"true: {example['label']}", f"predicted: {example['predicted']}"
+        title = "\n".join(textwrap.fill(line, LINE) for line in said)
         axis.set_title(title, fontsize=8.5, color="#1a6b3c" if right else "#b3261e", parse_math=False)
     with without_warnings(
         message="Glyph .* missing from"

@@ -69,13 +69,13 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
 
 
 def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each arm's confusion matrix over all its seeds, or with many classes the most frequent confusions."""
+    """Each arm's confusion matrix over all its seeds, with many classes also the most frequent confusions."""
     told = []
     for arm in results["arms"]:
         if arm.get("confusion"):
             scores = {"labels": results["classes"], "confusion": arm["confusion"]}
             told.append(
-                {"name": arm["name"], "rows": tables.confusion(scores), "pairs": tables.confusions(scores)}
+                {"name": arm["name"], "matrix": tables.confusion(scores), "pairs": tables.confusions(scores)}
             )
     return told
 

@@ -10,7 +10,7 @@ from glassformer.report import wording
 from glassformer.report.run import Run
 
 MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
-MAX_CLASSES = 12  # a larger confusion matrix is told as its most frequent confusions
+MAX_CLASSES = 12  # of a confusion matrix; of more the most confused ones are shown
 
 
 def leading(measure: str, scores: dict[str, Any] | None = None) -> list[tuple[str, str]]:
@@ -52,19 +52,45 @@ def comparison(run: Run) -> dict[str, Any]:
     return {"rows": rows, "low": low, "high": high, "guess": guess, "weighted": weighted}
 
 
-def confusion(scores: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the confusion matrix, each cell with its share of the true class and a shade 0..10."""
-    if len(scores["labels"]) > MAX_CLASSES or not scores["confusion"]:
-        return []
+def confusion(scores: dict[str, Any]) -> dict[str, Any]:
+    """The confusion matrix: ``rows``, each cell with its share of the true class and a shade 0..10.
+
+    Of more than ``MAX_CLASSES`` classes those of the most frequent confusions. A last column counts what was
+    predicted as one of the ``others``, whose number is given. Empty without a matrix, or where no class of
+    many was taken for another.
+    """
+    labels, counts = scores["labels"], scores["confusion"]
+    shown = list(range(len(labels)))
+    if len(labels) > MAX_CLASSES:
+        shown = _most_confused(counts)
+    if not counts or not shown:
+        return {}
     rows = []
-    for i, (label, counts) in enumerate(zip(scores["labels"], scores["confusion"], strict=True)):
-        shares = [c / max(sum(counts), 1) for c in counts]
+    for i in shown:
+        whole, own = max(sum(counts[i]), 1), [counts[i][j] for j in shown]
+        if len(shown) < len(labels):
+            own.append(sum(counts[i]) - sum(own))
         cells = [
-            {"count": c, "share": s, "shade": round(10 * s**0.5), "right": i == j}
-            for j, (c, s) in enumerate(zip(counts, shares, strict=True))
+            {"count": c, "share": c / whole, "shade": round(10 * (c / whole) ** 0.5), "right": i == j}
+            for c, j in zip(own, [*shown, None], strict=False)
         ]
-        rows.append({"label": label, "cells": cells})
-    return rows
+        rows.append({"label": labels[i], "cells": cells})
+    return {"rows": rows, "others": len(labels) - len(shown)}
+
+
+def _most_confused(counts: list[list[int]]) -> list[int]:
+    """The classes of the most frequent confusions, at most ``MAX_CLASSES``, in the order of the labels."""
+    pairs = [(-c, i, j) for i, row in enumerate(counts) for j, c in enumerate(row) if i != j and c]
+    chosen: set[int] = set()
+    for _, i, j in sorted(pairs):
+        if len(chosen | {i, j}) <= MAX_CLASSES:
+            chosen |= {i, j}
+    return sorted(chosen)
+
+
+def worst_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of classes by their F1, those that no example has last."""
+    return sorted(rows, key=lambda row: (not row["support"], row["f1"]))
 
 
 def confusions(scores: dict[str, Any], most: int = 12) -> list[dict[str, Any]]:

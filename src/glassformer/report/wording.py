@@ -14,6 +14,7 @@ from glassformer.evaluate.metrics import MEASURES
 
 THIN = "\u202f"  # narrow no-break space, before units
 NONE = "\u2013"
+_JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
 _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
 
@@ -93,6 +94,11 @@ def plain(value: Any) -> str:
 
 def cut(text: str, size: int) -> str:
     return text if len(text) <= size else text[:size].rstrip() + " \u2026"
+
+
+def breakable(name: Any) -> Markup:
+    """The escaped name, which a browser may break behind ``_``, ``/``, ``.``, ``:`` and ``-``."""
+    return Markup("<wbr>").join(_JOINT.split(str(name)))
 
 
 def faint_tags(text: str) -> Markup:
