@@ -4,6 +4,7 @@ color.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from glassformer.report import figures, tables
 from glassformer.report.html import architecture, templates
 from glassformer.report.run import read_history, read_json, shown
 
-HUES = 8  # colors of kinds; kinds beyond share them
+HUES, LINES = 8, 4  # colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
 SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy")
 
 
@@ -47,27 +48,35 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
     doctor = shown(read_json(folder / "doctor.json", dict))
     calibration = shown(read_json(folder / "calibration.json", dict))
     scores = metrics.get("test") or metrics.get("validation") or {}
-    kinds = sorted(scores.get("by_kind") or {})
-    hues = {kind: f"k{i % HUES}" for i, kind in enumerate(kinds)}
-    css = asset("page.css") + asset("spans.css")
+    sentences = metrics.get("sentences") or []
+    hues = looks_of(
+        [
+            *(scores.get("by_kind") or ()),
+            *(span[0] for e in examples for span in (*e["true"], *e["predicted"])),
+            *(span["kind"] for s in sentences for span in s["spans"]),
+        ]
+    )
+    css, script = asset("page.css") + asset("spans.css"), asset("sort.js")
     return (
         templates()
         .get_template("tags.html.j2")
         .render(
             css=Markup(css),
-            policy=policy(css, ""),
+            script=Markup(script),
+            policy=policy(css, script),
             metrics=metrics,
             scores=scores,
             judged=metrics.get("judged") if metrics.get("test") else "validation",
             config=config,
             title=config.get("name") or folder.resolve().name,
             hues=hues,
+            kinds=[{"kind": kind, **own} for kind, own in (scores.get("by_kind") or {}).items()],
             errors=ERRORS,
             columns=SHOWN,
             calibration=calibration if calibration.get("splits") else None,
             findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
             examples=[e | {"pieces": pieces(e, hues)} for e in examples],
-            sentences=[s | {"parts": parts(s, hues)} for s in metrics.get("sentences") or []],
+            sentences=[s | {"parts": parts(s, hues)} for s in sentences],
             loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
             accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
             settings=tables.settings(config, known.defaults),
@@ -77,6 +86,11 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
             architecture=architecture(metrics, "tokens [N]"),
         )
     )
+
+
+def looks_of(kinds: Iterable[str]) -> dict[str, str]:
+    """The classes of each kind's color and line; up to 32 kinds look different."""
+    return {kind: f"k{i % HUES} l{i // HUES % LINES}" for i, kind in enumerate(sorted(set(kinds)))}
 
 
 def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]]:
@@ -100,7 +114,7 @@ def pieces(example: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
                 "text": word,
                 "true": wanted,
                 "guess": guess,
-                "hue": hues.get(guess or wanted, "k0") if guess or wanted else "",
+                "hue": hues.get(guess or wanted, ""),
                 "probability": p,
                 "right": wanted == guess,
             }
@@ -115,6 +129,6 @@ def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
     for span in sentence["spans"]:
         if span["start"] > end:
             out.append({"text": sentence["text"][end : span["start"]], "kind": ""})
-        out.append({**span, "hue": hues.get(span["kind"], "k0")})
+        out.append({**span, "hue": hues[span["kind"]]})
         end = span["end"]
     return [*out, {"text": sentence["text"][end:], "kind": ""}] if end < len(sentence["text"]) else out

@@ -3,7 +3,7 @@
 const LEVELS = 10;
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_BARS = 10;
-const HUES = 8; // colors of kinds; kinds beyond share them
+const [HUES, LINES] = [8, 4]; // colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
 
 export function element(tag, className = "", text = "") {
   const made = document.createElement(tag);
@@ -23,6 +23,7 @@ export function drawAnswer(panel, prediction, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = !prediction;
   find(".tagged").hidden = true;
+  find(".kinds").replaceChildren();
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!prediction) return;
@@ -44,12 +45,19 @@ export function drawAnswer(panel, prediction, model) {
   find(".bars").replaceChildren(...order.slice(0, MOST_BARS).map(([label, share]) => bar(label, share)));
 }
 
+// The classes of a kind's color and line.
+const look = (kind, model) => {
+  const i = Math.max(0, model.spans.indexOf(kind));
+  return `k${i % HUES} l${Math.floor(i / HUES) % LINES}`;
+};
+
 // The words of a sentence, spans in the color of their kind; each word can be chosen to be explained.
 export function drawTags(panel, sentence, model, chosen, choose) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = true;
   find(".tagged").hidden = !sentence;
   find(".tagged").replaceChildren();
+  find(".kinds").replaceChildren(...model.spans.map((kind) => element("span", `span ${look(kind, model)}`, kind)));
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!sentence) return;
@@ -60,8 +68,7 @@ export function drawTags(panel, sentence, model, chosen, choose) {
   words.forEach(([start, stop], i) => {
     place.append(sentence.text.slice(end, start));
     if (starts.has(i)) {
-      const hue = `k${Math.max(0, model.spans.indexOf(starts.get(i).label)) % HUES}`;
-      place = find(".tagged").appendChild(element("span", `span ${hue}`));
+      place = find(".tagged").appendChild(element("span", `span ${look(starts.get(i).label, model)}`));
     }
     const word = place.appendChild(element("button", "", sentence.text.slice(start, stop)));
     word.type = "button";
@@ -85,6 +92,7 @@ export function drawFound(panel, found, context, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = true;
   find(".tagged").hidden = false;
+  find(".kinds").replaceChildren();
   const points = [...context]; // places count characters, not the units of JavaScript's strings
   const mark = element("span", "span k2", found.answer);
   mark.append(element("small", "", percent(found.probability)));

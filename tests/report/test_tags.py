@@ -1,0 +1,74 @@
+"""The page of a run that tags words: its kinds look different, come worst first and fit a phone."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from glassformer.evaluate.tags import ERRORS
+from glassformer.report.tags import looks_of, write_tag_report
+
+KINDS = [f"KIND_OF_A_LONG_NAME_{i:02}" for i in range(32)]
+
+
+def made_run(folder: Path) -> Path:
+    """A run whose kind ``i`` has F1 ``i / 40``; a kind that was only predicted has no examples."""
+    own = {
+        kind: {"precision": 0.5, "recall": 0.5, "f1": i / 40, "support": 7 * (i > 0), "found": 3}
+        for i, kind in enumerate(KINDS)
+    }
+    none = dict.fromkeys(ERRORS, 0)
+    scores = {"n": 11, "words": 97, "entities": 217, "accuracy": 0.5, "precision": 0.5, "recall": 0.5}
+    scores |= {
+        "entity_f1": 0.5,
+        "macro_f1": 0.5,
+        "by_kind": own,
+        "errors": none,
+        "confusions": [[*KINDS[:2], 3]],
+    }
+    scores["errors_by_kind"] = dict.fromkeys(KINDS, none)
+    sentence = {
+        "text": "Ann left",
+        "spans": [{"text": "Ann", "start": 0, "end": 3, "kind": "other", "probability": 0.7}],
+    }
+    words = [f"word{i}" for i in range(32)]
+    spans = [[kind, i, i + 1] for i, kind in enumerate(KINDS)]
+    example = {"words": words, "true": spans, "predicted": [[*s, 0.9] for s in spans[:-1]], "where": "row 2"}
+    metrics = {"task": "token-tagging", "test": scores, "judged": "test", "sentences": [sentence]}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "spans.json").write_text(json.dumps({"examples": [example]}))
+    return folder
+
+
+def test_32_kinds_look_different():
+    looks = looks_of([*KINDS[::-1], KINDS[0]])
+    assert list(looks) == KINDS
+    assert len(set(looks.values())) == 32
+    assert (looks[KINDS[0]], looks[KINDS[8]], looks[KINDS[31]]) == ("k0 l0", "k0 l1", "k7 l3")
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_the_page_in_a_browser(tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    path = write_tag_report(made_run(tmp_path))
+    with playwright.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 400, "height": 800})
+        page.goto(path.as_uri())
+        legend = page.locator("#spans .kinds .span")
+        assert legend.all_inner_texts() == [*KINDS, "other"]  # with what only a sentence of one's own has
+        line = "(e) => { const s = getComputedStyle(e); return s.borderBottomStyle + s.borderBottomColor }"
+        assert len({legend.nth(i).evaluate(line) for i in range(32)}) == 32
+        missed = page.locator("#spans .span.missed")
+        assert missed.inner_text() == f"word31missed: {KINDS[31]}"
+        assert missed.evaluate(line) == legend.nth(31).evaluate(line)
+        kinds = page.locator("table.sortable tbody th")
+        assert kinds.all_inner_texts() == [*KINDS[1:], KINDS[0]]
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        page.get_by_role("button", name="Kind", exact=True).click()
+        assert kinds.all_inner_texts() == KINDS
+        assert page.locator("table.sortable tfoot th").inner_text() == "all"
+        browser.close()
