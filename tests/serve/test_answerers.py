@@ -118,6 +118,7 @@ def test_the_page_keeps_special_tokens_in_their_places_and_speaks_of_answers(ser
     page.fill("textarea.first", X[0][0])
     page.fill("textarea.second", X[0][1])
     until(page, "document.querySelector('.caption')?.textContent.startsWith('occlusion')")
+    until(page, "document.querySelector('.words').textContent.includes('Rome')")
     shown = page.locator(".words .w").all_text_contents()
     assert shown == ["[CLS]", *X[0][0].split(), "[SEP]", *X[0][1].split(), "[SEP]"]
     page.select_option("#model", "films")

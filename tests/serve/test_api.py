@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.serve.loading import example_sentences
+from glassformer.serve.limits import Limits
+from glassformer.serve.loading import example_sentences, load_models, score_of
 
-from .conftest import PICTURES, TEXTS, Running, png
+from .conftest import EXAMPLES, PICTURES, TEXTS, Running, png
 
 
 def shares(answer) -> list[list[float]]:
@@ -266,6 +269,8 @@ def test_probes_models_metrics_and_description(server: Running):
     assert (films["layers"], films["heads"], films["max_length"]) == (2, 2, 19)
     assert windows["labels"] == ["0", "1"]
     assert pictures["size"] == [12, 12]
+    assert (films["example"], films["score"], films["multi_label"]) == (EXAMPLES[0], None, False)
+    assert pictures["example"] is None  # the page draws one
     before = server.ask("/metrics").body.decode()
     server.ask("/nowhere-" + "x" * 50)
     text = server.ask("/metrics").body.decode()
@@ -307,6 +312,53 @@ def test_the_page_and_its_headers(server: Running):
         if line.startswith("/static/"):
             assert server.ask(line).status == 200, line
     assert server.ask("/", method="HEAD").status == 200
+
+
+@pytest.mark.parametrize(
+    ("metrics", "score"),
+    [
+        (None, None),
+        ([], None),
+        ({"test": 3}, None),
+        ({"test": {"accuracy": float("nan"), "n": 3}}, None),
+        ({"test": {"accuracy": 0.5, "n": 8}}, ("accuracy", 0.5, "test", 8)),
+        ({"test": {"accuracy": 1, "n": "8"}, "judged": "final"}, ("accuracy", 1, "final", None)),
+        ({"validation": {"accuracy": 0.25, "n": 4}, "judged": "test"}, ("accuracy", 0.25, "validation", 4)),
+        (
+            {"test": {"kind": "labels", "accuracy": 0.1, "macro_f1": 0.5, "n": 2}},
+            ("macro_f1", 0.5, "test", 2),
+        ),
+        ({"test": {"entity_f1": 0.75, "accuracy": 0.9, "n": 5}}, ("entity_f1", 0.75, "test", 5)),
+        ({"test": {"exact_match": 0.5, "f1": 0.625, "n": 7}}, ("f1", 0.625, "test", 7)),
+        ({"test": {"r2": None, "mae": 2.5, "n": 1}}, ("mae", 2.5, "test", 1)),
+        ({"similarity": {"test": {"spearman": -0.5, "n": 3}}}, ("spearman", -0.5, "test", 3)),
+    ],
+)
+def test_the_score_is_the_main_metric_of_the_run(tmp_path, metrics, score):
+    if metrics is not None:
+        (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    keys = ("metric", "value", "split", "examples")
+    assert score_of(tmp_path) == (score and dict(zip(keys, score, strict=True)))
+
+
+def test_models_say_how_good_they_are_and_bring_their_example(classifiers, tmp_path, caplog):
+    texts, _, pictures = classifiers
+    runs = [tmp_path / "films", tmp_path / "seen", tmp_path / "odd"]
+    for run, clf in zip(runs, (texts, pictures, pictures), strict=True):
+        clf.save(run / "model")
+        (run / "metrics.json").write_text(json.dumps({"test": {"accuracy": 0.875, "n": 40}}))
+    (runs[1] / "example.png").write_bytes(base64.b64decode(png(PICTURES[0])))
+    (runs[2] / "example.jpg").write_bytes(b"nothing")
+    running = Running(load_models(runs, Limits(), threads=1), Limits())
+    try:
+        films, seen, odd = running.ask("/v1/models").body["models"]
+    finally:
+        running.stop()
+    assert films["score"] == {"metric": "accuracy", "value": 0.875, "split": "test", "examples": 40}
+    assert films["example"] == "This is an example. Write a text of your own here."
+    assert seen["example"] == png(PICTURES[0])
+    assert odd["example"] is None
+    assert "example.jpg cannot be shown" in caplog.text
 
 
 def test_examples_are_sentences_of_the_recipe_never_rows_of_the_data(tmp_path):

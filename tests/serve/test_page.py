@@ -10,6 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import glassformer as gf
+from glassformer.serve.limits import Limits
+from glassformer.serve.loading import load_models
+
 from .conftest import CHROMIUM, EXAMPLES, PICTURES, Running, png
 
 pytest.importorskip("playwright.sync_api")
@@ -35,6 +39,9 @@ def page(browser, server: Running, request) -> Iterator[Any]:
     made.on("pageerror", lambda error: said.append(str(error)))
     made.goto(f"http://127.0.0.1:{server.port}/")
     until(made, "document.querySelectorAll('#model option').length === 3")
+    caption_begins(made, "attention gradient")  # of the example that it opens with
+    made.fill("textarea", "")
+    until(made, "document.querySelector('.answer').hidden")
     yield made
     assert [line for line in said if "status of 422" not in line] == []  # which the browser logs by itself
     context.close()
@@ -78,6 +85,53 @@ def test_examples_are_those_of_the_model(page):
     caption_begins(page, "attention gradient")
     assert page.locator("textarea").first.input_value() == EXAMPLES[1]
     assert page.locator(".examples b").count() == 0
+
+
+def test_it_opens_with_an_example_and_says_what_the_model_is(browser, server: Running, classifiers):
+    page = browser.new_page()
+    page.goto(f"http://127.0.0.1:{server.port}/")
+    until(page, "document.querySelector('.answer') && !document.querySelector('.answer').hidden")
+    assert page.input_value("textarea.first") == EXAMPLES[0]
+    assert page.text_content(".answer .label") == classifiers[0].predict(EXAMPLES[:1])[0]
+    assert page.text_content("h1") == "films"
+    assert page.title() == "films · glassformer"
+    assert page.text_content("#facts") == "Predicts one of 2 labels"
+    assert page.locator("#labels .chip").all_inner_texts() == ["bad", "good"]
+    page.select_option("#model", "pictures")
+    until(page, "document.querySelectorAll('.patches rect').length === 9")
+    assert page.text_content(".answer .label") in ("<b>x</b>", "y")
+    assert page.locator("#labels .chip").all_inner_texts() == ["<b>x</b>", "y"]
+    page.close()
+
+
+NAMES = [f"balance_not_updated_after_a_long_{i}_transfer_by_cheque" for i in range(17)]
+
+
+def test_the_score_and_long_labels_on_a_phone(browser, classifiers, tmp_path):
+    clf = gf.TextClassifier("tfidf").fit(
+        [f"text {name} {i}" for name in NAMES for i in range(5)], [n for n in NAMES for _ in range(5)]
+    )
+    clf.save(tmp_path / "bank" / "model")
+    (tmp_path / "bank" / "metrics.json").write_text('{"test": {"accuracy": 0.9125, "n": 2003}}')
+    running = Running(load_models([tmp_path / "bank"], Limits(), threads=1), Limits())
+    page = browser.new_page(viewport={"width": 400, "height": 800})
+    try:
+        page.goto(f"http://127.0.0.1:{running.port}/")
+        until(page, "document.querySelectorAll('.bars li').length === 10")
+        assert (
+            page.text_content("#facts")
+            == "Predicts one of 17 labels · test accuracy 91.3 % on 2,003 examples"
+        )
+        assert page.locator("#labels .chip").all_text_contents() == sorted(NAMES)
+        assert page.text_content("#labels summary") == "5 more"
+        assert page.evaluate("document.documentElement.scrollWidth") == 400
+        names = page.locator(".bars .what")
+        cut = "(e) => e.scrollWidth > e.clientWidth || getComputedStyle(e).textOverflow === 'ellipsis'"
+        assert not any(names.nth(i).evaluate(cut) for i in range(10))
+        assert len(set(names.all_inner_texts())) == 10
+    finally:
+        page.close()
+        running.stop()
 
 
 def test_two_inputs_and_a_link(page, browser):
@@ -159,6 +213,7 @@ def test_errors_are_said(page):
 
 def test_a_picture_that_cannot_be_read_takes_the_last_one_away(page):
     page.select_option("#model", "pictures")
+    page.click(".clear")
     corner = "document.querySelector('canvas').getContext('2d').getImageData(5, 5, 1, 1).data[0]"
     assert page.evaluate(corner) == 255  # a model of three channels reads photos: no black pad
     black = base64.b64decode(png(np.zeros((12, 12, 3), np.uint8)))

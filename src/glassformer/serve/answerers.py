@@ -34,6 +34,7 @@ class ServedAnswerer(Served):
     """An answerer under a name; its answers are spans of contexts."""
 
     gives = "answers"
+    neutral = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
 
     def __init__(
         self,

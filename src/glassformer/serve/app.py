@@ -135,7 +135,7 @@ class Server:
         for name, served in self.models.items():
             self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
-            self.about.append(served.about(self.calibrated[name]))
+            self.about.append(served.about(self.calibrated[name]) | served.opening())
         tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
         self.ready = True
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
+import math
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,14 +23,16 @@ from glassformer.serve.answerers import ServedAnswerer
 from glassformer.serve.embedders import ServedEmbedder, Table
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import EXAMPLES, Served
-from glassformer.serve.problems import printable
+from glassformer.serve.problems import Problem, printable
 from glassformer.serve.taggers import ServedTagger
 from glassformer.tasks.similarity.estimator import Embedder
 
 log = logging.getLogger("glassformer.serve")
 
 EXAMPLE_CHARACTERS = 2_000  # of one sentence on the page
-MAX_METRICS_BYTES = 64 << 20
+MAX_METRICS_BYTES, MAX_IMAGE_BYTES = 64 << 20, 1 << 20
+# What tasks are judged by, the first that a run has: spans, answers, labels, numbers, similarity.
+MAIN = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
 
 def load_models(
@@ -119,20 +123,59 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
     elif hasattr(clf, "token_logits"):
         kind = ServedAnswerer
     served = kind(name, clf, limits, threads=threads, precision=precision, examples=examples)
+    served.score, served.image = score_of(run_folder), example_image(run_folder, served)
     served.try_out()
     return served, calibrated
 
 
 def example_sentences(run: Path) -> list[str]:
     """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
+    named = _metrics(run).get("sentences")
     try:
-        named = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())["sentences"]
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        TypeError,
-        RecursionError,
-    ):  # no run, or one without them: the page offers none
+    except (KeyError, TypeError):  # a run without them: the page offers none
         return []
+
+
+def example_image(run: Path, served: Served) -> str | None:
+    """The file ``example.png`` or ``example.jpg`` of a run of images, in base64; its data are never shown."""
+    for name in ("example.png", "example.jpg") if served.kind == "image" else ():
+        try:
+            content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
+            served.opened(content, name)
+        except (OSError, Problem) as error:
+            if (run / name).exists():
+                log.warning("%s", printable(f"{run / name} cannot be shown: {error}"))
+        else:
+            return content
+    return None
+
+
+def score_of(run: Path) -> dict[str, Any] | None:
+    """The main metric of a run's judged split, as ``Score`` has it; None: no run, or nothing was judged."""
+    metrics = _metrics(run)
+    judged = metrics.get("judged", "test")
+    similar = metrics.get("similarity")
+    for split, scores in (
+        (judged, metrics.get("test")),
+        ("validation", metrics.get("validation")),
+        (judged, similar.get(judged) if isinstance(similar, dict) else None),
+    ):
+        if not isinstance(scores, dict):
+            continue
+        ranked = ("macro_f1",) if scores.get("kind") == "labels" else MAIN
+        for metric in ranked:
+            value, n = scores.get(metric), scores.get("n")
+            if isinstance(value, int | float) and math.isfinite(value):
+                n = n if isinstance(n, int) else None
+                return {"metric": metric, "value": value, "split": str(split), "examples": n}
+    return None
+
+
+def _metrics(run: Path) -> dict[str, Any]:
+    """A run's metrics.json; empty where it cannot be read."""
+    try:
+        found = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -58,6 +58,9 @@ class Served:
     """
 
     gives = "labels"
+    score: dict[str, Any] | None = None  # as ``Score`` has it, of the run that the model comes from
+    image: str | None = None  # an example in base64, of a model of images
+    neutral: Any = "This is an example. Write a text of your own here."  # where the recipe names no text
 
     def __init__(
         self,
@@ -88,6 +91,7 @@ class Served:
             windows = f"its windows of {clf.max_length} tokens begin every {stride}"
             what = f"{windows}: a text is read {MOST_OVERLAP} times"
             raise ConfigError(f"{what} over", where=name, fix="Use a larger window_stride")
+        self.neutral = ["A man plays a guitar.", "Somebody makes music."] if self.pairs else self.neutral
         self.labels = list(map(str, clf.classes_.tolist()))
         self.examples = list(examples)[:EXAMPLES] if self.kind == "text" and not self.pairs else []
         clf.threads, clf.precision = threads, precision
@@ -370,6 +374,15 @@ class Served:
             "heads": getattr(encoder, "num_heads", None),
             "methods": self.methods,
             "channels": clf.transform_.channels if self.kind == "image" else None,
+        }
+
+    def opening(self) -> dict[str, Any]:
+        """What ``Model`` has in addition to ``about``: what the page opens with, and how good it is."""
+        own = self.examples[0] if self.examples else self.neutral
+        return {
+            "example": self.image if self.kind == "image" else own,
+            "multi_label": self.gives == "labels" and bool(self.clf.kind_.binary),
+            "score": self.score,
         }
 
 

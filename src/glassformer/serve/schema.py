@@ -291,6 +291,16 @@ class AnswerResponse(Strict):
     answers: list[Answered]
 
 
+class Score(Strict):
+    metric: str = Field(
+        description="accuracy; macro_f1 of several labels, entity_f1 of spans, f1 of answers, r2 or mae of "
+        "numbers, spearman or found of similarity"
+    )
+    value: float
+    split: str = Field(description="What it was measured on: test, validation, or the name of a file's part")
+    examples: int | None = Field(description="How many it was measured on")
+
+
 class Model(Strict):
     name: str
     kind: Literal["text", "image"]
@@ -323,6 +333,13 @@ class Model(Strict):
     heads: int | None
     methods: list[str] = Field(description="Of explanation, those that this model has")
     channels: int | None = Field(description="Of the pictures that it reads: 1 is black and white")
+    example: str | list[str] | None = Field(
+        None,
+        description="What the page opens with: a text, the two texts of a pair (question and context), or "
+        "an image in base64; null: the page draws one",
+    )
+    multi_label: bool = Field(False, description="Whether it may give several labels at once")
+    score: Score | None = Field(None, description="How good it is, as its run measured; null: not known")
     searched: int | None = Field(None, description="Texts of the list that /v1/search looks in; null: none")
 
 

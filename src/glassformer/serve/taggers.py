@@ -33,6 +33,7 @@ class ServedTagger(Served):
     """A tagger under a name; its answers are tags and spans of sentences."""
 
     gives = "tags"
+    neutral = "Ann left Rome on Monday ."
 
     def __init__(
         self,

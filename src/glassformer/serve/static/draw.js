@@ -12,6 +12,13 @@ export function element(tag, className = "", text = "") {
   return made;
 }
 
+// A name that may be broken behind _, /, ., : and -.
+export function named(tag, className, text) {
+  const made = element(tag, className);
+  text.split(/(?<=[_/.:-])(?=\w)/).forEach((part, i) => made.append(...(i ? [element("wbr"), part] : [part])));
+  return made;
+}
+
 export const percent = (share) => `${(100 * share).toFixed(share > 0.9995 || share < 0.0005 ? 2 : 1)} %`;
 
 export function figure(value) {
@@ -23,7 +30,6 @@ export function drawAnswer(panel, prediction, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = !prediction;
   find(".tagged").hidden = true;
-  find(".kinds").replaceChildren();
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!prediction) return;
@@ -46,7 +52,7 @@ export function drawAnswer(panel, prediction, model) {
 }
 
 // The classes of a kind's color and line.
-const look = (kind, model) => {
+export const look = (kind, model) => {
   const i = Math.max(0, model.spans.indexOf(kind));
   return `k${i % HUES} l${Math.floor(i / HUES) % LINES}`;
 };
@@ -57,7 +63,6 @@ export function drawTags(panel, sentence, model, chosen, choose) {
   find(".answer").hidden = true;
   find(".tagged").hidden = !sentence;
   find(".tagged").replaceChildren();
-  find(".kinds").replaceChildren(...model.spans.map((kind) => element("span", `span ${look(kind, model)}`, kind)));
   find(".bars").replaceChildren();
   find(".sure").textContent = "";
   if (!sentence) return;
@@ -92,7 +97,6 @@ export function drawFound(panel, found, context, model) {
   const find = (name) => panel.querySelector(name);
   find(".answer").hidden = true;
   find(".tagged").hidden = false;
-  find(".kinds").replaceChildren();
   const points = [...context]; // places count characters, not the units of JavaScript's strings
   const mark = element("span", "span k2", found.answer);
   mark.append(element("small", "", percent(found.probability)));
@@ -123,8 +127,7 @@ function bar(label, share) {
   const line = element("li");
   const track = element("span", "track");
   track.appendChild(element("span")).style.width = `${100 * share}%`;
-  const name = element("span", "what", label);
-  name.title = label;
+  const name = named("span", "what", label);
   line.append(name, track, element("span", "n", percent(share)));
   return line;
 }

@@ -98,6 +98,25 @@ export class Pad {
     return this.content();
   }
 
+  // A sky, a sun and a hill.
+  landscape() {
+    this.empty();
+    const sky = this.ink.createLinearGradient(0, 0, 0, DRAWN);
+    sky.addColorStop(0, "#4a90d9");
+    sky.addColorStop(1, "#f3e3c3");
+    const paint = (style, draw) => {
+      this.ink.fillStyle = style;
+      this.ink.beginPath();
+      draw();
+      this.ink.fill();
+    };
+    paint(sky, () => this.ink.rect(0, 0, DRAWN, DRAWN));
+    paint("#ffd34d", () => this.ink.arc(0.7 * DRAWN, 0.3 * DRAWN, 0.12 * DRAWN, 0, 2 * Math.PI));
+    paint("#3f7d3a", () => this.ink.ellipse(0.35 * DRAWN, DRAWN, 0.75 * DRAWN, 0.4 * DRAWN, 0, 0, 2 * Math.PI));
+    this.picture = true;
+    return this.content();
+  }
+
   // Small enough for a link: a model that reads 8 pixels gets 32.
   content() {
     const most = Math.min(LARGEST, Math.max(32, 2 * Math.max(...this.size)));

@@ -1,11 +1,16 @@
 // The page: what is asked, of which model, and how the answer is looked at. All of it stands in the URL's fragment.
 
-import { drawAnswer, drawExplanation, drawFound, drawNothing, drawTags, element } from "./draw.js";
+import { drawAnswer, drawExplanation, drawFound, drawNothing, drawTags, element, figure, look, named, percent } from "./draw.js";
 import { Pad } from "./pad.js";
 
 const byId = (id) => document.getElementById(id);
 const WAIT = 350; // milliseconds after the last key
 const BETWEEN = "\u001f"; // the texts of a pair, in one input
+const FEW_LABELS = 12; // that are shown at once
+const METRICS = { // called so, and whether they are shares
+  accuracy: ["accuracy", true], macro_f1: ["macro-F1", true], entity_f1: ["entity F1", true], f1: ["F1", true],
+  found: ["partners found", true], r2: ["R\u00b2", false], mae: ["mean absolute error", false], spearman: ["Spearman", false],
+};
 const LONGEST_LINK = 8000; // characters of one input in a link
 const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient", "weights"];
 const GIVES = { answers: "answer", tags: "tag" }; // what is explained, where it is no label
@@ -76,6 +81,15 @@ class Panel {
     inputs[this.number] = content;
     if (modelNow().kind === "text") [this.text.value, this.second.value = ""] = modelNow().pairs ? content.split(BETWEEN) : [content];
     else this.pad.show(content, modelNow().size);
+  }
+
+  // What is shown before anything is chosen: the model's example, else a drawing.
+  opening() {
+    const { example, pairs, channels, labels, size } = modelNow();
+    if (example) return pairs ? example.join(BETWEEN) : example;
+    this.pad.size = size;
+    const letter = channels === 1 && labels.find((label) => [...label].length === 1);
+    return letter ? this.pad.letter(letter) : this.pad.landscape();
   }
 
   dress() {
@@ -203,6 +217,38 @@ function dress() {
   return shown;
 }
 
+// The model's name, what it predicts, and how good it is.
+function introduce() {
+  const m = modelNow();
+  const chips = (labels) => {
+    const list = element("ul");
+    list.append(...labels.map((label) => {
+      const item = element("li");
+      item.append(named("span", m.gives === "tags" ? `span ${look(label, m)}` : "chip", label)); // spans: their legend
+      return item;
+    }));
+    return list;
+  };
+  byId("name").textContent = m.name;
+  document.title = `${m.name} \u00b7 glassformer`;
+  const own = m.gives === "tags" ? m.spans : m.gives === "labels" ? m.labels : [];
+  const many = own.length > 1 ? `${own.length} ` : "";
+  const facts = [
+    { tags: `Finds spans of ${many}kinds in a text`, answers: "Answers questions from a text" }[m.gives]
+      ?? (!own.length ? "Predicts a number" : m.multi_label ? `Predicts any of ${many}labels` : `Predicts one of ${many}labels`),
+  ];
+  if (m.score) {
+    const { metric, value, split, examples } = m.score;
+    const [called, share] = METRICS[metric] ?? [metric, false];
+    facts.push(`${split} ${called} ${share ? percent(value) : figure(value)}${examples === null ? "" : ` on ${examples.toLocaleString("en")} examples`}`);
+  }
+  byId("facts").textContent = facts.join(" \u00b7 ");
+  const few = m.gives === "tags" ? own.length : FEW_LABELS;
+  const more = element("details");
+  more.append(element("summary", "", `${own.length - few} more`), chips(own.slice(few)));
+  byId("labels").replaceChildren(chips(own.slice(0, few)), ...(own.length > few ? [more] : []));
+}
+
 function changeModel(name) {
   const before = modelNow();
   state.model = name;
@@ -212,7 +258,9 @@ function changeModel(name) {
 }
 
 function start() {
+  introduce();
   const shown = dress();
+  inputs[0] ||= panels[0].opening();
   panels.forEach((panel, i) => panel.show(inputs[i]));
   remember();
   shown.forEach((panel) => panel.run());
