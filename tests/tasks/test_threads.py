@@ -71,12 +71,13 @@ def global_states() -> tuple[Any, ...]:
     return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
 
 
+@pytest.mark.parametrize("count", [3, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("name", "changes"), CHANGES, ids=lambda x: x if isinstance(x, str) else "-".join(x))
-def test_fits_at_once_have_the_bits_of_one_alone_and_leave_the_callers_numbers(name, changes):
+def test_fits_at_once_have_the_bits_of_one_alone_and_leave_the_callers_numbers(name, changes, count):
     wanted, before = bits(fitted(name, **changes)[0]), global_states()
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: bits(fitted(name, **changes)[0]), range(3)))
-    assert found == [wanted] * 3
+    with ThreadPoolExecutor(min(count, 5)) as pool:
+        found = list(pool.map(lambda _: bits(fitted(name, **changes)[0]), range(count)))
+    assert found == [wanted] * count
     assert global_states() == before
 
 
