@@ -203,3 +203,106 @@ def test_exports_agree_and_run_alone(form, run, tmp_path, capsys):
         assert float(done.stdout.split("\t")[1]) == pytest.approx(
             np.max(clf.predict_proba([tuple(pair)])), abs=1e-3
         )
+
+
+# --- other names than the training's ------------------------------------------------------------
+
+BOTH = "Name the column of the first texts with --text-column, that of the second with --pair-column"
+LACKS = f"in training from 'premise' and 'hypothesis', and the table lacks 'premise' and 'hypothesis'. {BOTH}: hypo, prem"
+LAST = ("a red one here 6", "the red one 6")  # second, first: of a row whose columns are in the other order
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory) -> Path:
+    """A run whose columns of texts were found: the model alone keeps their names."""
+    folder = tmp_path_factory.mktemp("quick")
+    table = write(folder / "own.csv", ["premise", "hypothesis", "label"], [row[1:4] for row in ROWS])
+    fast = ["--model", "tfidf", "--set", "baselines=false", "--set", "bootstrap=20"]
+    assert main(["train", "--text", str(table), *fast, "--out", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory) -> Path:
+    """A model that was fitted on lists, as those of earlier versions were saved."""
+    folder = tmp_path_factory.mktemp("nameless") / "model"
+    clf = gf.TextClassifier("tfidf", min_count=1)
+    clf.fit([(a, b) for _, a, b, _, _ in ROWS], [row[3] for row in ROWS]).save(folder)
+    return folder
+
+
+def sides_answered(model: Path, table: Path, *options: str) -> list[tuple[str, str]]:
+    out = table.with_name("out.csv")
+    assert main(["predict", str(model), str(table), "--out", str(out), *options]) == 0
+    return [row.text.sides for row in read_predictions(out)]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "said"),
+    [
+        (("hypothesis", "premise"), (), ""),
+        (("Hypothesis", "Premise"), (), ""),
+        (("hypo", "premise"), (), "the only other column"),
+        (("sentence2", "sentence1"), (), "by their usual names"),
+        (("hypo", "prem"), ("--text-column", "prem"), "the only other column"),
+        (("hypo", "prem"), ("--text-column", "prem", "--pair-column", "hypo"), ""),
+        (("premise", "hypothesis"), ("--text-column", "hypothesis", "--pair-column", "premise"), ""),
+    ],
+)
+def test_columns_are_read_by_the_names_of_the_training(names, options, said, quick, tmp_path, capsys):
+    table = write(tmp_path / "t.csv", list(names), [LAST])
+    assert sides_answered(quick, table, *options) == [LAST[::-1]]
+    err = capsys.readouterr().err
+    assert ("is read as the first text" in err) is bool(said)
+    assert said in err
+
+
+@pytest.mark.parametrize("verb", ["predict", "explain", "evaluate", "calibrate", "parquet", "keep-table"])
+def test_columns_under_other_names_end_every_verb_with_what_names_them(verb, quick, tmp_path, capsys):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    labelled = verb in ("evaluate", "calibrate")
+    rows, names = [(*LAST, "same")] * 7, ["hypo", "prem", "label"]
+    table = write(tmp_path / "t.csv", names[: 2 + labelled], [row[: 2 + labelled] for row in rows])
+    more = []
+    if verb == "parquet":
+        table = tmp_path / "t.parquet"
+        parquet.write_table(pa.table({"hypo": [LAST[0]], "prem": [LAST[1]]}), table)
+        more = ["--out", str(tmp_path / "out.parquet")]
+    elif verb == "keep-table":
+        more = ["--out", str(tmp_path / "out.csv"), "--keep-table"]
+    command = "predict" if verb in ("parquet", "keep-table") else verb
+    assert main([command, str(quick), "--data", str(table), *more]) == 2
+    assert LACKS in capsys.readouterr().err
+    if verb == "evaluate":
+        named = ["--text-column", "prem", "--pair-column", "hypo", "--json"]
+        assert main([command, str(quick), "--data", str(table), *named]) == 0
+        assert json.loads(capsys.readouterr().out)["n"] == len(rows)
+
+
+def test_other_data_are_judged_by_the_names_of_the_training(quick, tmp_path, capsys):
+    rows = [(b, a, verdict) for _, a, b, verdict, _ in ROWS[:11]]
+    table = write(tmp_path / "t.csv", ["hypothesis", "premise", "label"], rows)
+    assert main(["evaluate", str(quick), str(table), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    pairs = [(a, b) for _, a, b, _, _ in ROWS[:11]]
+    assert found["accuracy"] == gf.load(quick).score(pairs, [row[3] for row in ROWS[:11]])
+
+
+def test_a_model_without_names_reads_by_the_order_and_says_so(nameless, tmp_path, capsys):
+    table = write(tmp_path / "t.csv", ["prem", "hypo", "label"], [(*LAST[::-1], "same")])
+    assert sides_answered(nameless, table) == [LAST[::-1]]
+    said = (
+        "note: 'prem' is read as the first text and 'hypo' as the second, by their order; --text-column and"
+    )
+    assert said in capsys.readouterr().err
+    table = write(tmp_path / "u.csv", ["prem", "hypo", "more"], [(*LAST, "same")])
+    assert main(["predict", str(nameless), str(table)]) == 2
+    assert f"which two columns they are is not clear. {BOTH}: prem, hypo, more" in capsys.readouterr().err
+
+
+def test_a_table_without_a_header_is_read_by_its_order(quick, tmp_path, capsys):
+    table = write(tmp_path / "t.csv", list(LAST[::-1]), [LAST[::-1]])
+    assert sides_answered(quick, table, "--header", "no") == [LAST[::-1]] * 2
+    assert "'column1' is read as the first text and 'column2' as the second" in capsys.readouterr().err

@@ -138,12 +138,48 @@ def test_columns_that_are_named(tmp_path):
     assert find_sides(read_table(path), None, "none") is None
 
 
-def test_a_table_to_be_answered_has_the_columns_of_the_training():
-    assert trained_sides(["id", "b", "a"], "a", "b", "t").first == "a"
-    assert trained_sides(["id", "premise", "hypothesis"], "a", "b", "t").second == "hypothesis"
-    assert trained_sides(["x", "y"], None, "auto", "t").first == "x"
-    with pytest.raises(DataError, match="reads pairs of texts"):
-        trained_sides(["x", "y", "z"], None, "auto", "t")
+OWN = ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("names", "named", "trained", "found", "said"),
+    [
+        (["id", "b", "a"], (None, "auto"), OWN, OWN, ""),
+        (["id", "b", "a"], OWN, (), OWN, ""),
+        (["B", "A"], (None, None), OWN, ("A", "B"), ""),
+        (["a", "A", "b"], (None, None), OWN, OWN, ""),
+        (["x", "b"], (None, None), OWN, ("x", "b"), "the only other column"),
+        (["x", "b", "label"], (None, None), OWN, ("x", "b"), "the only other column"),
+        (["id", "hypothesis", "premise"], OWN, OWN, ("premise", "hypothesis"), "by their usual names"),
+        (["x", "y"], (None, "auto"), (), ("x", "y"), "by their order"),
+        (["x", "y"], (None, "auto"), ("column1", "column2"), ("x", "y"), "by their order"),
+        (["column1", "column2"], (None, "auto"), OWN, ("column1", "column2"), "by their order"),
+        (["x", "y"], ("y", "auto"), OWN, ("y", "x"), "the only other column"),
+        (["a", "b"], ("b", "a"), OWN, ("b", "a"), ""),
+        (["id", "b", "x"], ("x", None), (None, "b"), ("x", "b"), ""),
+        (["b", "x"], (None, None), (None, "b"), ("x", "b"), "the only other column"),
+    ],
+)
+def test_a_table_to_be_answered_has_the_columns_of_the_training(names, named, trained, found, said):
+    sides = trained_sides(names, *named, "t", trained)
+    assert (sides.first, sides.second) == found
+    assert said in sides.said
+    assert bool(said) is bool(sides.said)
+
+
+@pytest.mark.parametrize(
+    ("names", "named", "trained", "said"),
+    [
+        (["x", "y"], (None, "auto"), OWN, "from 'a' and 'b', and the table lacks 'a' and 'b'.*: x, y"),
+        (["x", "y", "a"], (None, "auto"), OWN, "lacks 'b'"),
+        (["x", "y", "z"], (None, "auto"), (), "which two columns they are is not clear.*text_column"),
+        (["x", "y"], ("X", None), OWN, "no column 'X'. Known: x, y"),
+        (["a", "b"], ("b", None), OWN, "text_column"),
+    ],
+)
+def test_columns_that_do_not_tell_their_sides_end_the_reading(names, named, trained, said):
+    with pytest.raises(DataError, match=said):
+        trained_sides(names, *named, "t", trained)
 
 
 def test_bad_rows_say_which_side(tmp_path):

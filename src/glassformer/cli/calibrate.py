@@ -20,6 +20,7 @@ from glassformer.cli.given import (
     TextColumn,
     one_data,
     refuse_columns,
+    tell,
 )
 from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
@@ -219,7 +220,7 @@ def calibrate_command(
     }
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": columns, "on_bad_row": bad}
-    found = calibrate_run(folder, data, threshold, say=say, **chosen)
+    found = calibrate_run(folder, data, threshold, say=tell, **chosen)
     if json:
         say_json(found)
     else:

@@ -191,9 +191,14 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
     return message
 
 
+def with_options(line: str) -> str:
+    """A line of the library, its columns named as this command line names them."""
+    return named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS])
+
+
 def tell(line: str) -> None:
     """One line of a run, its columns named as this command line names them."""
-    say(named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS]))
+    say(with_options(line))
 
 
 def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:

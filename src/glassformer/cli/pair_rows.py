@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.given import STDIN, read_stdin
+from glassformer.cli.given import STDIN, read_stdin, with_options
+from glassformer.cli.output import note
 from glassformer.cli.rows import WAY_OUT, Row, counted, read_columns
 from glassformer.errors import ConfigError, DataError
 
@@ -128,7 +129,10 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
         return _of_lines(lines, str(path), skip)
 
     def columns(table: Any) -> tuple[str, str]:
-        return sides_in(table.names, text, pair, folder, path)
+        sides = sides_in(table.names, text, pair, folder, path)
+        if sides.said:
+            note_columns(sides.said)
+        return sides.first, sides.second
 
     return [
         replace(_row(values[0], values[1], row.row, row.file, skip), given=row.given)
@@ -138,17 +142,16 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
     ]
 
 
+def note_columns(line: str) -> None:
+    """Which columns of a table are read as the first and the second texts, on stderr."""
+    note(with_options(line))
+
+
 def sides_in(
     names: Sequence[str], text: str | None, pair: str | None, folder: str | Path, path: str | Path
-) -> tuple[str, str]:
-    """The columns of a table's first and second texts: those that are named, else those of the training.
-
-    Raises:
-        DataError: there are no such columns.
-    """
+) -> Any:
+    """The columns of first and second texts, as ``trained_sides`` finds them for the model in a folder."""
     from glassformer.data.pair_columns import trained_sides
-    from glassformer.tasks.run_folder import trained_column, trained_pair
+    from glassformer.tasks.run_folder import trained_columns
 
-    wanted = text or trained_column(folder), pair or trained_pair(folder)
-    sides = trained_sides(names, *wanted, str(path))
-    return sides.first, sides.second
+    return trained_sides(names, text, pair, str(path), trained_columns(folder))

@@ -20,7 +20,7 @@ from glassformer.cli.least_sure import OPTION as LEAST_SURE
 from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, said_plainly, say, say_json
-from glassformer.cli.pair_rows import gather_pairs, reads_pairs, sides_in, zero_shot
+from glassformer.cli.pair_rows import gather_pairs, note_columns, reads_pairs, sides_in, zero_shot
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
 from glassformer.cli.tell import refuse_other, tell_command, teller
@@ -196,6 +196,7 @@ def predict_table(
             rows=SHARD_ROWS,
             engine=engine,
             progress=progress,
+            say=note_columns,
         )
     say(f"{done['rows']:,} rows: {out}")
     if done["truncated"]:
@@ -354,7 +355,8 @@ def predict_command(
             )
             answers = answers_of(clf, out, layout_of(found), json, coverage)
             if kept is not None and answers.layout.pairs:
-                kept = replace(kept, pair=sides_in(kept.names, text_column, pair_column, run, given[0]))
+                sides = sides_in(kept.names, text_column, pair_column, run, given[0])
+                kept = replace(kept, pair=(sides.first, sides.second))
             answers.kept, answers.least = kept, _least_of(least, clf)
             with answers.written():
                 answers.add(found, probabilities)

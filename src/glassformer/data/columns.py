@@ -89,7 +89,13 @@ class Columns:
 
 
 def find_columns(
-    table: Table, text: str | None, label: str | None, *, labels: bool = True, need_labels: bool = False
+    table: Table,
+    text: str | None,
+    label: str | None,
+    *,
+    labels: bool = True,
+    need_labels: bool = False,
+    pairs: bool = True,
 ) -> Columns:
     """The columns of texts and of labels.
 
@@ -97,6 +103,7 @@ def find_columns(
         text, label: as the user names them; None: not named.
         labels: labels are looked for; else only what is named, or has a usual name, is taken for them.
         need_labels: a table without labels is an error.
+        pairs: a row may have two texts, which an error then speaks of.
 
     Raises:
         DataError: no such column, none or several that could be it, or one for both.
@@ -108,7 +115,7 @@ def find_columns(
     if found_text is None and found_label is not None and len(free) == 1:
         found_text = free.pop()
     elif found_text is None and free:
-        found_text = _guess_text(table, free, need_labels)
+        found_text = _guess_text(table, free, need_labels and pairs)
         guessed = found_text is not None
         free = [name for name in free if name != found_text]
     if label is not None and found_label is not None and (found_text is None or found_text != text):
@@ -275,13 +282,13 @@ def no_column(table: Table, kind: str) -> DataError:
 # --- by what a column holds -------------------------------------------------------------------
 
 
-def _guess_text(table: Table, names: Sequence[str], need_labels: bool) -> str | None:
+def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
     sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
     ranked = sorted(sizes, key=lambda name: -sizes[name])
     if len(ranked) < 2 or sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]:
         return ranked[0] if ranked else None
     fix = "Name one with text_column"
-    if need_labels:
+    if pairs:
         fix += ", or the two of a pair with text_column and pair_column"
     what = f"several columns look like texts: {listed(ranked)}"
     raise DataError(what, where=table.origin, fix=fix)

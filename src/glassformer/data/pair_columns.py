@@ -3,6 +3,7 @@ only two that hold texts of like length."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
 from glassformer.errors import DataError
 
 AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
+NAMELESS = re.compile(r"column\d+").fullmatch  # what columns without a header are called
 PAIR_COLUMNS = (  # usual names of two columns of texts that belong together
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
@@ -148,29 +150,67 @@ def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tup
     return first, second
 
 
-def trained_sides(names: Sequence[str], text: str | None, pair: str, where: str | Path) -> Sides:
-    """The sides in a table to be answered by a model of pairs: columns that are named, or called as in the
-    training, or with usual names, or the only two.
+def trained_sides(
+    names: Sequence[str],
+    text: str | None,
+    pair: str | None,
+    where: str | Path,
+    trained: Sequence[str | None] = (),
+) -> Sides:
+    """The sides in a table that a model of pairs is to read: columns that are named, else those of the
+    training by their names, in any order.
+
+    A table with usual names, without a header, or for a model whose columns had no names, is read by its
+    order; ``said`` tells it.
 
     Args:
-        text, pair: columns as named or as the training had them; None and ``auto``: to be found.
+        text, pair: columns as the user names them; None, ``auto`` and ``none``: to be found.
+        trained: the columns of the training, first and second; empty: they are not known.
 
     Raises:
         DataError: they are not there.
     """
-    if pair not in (AUTO, NONE) and pair in names and (text is None or text in names):
-        first = text or next((n for n in names if n != pair), None)
-        if first is not None and first != pair:
-            return Sides(first, pair)
-    found = usual_sides(names)
-    if found is None and len(names) == 2:
-        found = names[0], names[1]
-    if found is None:
-        fix = f"Name them with text_column and pair_column: {listed(list(names))}"
-        raise DataError(
-            "this model reads pairs of texts, and no two columns of them", where=str(where), fix=fix
-        )
-    return Sides(*found)
+    known = (None, None) if all(name and NAMELESS(name) for name in trained) else (*trained, None)[:2]
+    named = tuple(
+        None if name == own or name in (AUTO, NONE) else name
+        for name, own in zip((text, pair), known, strict=True)
+    )
+    for name in named:
+        if name is not None and name not in names:
+            raise DataError(f"no column {name!r}", where=str(where), fix=nearest(name, names))
+    places = {name.lower(): name for name in names} | {name: name for name in names}
+    found = [
+        name or (own and places.get(own, places.get(own.lower())))
+        for name, own in zip(named, known, strict=True)
+    ]
+    free = [name for name in names if name not in found and name.lower() not in LABEL_COLUMNS]
+    how = ""
+    if sum(map(bool, found)) == 1 and len(free) == 1:  # the other one of two
+        found, how = [name or free[0] for name in found], "the only other column"
+    elif not any(found):
+        if usual := usual_sides(names):
+            found, how = list(usual), "by their usual names"
+        elif len(free) == 2 and (not any(known) or all(map(NAMELESS, free))):
+            found, how = free, "by their order"
+    first, second = found
+    if not first or not second or first == second:
+        raise _no_sides(names, trained if any(known) else (), where)
+    said = f"{first!r} is read as the first text and {second!r} as the second, {how}"
+    return Sides(first, second, f"{said}; text_column and pair_column name others" if how else "")
+
+
+def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:
+    """A table whose columns do not tell which texts are first and which second."""
+    what = "this model reads pairs of texts"
+    if trained:
+        own = [name for name in trained if name]
+        lacking = " and ".join(repr(name) for name in own if name not in names)
+        what += f", in training from {' and '.join(map(repr, own))}, and the table lacks {lacking}"
+    else:
+        what += ", and which two columns they are is not clear"
+    fix = "Name the column of the first texts with text_column, that of the second with pair_column"
+    fix += f": {listed(list(names))}"
+    return DataError(what, where=str(where), fix=fix)
 
 
 def side_checks(first: str, second: str) -> dict[str, Any]:

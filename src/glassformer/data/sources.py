@@ -33,7 +33,7 @@ from glassformer.data.label_columns import named_together, with_label_sets
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column, read_numbers
-from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks
+from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks, trained_sides
 from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.shards import split_files
@@ -59,6 +59,7 @@ def load_text_dataset(
     label_separator: str | None = None,
     numbers: bool = False,
     number_format: Format = "plain",
+    trained: Sequence[str] = (),
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -78,6 +79,8 @@ def load_text_dataset(
         label_separator: stands between the names in a cell of several labels; None: a cell is one label.
         numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
         number_format: of these, see ``check_numbers``.
+        trained: the columns of texts that a model was trained on, of pairs both; taken where they are there
+            and no other is named. Of pairs the columns must be told otherwise: see ``trained_sides``.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
@@ -96,7 +99,7 @@ def load_text_dataset(
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
     columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
-    columns = replace(columns, numbers=numbers, form=number_format)
+    columns = replace(columns, numbers=numbers, form=number_format, trained=tuple(trained))
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -124,6 +127,7 @@ class _Columns:
     separator: str | None = None  # of several labels in a cell
     numbers: bool = False  # labels are numbers
     form: Format = "plain"  # of these
+    trained: tuple[str, ...] = ()  # columns of texts
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -222,12 +226,17 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         text = columns.text or (first.text if first and first.text in table.names else None)
         bare = replace(table, names=_without_labels(table, columns))
         return table, find_columns(bare, text, None, labels=False)
-    text, label, pair = columns.text, columns.label, columns.pair
+    text, label, pair, read_as = columns.text, columns.label, columns.pair, ""
     if first is not None:
         text = text or (first.text if first.text in table.names else None)
         known = first.label in table.names or named_together(table.names, first.label)
         label = label or (first.label if known else None)
         pair = NONE if first.pair is None else first.pair
+    elif len(columns.trained) == 2:
+        sides = trained_sides(table.names, text, pair, table.origin, columns.trained)
+        text, pair, read_as = sides.first, sides.second, sides.said
+    elif text is None and pair == NONE:
+        text = next((name for name in columns.trained if name in table.names), None)
     if columns.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
         label = number_column(table, columns.label, taken, columns.form)
@@ -235,8 +244,8 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     guess = any(options.values()) and not columns.numbers and columns.separator is None
     table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
     found = columns_of_pairs(table, text, label, pair, **options)
-    found = found or find_columns(table, text, label, **options)
-    found = replace(found, said="; ".join(filter(None, (said, found.said))))
+    found = found or find_columns(table, text, label, pairs=pair != NONE, **options)
+    found = replace(found, said="; ".join(filter(None, (read_as, said, found.said))))
     return table, found if columns.labels else replace(found, label=None)
 
 

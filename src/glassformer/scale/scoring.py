@@ -34,7 +34,7 @@ from glassformer.scale.engines import mapped, needs
 from glassformer.scale.shards import Shard, in_portions, read_rows
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.number_runs import bounds_of
-from glassformer.tasks.run_folder import trained_column, trained_pair
+from glassformer.tasks.run_folder import trained_column, trained_columns
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
@@ -92,6 +92,7 @@ def score_file(
     engine: str = "serial",
     progress: Callable[[int, int], None] | None = None,
     pair: str | None = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, int]:
     """Score a Parquet file into another; a call that was stopped is gone on with by the same call.
 
@@ -102,6 +103,7 @@ def score_file(
         engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
         progress: called after each shard, those of an earlier call too, with its rows and all rows.
         pair: column of the second texts, for a model of pairs; None: likewise.
+        say: called with a line where columns of pairs are not found by the names of the training.
 
     Returns:
         ``rows``, ``failed`` (rows without an answer) and ``truncated`` (texts that were cut).
@@ -123,9 +125,10 @@ def score_file(
     parts = out.with_name(f"{out.name}.parts")
     if pair is not None or getattr(load_once(model), "reads_pairs", False):
         names = open_parquet(source).schema_arrow.names
-        wanted = column or trained_column(model), pair or trained_pair(model)
-        sides = trained_sides(names, *wanted, str(source))
+        sides = trained_sides(names, column, pair, str(source), trained_columns(model))
         column, pair = sides.first, sides.second
+        if sides.said:
+            say(sides.said)
     else:
         column = find_column(source, load_once(model).NOUN, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows, pair or "")

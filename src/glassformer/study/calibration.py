@@ -28,7 +28,7 @@ from glassformer.finite import json_text
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
-from glassformer.tasks.labelled import with_known_labels
+from glassformer.tasks.labelled import load_again, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 
@@ -79,14 +79,16 @@ def calibrate_run(
             raise ConfigError(what, where=name, fix="Leave it out: the most probable tag is taken")
     with writing(folder):
         asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
-        other = _other(data, asked) if data else None
+        clf = load(folder)
+        other = _other(data, asked, clf, say) if data else None
         given = data, other, on_bad_row == "skip"
-        return _calibrate(folder, recipe, given, threshold, abstain_below, bootstrap, say)
+        return _calibrate(folder, recipe, clf, given, threshold, abstain_below, bootstrap, say)
 
 
 def _calibrate(
     folder: Path,
     recipe: Any,
+    clf: Any,
     given: tuple[str | None, Any, bool],
     threshold: Metric | None,
     abstain_below: float | None,
@@ -94,7 +96,6 @@ def _calibrate(
     say: Say,
 ) -> dict[str, Any]:
     data, other, leave_out = given
-    clf = load(folder)
     splits = TASKS[recipe.task].load(recipe)
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
@@ -266,9 +267,11 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
     return clf.targets(split.labels, split.origin, split.rows)
 
 
-def _other(data: str, recipe: Any) -> Any:
+def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
     """The labelled texts or pictures of other data: their validation split, or the first there is."""
-    splits = TASKS[recipe.task].load(recipe, data)
+    splits = load_again(TASKS[recipe.task], recipe, clf, data)
+    for line in getattr(splits.dataset, "said", ()):
+        say(line)
     found = labelled(splits.validation or next(iter(splits.dataset.splits.values())))
     if found is None:
         raise DataError("has no labels", where=data)

@@ -17,6 +17,7 @@ from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
 from glassformer.data.label_kinds import as_known, what_labels_are
 from glassformer.data.label_sets import each
+from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.rejected import SKIP, RejectedRow, summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError, InputError
@@ -29,7 +30,7 @@ from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
-from glassformer.tasks.task import Say, Work
+from glassformer.tasks.task import Say, Task, Work
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -359,13 +360,27 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
+def load_again(task: Task, recipe: Any, estimator: Any, source: str | None) -> Any:
+    """A run's own data, or those of another source as its model reads them: one text a row or pairs, in the
+    columns of the training where these are there.
+
+    Raises:
+        DataError: data that cannot be read, or columns of pairs that cannot be told.
+    """
+    if source is None or not hasattr(recipe.data, "pair_column"):
+        return task.load(recipe, source)
+    if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
+        recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
+    return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
+
+
 def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
 
     Raises:
         DataError: no labelled split, or data that cannot be read.
     """
-    clf, splits = work.estimator, work.task.load(work.recipe, source)
+    clf, splits = work.estimator, load_again(work.task, work.recipe, work.estimator, source)
     said = []
     if work.leave_out:
         splits, said = work.task.leave_out(replace(splits, train=None, validation=None), work)
@@ -435,7 +450,7 @@ def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
         ConfigError: no epochs were kept.
         DataError: no labelled split, or data that cannot be read.
     """
-    splits = work.task.load(work.recipe, source)
+    splits = load_again(work.task, work.recipe, work.estimator, source)
     split = splits.judged
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)

@@ -14,6 +14,7 @@ from typing import Any
 from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
+from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pair_columns import AUTO, NONE
@@ -86,19 +87,25 @@ def read_run_recipe(folder: Path) -> Any:
     return recipe
 
 
-def trained_pair(folder: str | Path) -> str:
-    """The column that a run's recipe names for second texts, or auto or none; without a run auto."""
-    if not (Path(folder) / "config.toml").is_file():
-        return AUTO
-    return getattr(read_run_recipe(Path(folder)).data, "pair_column", NONE)
+def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
+    """The columns of texts that a run or a saved model was trained on, of pairs both: as the model keeps
+    their names, else as the run's recipe names them; empty: neither does."""
+    folder = Path(folder)
+    about = next((file for file in (folder / ABOUT, folder / "model" / ABOUT) if file.is_file()), None)
+    names = read_json(about).get("columns") if about else None
+    if isinstance(names, list) and names:  # ``load`` says what is wrong with others
+        return tuple(map(str, names))
+    if not (folder / "config.toml").is_file():  # a saved model alone
+        return ()
+    data = read_run_recipe(folder).data
+    text = getattr(data, "text_column", None) or getattr(data, "source_column", None)
+    pair = getattr(data, "pair_column", NONE)
+    return (text, pair) if pair not in (AUTO, NONE) else (text,) if text else ()
 
 
 def trained_column(folder: str | Path) -> str | None:
-    """The column that a run's recipe names for its texts, or a translation's source; None: it names none."""
-    if not (Path(folder) / "config.toml").is_file():  # a saved model alone
-        return None
-    data = read_run_recipe(Path(folder)).data
-    return getattr(data, "text_column", None) or getattr(data, "source_column", None)
+    """The first of ``trained_columns``, or a translation's source; None: it is not known."""
+    return next(iter(trained_columns(folder)), None)
 
 
 def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:

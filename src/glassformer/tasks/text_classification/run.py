@@ -6,6 +6,7 @@ It leaves ``predictions.csv`` and ``maps.json`` beside what every run leaves.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,8 +51,11 @@ from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe,
 from glassformer.train.defaults import settled
 
 
-def load(recipe: Recipe, source: str | None = None) -> Splits:
+def load(recipe: Recipe, source: str | None = None, trained: Sequence[str] = ()) -> Splits:
     """The texts of a recipe, split as it says; or those of another source, as they are.
+
+    Args:
+        trained: columns of texts, for another source; see ``load_text_dataset``.
 
     Raises:
         DataError: no such source, no training split, no labels.
@@ -66,6 +70,7 @@ def load(recipe: Recipe, source: str | None = None) -> Splits:
         pair_column=d.pair_column,
         need_labels=True,
         on_bad_row=d.on_bad_row,
+        trained=trained,
         **part,
     )
     dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)

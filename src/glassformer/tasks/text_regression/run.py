@@ -6,6 +6,7 @@ what every run leaves.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -38,22 +39,25 @@ from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
 
-def load(recipe: TextNumberRecipe, source: str | None = None) -> Splits:
+def load(recipe: TextNumberRecipe, source: str | None = None, trained: Sequence[str] = ()) -> Splits:
     """The texts of a recipe and their numbers, split as it says; or those of another source, as they are.
+
+    Args:
+        trained: columns of texts, for another source; see ``load_text_dataset``.
 
     Raises:
         DataError: no such source, no training split, no column of numbers.
     """
     d = recipe.data
     part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
-    dataset = read(d, d.source if source is None else source, **part)
+    dataset = read(d, d.source if source is None else source, trained=trained, **part)
     dataset, said = mended(dataset, "none", d.drop_duplicates and source is None)
     dataset = replace(dataset, said=(*dataset.said, *said))
     return split_numbers(dataset, recipe, source)
 
 
-def read(d: NumberDataConfig, source: str, **part: Any) -> TextDataset:
-    """Texts with their numbers, by name or from tables.
+def read(d: NumberDataConfig, source: str, trained: Sequence[str] = (), **part: Any) -> TextDataset:
+    """Texts with their numbers, by name or from tables, there in the columns ``trained``.
 
     Raises:
         DataError: as ``load``.
@@ -79,6 +83,7 @@ def read(d: NumberDataConfig, source: str, **part: Any) -> TextDataset:
         on_bad_row=d.on_bad_row,
         numbers=True,
         number_format=d.number_format,
+        trained=trained,
         **part,
     )
 
