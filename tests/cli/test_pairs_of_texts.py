@@ -306,3 +306,22 @@ def test_a_table_without_a_header_is_read_by_its_order(quick, tmp_path, capsys):
     table = write(tmp_path / "t.csv", list(LAST[::-1]), [LAST[::-1]])
     assert sides_answered(quick, table, "--header", "no") == [LAST[::-1]] * 2
     assert "'column1' is read as the first text and 'column2' as the second" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [("a {} hat", "has one value for each label"), ("{}", "holds the labels")],
+)
+@pytest.mark.parametrize("verb", ["train", "cross-validate"])
+def test_a_column_that_tells_the_label_is_named_with_options(verb, second, said, tmp_path, capsys):
+    rows = [
+        (f"the hat {i} is red", second.format(("blue", "red")[i % 2]), ("blue", "red")[i % 2])
+        for i in range(20)
+    ]
+    table = write(tmp_path / "t.csv", ["premise", "hypothesis", "label"], rows)
+    command = [verb, "--text", str(table), "--model", "tfidf", "--out", str(tmp_path / "run")]
+    assert main(command) == 2
+    err = capsys.readouterr().err
+    assert f"column 'hypothesis', read as the second text of pairs, {said}. " in err
+    assert "Read 'premise' alone: --text-column premise --pair-column none" in err
+    assert not (tmp_path / "run").exists()

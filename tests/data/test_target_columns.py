@@ -5,8 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from glassformer.data.dataset import TextSplit
 from glassformer.data.in_memory import table_of
-from glassformer.data.target_columns import refuse_target_sides, refuse_targets
+from glassformer.data.target_columns import refuse_target_columns, refuse_target_sides, refuse_targets
+from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 
 N = 23
@@ -77,7 +79,8 @@ def test_what_is_no_label_is_left_alone(columns, y):
 
 def test_sides_of_tuples():
     with pytest.raises(
-        DataError, match=r"the second text of each pair is its label.*\[pair\[0\] for pair in X\]"
+        DataError,
+        match=r"the second text of each pair has one value for each label.*\[pair\[0\] for pair in X\]",
     ):
         refuse_target_sides([TEXTS, LABELS], CODES, "texts")
     with pytest.raises(
@@ -85,3 +88,26 @@ def test_sides_of_tuples():
     ):
         refuse_target_sides([LABELS, TEXTS], LABELS, "texts")
     refuse_target_sides([TEXTS, SIDES], LABELS, "texts")
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        ((TEXTS, LABELS), "column 'b c', read as the second text of pairs, has one value for each label. "),
+        (
+            (TEXTS, list(map(str, CODES))),
+            "column 'b c', read as the second text of pairs, holds the labels. ",
+        ),
+        ((list(map(str, CODES)), TEXTS), "column 'a', read as the first text of pairs, holds the labels. "),
+    ],
+)
+def test_sides_of_two_columns_of_a_table(sides, said):
+    pairs = [TextPair(*pair) for pair in zip(*sides, strict=True)]
+    fix = "Read 'a' alone: text_column a pair_column none"
+    if sides[1] is TEXTS:
+        fix = "Read 'b c' alone: text_column 'b c' pair_column none"
+    with pytest.raises(DataError) as raised:
+        refuse_target_columns(TextSplit(pairs, CODES, "t.csv"), ("a", "b c"))
+    assert str(raised.value) == f"t.csv: {said}{fix}"
+    others = [TextPair(*pair) for pair in zip(TEXTS, SIDES, strict=True)]
+    assert refuse_target_columns(TextSplit(others, CODES, "t.csv"), ("a", "b c")) is None

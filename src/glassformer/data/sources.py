@@ -59,7 +59,7 @@ def load_text_dataset(
     label_separator: str | None = None,
     numbers: bool = False,
     number_format: Format = "plain",
-    trained: Sequence[str] = (),
+    trained: Sequence[str] | None = None,
 ) -> TextDataset:
     """A data set by name or path.
 
@@ -80,7 +80,8 @@ def load_text_dataset(
         numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
         number_format: of these, see ``check_numbers``.
         trained: the columns of texts that a model was trained on, of pairs both; taken where they are there
-            and no other is named. Of pairs the columns must be told otherwise: see ``trained_sides``.
+            and no other is named. Of pairs the columns must be told otherwise: see ``trained_sides``. Empty:
+            the model does not know them; None: there is no model.
 
     Labels come as the file has them: ``int`` where all are whole numbers, else ``str``; class names
     noted in a Parquet schema replace the numbers. A column of lists holds several labels an example, and so
@@ -99,7 +100,9 @@ def load_text_dataset(
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
     columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
-    columns = replace(columns, numbers=numbers, form=number_format, trained=tuple(trained))
+    columns = replace(
+        columns, numbers=numbers, form=number_format, trained=None if trained is None else tuple(trained)
+    )
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -127,7 +130,7 @@ class _Columns:
     separator: str | None = None  # of several labels in a cell
     numbers: bool = False  # labels are numbers
     form: Format = "plain"  # of these
-    trained: tuple[str, ...] = ()  # columns of texts
+    trained: tuple[str, ...] | None = None  # columns of texts
 
     def table(self, path: Path) -> Table:
         """A file, its ragged rows left out where that was asked for."""
@@ -232,11 +235,11 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         known = first.label in table.names or named_together(table.names, first.label)
         label = label or (first.label if known else None)
         pair = NONE if first.pair is None else first.pair
-    elif len(columns.trained) == 2:
+    elif len(columns.trained or ()) == 2:
         sides = trained_sides(table.names, text, pair, table.origin, columns.trained)
         text, pair, read_as = sides.first, sides.second, sides.said
     elif text is None and pair == NONE:
-        text = next((name for name in columns.trained if name in table.names), None)
+        text = next((name for name in columns.trained or () if name in table.names), None)
     if columns.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
         label = number_column(table, columns.label, taken, columns.form)
@@ -244,7 +247,7 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
     guess = any(options.values()) and not columns.numbers and columns.separator is None
     table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
     found = columns_of_pairs(table, text, label, pair, **options)
-    found = found or find_columns(table, text, label, pairs=pair != NONE, **options)
+    found = found or find_columns(table, text, label, pairs=columns.trained is None, **options)
     found = replace(found, said="; ".join(filter(None, (read_as, said, found.said))))
     return table, found if columns.labels else replace(found, label=None)
 

@@ -16,6 +16,7 @@ from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
+from glassformer.data.target_columns import refuse_target_columns
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
@@ -351,6 +352,8 @@ def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
         raise DataError(error.what, where=where, fix=error.fix) from None
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
+    if (pair := getattr(dataset, "pair_column", None)) is not None:
+        refuse_target_columns(train, (dataset.columns[0], pair))
     name = choose_judged(judged_name, [*splits])
     judged = splits.get(name, validation)
     if judged is None and judged_name == "validation":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -44,13 +45,35 @@ def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str =
 
 def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
     """The same of pairs that were given as tuples."""
+    if (found := _target_side(sides, y)) is not None:
+        i, equal = found
+        what = (
+            f"the {SIDES[i]} text of each pair {'is its label' if equal else 'has one value for each label'}"
+        )
+        fix = f"Give the {noun} alone: fit([pair[{1 - i}] for pair in X], y)"
+        raise DataError(what, where="fit", fix=fix)
+
+
+def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
+    """The same of pairs that were read from two columns of a table."""
+    sides = list(zip(*(pair.sides for pair in split.examples), strict=True))
+    if (found := _target_side(sides, split.labels or ())) is not None:
+        i, equal = found
+        what = f"column {columns[i]!r}, read as the {SIDES[i]} text of pairs, "
+        what += "holds the labels" if equal else "has one value for each label"
+        alone = shlex.quote(columns[1 - i])
+        fix = f"Read {columns[1 - i]!r} alone: text_column {alone} pair_column none"
+        raise DataError(what, where=split.origin, fix=fix)
+
+
+def _target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:
+    """The side of pairs that gives the targets away, and whether it is equal to them; None: neither does."""
     targets = list(map(plain, y))
     for i, side in enumerate(sides):
         others = [other for k, other in enumerate(sides) if k != i]
         if gives_away(side, targets, others, False):
-            what = f"the {SIDES[i]} text of each pair is its label"
-            fix = f"Give the {noun} alone: fit([pair[{1 - i}] for pair in X], y)"
-            raise DataError(what, where="fit", fix=fix)
+            return i, list(map(plain, side)) == targets
+    return None
 
 
 def gives_away(

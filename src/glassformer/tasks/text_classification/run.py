@@ -51,7 +51,7 @@ from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe,
 from glassformer.train.defaults import settled
 
 
-def load(recipe: Recipe, source: str | None = None, trained: Sequence[str] = ()) -> Splits:
+def load(recipe: Recipe, source: str | None = None, trained: Sequence[str] | None = None) -> Splits:
     """The texts of a recipe, split as it says; or those of another source, as they are.
 
     Args:

@@ -39,7 +39,7 @@ from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
 
-def load(recipe: TextNumberRecipe, source: str | None = None, trained: Sequence[str] = ()) -> Splits:
+def load(recipe: TextNumberRecipe, source: str | None = None, trained: Sequence[str] | None = None) -> Splits:
     """The texts of a recipe and their numbers, split as it says; or those of another source, as they are.
 
     Args:
@@ -56,7 +56,7 @@ def load(recipe: TextNumberRecipe, source: str | None = None, trained: Sequence[
     return split_numbers(dataset, recipe, source)
 
 
-def read(d: NumberDataConfig, source: str, trained: Sequence[str] = (), **part: Any) -> TextDataset:
+def read(d: NumberDataConfig, source: str, trained: Sequence[str] | None = None, **part: Any) -> TextDataset:
     """Texts with their numbers, by name or from tables, there in the columns ``trained``.
 
     Raises:
