@@ -63,3 +63,31 @@ def test_a_run_on_images_so_named(gf, tmp_path):
     result = gf("train", "--images", f"dir{E}", "--out", f"run{E}", *SMALL, *sizes)
     assert result.code == 2
     assert "the folder's path is not UTF-8" in result.err
+
+
+NAME, READABLE = "caf\udce9", "caf\\xe9"
+
+
+def test_every_table_of_answers_takes_them(tmp_path):
+    from glassformer.cli.doubles import write_doubles
+    from glassformer.cli.search import write_found
+    from glassformer.cli.similar import write_cosines
+    from glassformer.data.pairs import PairSplit
+    from glassformer.study.results import _write_csv
+    from glassformer.tasks.translation.run import write_translations
+
+    near = {"cosine": 0.5, "row": 3, "text": NAME, "columns": {"file": NAME}}
+    pair = PairSplit([NAME], [NAME], "here", (1,))
+    writers = {
+        "cosines": lambda out: write_cosines(out, [NAME], [NAME], [0.5]),
+        "found": lambda out: write_found(out, [NAME], [[near]]),
+        "doubles": lambda out: write_doubles(out, [(0, 1, 0.5)], [NAME] * 2, [1, 2], [{"file": NAME}] * 2),
+        "study": lambda out: _write_csv(out, ["arm", "accuracy"], [{"arm": NAME, "accuracy": 0.25}]),
+        "translations": lambda out: write_translations(out, pair, {"greedy": [NAME]}),
+    }
+    for name, write in writers.items():
+        write(tmp_path / f"{name}.csv")
+        text = (tmp_path / f"{name}.csv").read_text(encoding="utf-8")
+        assert READABLE in text, name
+        assert len(text.splitlines()) == 2, name
+    assert (tmp_path / "study.csv").read_text().splitlines() == ["arm,accuracy", f"{READABLE},0.25"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,13 +38,12 @@ def write_doubles(
     out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside
 ) -> None:
     """A row a pair with both rows' own columns behind, safe to open in a spreadsheet."""
-    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
+    from glassformer.evaluate.table_file import table_file
 
     names = list(beside[0]) if beside else []
     own = [f"{side}_{name}" for name in names for side in ("first", "second")]
-    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(out) as writer:
         writer.writerow(map(csv_safe, ["cosine", "first_row", "second_row", "first", "second", *own]))
         for i, j, cosine in found:
             cells = [beside[k][name] for name in names for k in (i, j)]

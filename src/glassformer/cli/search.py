@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,13 +77,12 @@ def search(
 
 def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:
     """A row an answer, with its row's own columns behind; a query without an answer has one empty row."""
-    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
+    from glassformer.evaluate.table_file import table_file
 
     names = list(dict.fromkeys(name for near in found for one in near for name in one["columns"]))
     own = [f"table_{name}" if name in HEADER else name for name in names]
-    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(out) as writer:
         writer.writerow(map(csv_safe, [*HEADER, *own]))
         for query, near in zip(queries, found, strict=True):
             if not near:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -124,11 +123,10 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
     """A row a pair, safe to open in a spreadsheet."""
-    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
+    from glassformer.evaluate.table_file import table_file
 
-    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(out) as writer:
         writer.writerow(["first", "second", "cosine"])
         for a, b, cosine in zip(first, second, cosines, strict=True):
             writer.writerow([csv_safe(a), csv_safe(b), f"{cosine:.6f}"])

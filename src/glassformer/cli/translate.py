@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -169,12 +168,11 @@ def translate_command(
     if out is None:
         _show(found.texts, translations, json)
         return
-    from glassformer.checkpoints.files import replacing
     from glassformer.evaluate.predictions import csv_safe
+    from glassformer.evaluate.table_file import table_file
 
     others = own_columns(run, given, text_column)
-    with replacing(out) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(out) as writer:
         writer.writerow(["text", "translation", *map(csv_safe, others)])
         columns = zip(found.texts, translations, *others.values(), strict=True)
         writer.writerows([csv_safe(cell) for cell in row] for row in columns)

@@ -6,7 +6,6 @@ is, as long as it predicts labels, tags or numbers.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replace_text, replacing
+from glassformer.checkpoints.files import replace_text
 from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
 from glassformer.evaluate.predictions import csv_safe
+from glassformer.evaluate.table_file import table_file
 from glassformer.evaluate.tags import MEASURE
 from glassformer.finite import json_text
 from glassformer.study.answers import (
@@ -328,8 +328,8 @@ def write_results(folder: Path, study: Study | None, results: dict[str, Any]) ->
 
 
 def _write_csv(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
-    with replacing(path) as fresh, open(fresh, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
+    with table_file(path) as writer:
+        writer.writerow(columns)
         for row in rows:
-            writer.writerow({k: csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for k, v in row.items()})
+            cells = (row.get(name, "") for name in columns)
+            writer.writerow([csv_safe(f"{v:.6g}" if isinstance(v, float) else v) for v in cells])

@@ -6,7 +6,6 @@ are made of) beside what every run leaves.
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replacing
 from glassformer.config import KnownRecipe
 from glassformer.data.copies import groups_of
 from glassformer.data.pair_doctor import examine_scored
@@ -24,6 +22,7 @@ from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import csv_safe
+from glassformer.evaluate.table_file import table_file
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.similarity.estimator import Embedder
@@ -209,8 +208,7 @@ def cut(embedder: Embedder, split: ScoredSplit) -> list[int]:
 def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
     """One row a pair, safe to open in a spreadsheet."""
     scores = split.scores if split.scores is not None else [""] * len(split)
-    with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(path) as writer:
         writer.writerow(["first", "second", "score", "cosine"])
         for a, b, score, cosine in zip(split.first, split.second, scores, cosines.tolist(), strict=True):
             writer.writerow([csv_safe(a), csv_safe(b), score, f"{cosine:.6f}"])

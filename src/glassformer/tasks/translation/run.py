@@ -5,7 +5,6 @@ It leaves ``translations.csv`` and ``alignments.json`` beside what every run lea
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import replacing
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import check_texts
 from glassformer.data.copies import groups_of
@@ -23,6 +21,7 @@ from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_
 from glassformer.data.subwords import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
+from glassformer.evaluate.table_file import table_file
 from glassformer.evaluate.translation import translation_scores
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
 from glassformer.tasks.translation.estimator import Translator
@@ -191,8 +190,7 @@ def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) 
 
 def write_translations(path: Path, split: PairSplit, translations: dict[str, list[str]]) -> None:
     """One row a pair, safe to open in a spreadsheet."""
-    with replacing(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
+    with table_file(path) as writer:
         writer.writerow(["source", "reference", *map(csv_safe, translations)])
         for row in zip(split.source, split.target, *translations.values(), strict=True):
             writer.writerow([csv_safe(cell) for cell in row])
