@@ -91,6 +91,10 @@ class OtherOrderWarning(UserWarning):
     """Inputs and targets whose index has the same rows in another order: they are taken by their places."""
 
 
+class OtherLanguageWarning(UserWarning):
+    """Texts in another language than the encoder was trained on."""
+
+
 class MalformedTagsWarning(UserWarning):
     """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 

@@ -48,6 +48,7 @@ from glassformer.tasks.build import (
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
+from glassformer.tasks.text_classification.language import warn_of_language
 from glassformer.tasks.text_classification.recipe import AUTO, ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
@@ -145,6 +146,7 @@ class TextModel(Supervised):
             what = f"long_texts = {self.long_texts} reads one text in windows, and these are pairs"
             raise ConfigError(what, where="long_texts", fix="Use cut: the longer side of a pair is cut first")
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
+        warn_of_language(fit.configs["model"].model, self.tokenizer_, fit.examples.X)
         self._follow_positions(fit)
 
     def _follow_positions(self, fit: Fit) -> None:

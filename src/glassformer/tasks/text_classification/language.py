@@ -1,0 +1,44 @@
+"""Whether texts are in the language of an encoder, as far as the pieces say that it cuts their words into.
+
+BERT's English vocabulary has a piece for most English words (1.0 to 1.2 pieces a word), and cuts words of other
+languages: French 1.5, Vietnamese 1.9, German 2.0.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from glassformer.errors import OtherLanguageWarning
+from glassformer.train.defaults import outside
+
+OF_ENGLISH = ("all-minilm-l6-v2", "bert-base-uncased", "bert-large-uncased", "distilbert-base-uncased")
+WORD = re.compile(r"[^\W\d_]+")
+MOST, LEAST = 5_000, 200  # words that are looked at; fewer say nothing
+CUT = 1.4  # pieces a word, above which the texts are no English
+
+
+def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
+    """Mean number of pieces that a word is cut into, over the first words of texts; None: too few words.
+
+    Args:
+        tokenizer: a ``tokenizers.Tokenizer``.
+    """
+    words = [*islice((word for text in texts for word in WORD.findall(text)), MOST)]
+    if len(words) < LEAST:
+        return None
+    found = tokenizer.encode_batch(words, add_special_tokens=False)
+    return sum(len(one.ids) for one in found) / len(words)
+
+
+def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
+    """Warn where an encoder of English, by its name, is to learn from texts in another language."""
+    if str(model).lower() not in OF_ENGLISH:
+        return
+    if (pieces := pieces_per_word(tokenizer, texts)) is not None and pieces > CUT:
+        what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
+        fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
+        warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, stacklevel=outside())
