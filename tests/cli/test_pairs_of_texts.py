@@ -111,7 +111,8 @@ def test_two_arguments_and_two_columns_are_answered(run, tmp_path, capsys):
     [
         (["one text"], "this model reads pairs, and 'one text' has no second text"),
         (["a", "b", "c"], "'c' has no second text"),
-        (["a", " "], "the second text is empty"),
+        (["a", " "], "TEXT 1 and 2: the second text is empty"),
+        (["a", "b", "", "c"], "TEXT 3 and 4: the first text is empty. Give another text, or mark such rows"),
     ],
 )
 def test_half_a_pair_is_refused_in_one_line(given, said, run, capsys):
@@ -325,3 +326,10 @@ def test_a_column_that_tells_the_label_is_named_with_options(verb, second, said,
     assert f"column 'hypothesis', read as the second text of pairs, {said}. " in err
     assert "Read 'premise' alone: --text-column premise --pair-column none" in err
     assert not (tmp_path / "run").exists()
+
+
+def test_pairs_of_the_command_line_are_marked(nameless, capsys):
+    assert main(["predict", str(nameless), "the red one", "a red one", "c", "", "--on-bad-row", "skip"]) == 0
+    out, err = capsys.readouterr()
+    assert [bool(line.split("\t")[0]) for line in out.splitlines()] == [True, False]
+    assert err == "note: 1 row has no answer: the second text is empty (row 2)\n"

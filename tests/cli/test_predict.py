@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,6 +48,39 @@ def test_evaluate_leaves_out_and_counts_as_the_training_did(gf, refused, tmp_pat
     assert f"8 texts of {other}" in result.out
     cut = sum(len(text.split()) + 2 > 9 for text, _ in sentences(7, seed=1)) + 1
     assert f"{cut} of 8 texts are longer than 9 tokens and were cut there" in result.out
+
+
+@pytest.mark.parametrize("name", ["great", "v1.0", "so so"])
+def test_a_text_that_is_the_name_of_a_file(name: str, gf, refused, run: Path, monkeypatch):
+    Path(name).write_text("x", encoding="utf-8")
+    said = refused("predict", run, name)
+    fix = f"Give it one; a text of this name is read from standard input: echo {shlex.quote(name)} | glassformer ... -"
+    assert (
+        said
+        == f"error: {name}: a file whose name has no ending, such as .txt, that says how it is read. {fix}"
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{name}\n".encode())))
+    result = gf("predict", run, "-")
+    assert result.code == 0, result
+    assert result.out.rstrip("\n").split("\t")[2] == name
+
+
+@pytest.mark.parametrize("verb", ["predict", "explain", "embed"])
+def test_a_text_is_named_by_its_place(verb: str, refused, run: Path, tmp_path: Path):
+    more = ("--out", tmp_path / "a.npy") if verb == "embed" else ()
+    said = refused(verb, run, "a splendid film", "a dreadful film", " ", *more)
+    skip = ", or mark such rows and answer the others with --on-bad-row skip" if verb == "predict" else ""
+    assert said == f"error: TEXT 3: the text is empty. Give another text{skip}"
+
+
+def test_a_text_that_cannot_be_used_is_named_and_the_others_are_answered(gf, refused, run: Path):
+    result = gf("predict", run, "a splendid film", "", "a dreadful film", "--on-bad-row", "skip")
+    assert result.code == 0, result
+    rows = [line.split("\t") for line in result.out.splitlines()]
+    assert [row[2] for row in rows] == ["a splendid film", "", "a dreadful film"]
+    assert [bool(row[0]) for row in rows] == [True, False, True]
+    assert result.err == "note: 1 row has no answer: the text is empty (row 2)\n"
+    assert "no row can be used; the text is empty" in refused("predict", run, "", "--on-bad-row", "skip")
 
 
 def test_predict_texts(gf, run: Path):
@@ -202,7 +237,8 @@ def test_texts_and_files_are_told_apart(tmp_path: Path, monkeypatch: pytest.Monk
     assert not names_a_file("a\0b")
     assert names_a_file("missing.csv")
     Path("notes").write_text("x", encoding="utf-8")
-    assert names_a_file("notes")
+    with pytest.raises(DataError, match="a file whose name has no ending"):
+        names_a_file("notes")
 
 
 @pytest.mark.parametrize(

@@ -53,19 +53,20 @@ def gather_questions(
 
     found: list[Row] = []
     texts: list[str] = []
-    for argument in given:
+    for number, argument in enumerate(given, 1):
         table = names_a_file(argument) and not is_picture(argument) and not argument.lower().endswith(PLAIN)
         if argument != STDIN and not table:
             texts.append(argument)
             continue
         if texts:
-            found += gather_pairs(texts, skip=skip, sides=SIDES)
+            found += gather_pairs(texts, skip=skip, sides=SIDES, start=number - len(texts))
             texts = []
         if argument == STDIN:
             found += gather_pairs([argument], skip=skip)
         else:
             found += counted(partial(_of_file, Path(argument), question_column, context_column), skip)
-    return [*found, *(gather_pairs(texts, skip=skip, sides=SIDES) if texts else [])]
+    start = len(given) - len(texts) + 1
+    return [*found, *(gather_pairs(texts, skip=skip, sides=SIDES, start=start) if texts else [])]
 
 
 def _of_file(path: Path, question: str | None, context: str | None, skip: bool) -> list[Row]:

@@ -67,8 +67,7 @@ def explain(
     from glassformer.tasks.run_folder import trained_column
 
     if inputs_of(Path(folder)) in ("texts", "pairs"):  # before the model, which takes longer
-        for argument in given:
-            refuse_unreadable(argument)
+        refuse_unreadable(given)
     clf = _classifier(folder)
     if method is None and hasattr(clf, "EXPLAINED_BY"):
         method = clf.EXPLAINED_BY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin
 from glassformer.cli.output import note
-from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows
+from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows, text_row
 from glassformer.errors import DataError
 
 
@@ -36,7 +37,7 @@ def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence
     from glassformer.data.checks import check_texts
 
     found = Texts()
-    for argument in given:
+    for number, argument in enumerate(given, 1):
         if argument == STDIN:
             lines, rows = read_stdin()
             found.texts += check_texts(lines, "standard input", rows)
@@ -44,10 +45,10 @@ def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence
                 found.rows = rows
             continue
         if not names_a_file(argument):
-            found.texts += check_texts([argument], "TEXT")
+            found.texts.append(text_row(argument, number, False).text)
             continue
         if is_picture(argument):
-            raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+            raise no_picture(argument)
         texts, rows = read_texts(Path(argument), text_column, usual)
         found.texts += texts
         if len(given) == 1:
@@ -60,20 +61,28 @@ def gather_rows(
     text_column: str | None = None,
     usual: Sequence[str | None] = (),
     skip: bool = False,
+    first: int = 1,
 ) -> list[Row]:
-    """As ``gather``, row for row: those of a file keep their places and their other columns."""
+    """As ``gather``, row for row: those of a file keep their places and their other columns.
+
+    Args:
+        skip: a text or row that cannot be used is marked; else it ends the reading.
+        first: the number of the first argument, in messages.
+    """
     found: list[Row] = []
-    for argument in given:
-        if names_a_file(argument) and not is_picture(argument):
-            found += counted(partial(read_rows, Path(argument), text_column, usual), skip)
-        elif argument == STDIN:
+    for number, argument in enumerate(given, first):
+        if argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
             found += [
                 Row(lines.get(i, ""), i, "standard input", error=None if i in lines else "the line is empty")
                 for i in range(1, max(lines) + 1)
             ]
+        elif not names_a_file(argument):
+            found.append(text_row(argument, number, skip))
+        elif is_picture(argument):
+            raise no_picture(argument)
         else:
-            found += [Row(text) for text in gather([argument]).texts]
+            found += counted(partial(read_rows, Path(argument), text_column, usual), skip)
     return found
 
 
@@ -182,35 +191,55 @@ def refuse_folder(argument: str) -> None:
 
     path = Path(argument)
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
-    fix = f"{name_one(files) if files else 'Name a file'}; a text of this name is read from standard input: -"
+    fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
     raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
 
 
-def refuse_unreadable(argument: str) -> None:
-    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text."""
-    from glassformer.data.checks import check_texts
+def _as_text(argument: str) -> str:
+    """How the name of a file or folder is given as a text."""
+    return (
+        f"a text of this name is read from standard input: echo {shlex.quote(argument)} | glassformer ... -"
+    )
+
+
+def no_picture(argument: str) -> DataError:
+    """What is said of a picture that is given to a model of texts."""
+    return DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+
+
+def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
+    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text.
+
+    Args:
+        skip: a text that cannot be used is not refused.
+    """
     from glassformer.data.files import check_file
 
-    if argument == STDIN:
-        return
-    if not names_a_file(argument):
-        check_texts([argument], "TEXT")
-    elif is_picture(argument):
-        raise DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
-    else:
-        check_file(Path(argument))
+    for number, argument in enumerate(given, 1):
+        if argument == STDIN:
+            continue
+        if not names_a_file(argument):
+            text_row(argument, number, skip)
+        elif is_picture(argument):
+            raise no_picture(argument)
+        else:
+            check_file(Path(argument))
 
 
 def names_a_file(argument: str) -> bool:
     """Whether an argument is a file, or a word that ends as the files do that can be read.
 
     Raises:
-        DataError: it is a folder, whose name nobody means as a text.
+        DataError: it is a folder, whose name nobody means as a text, or a file whose name has no ending that
+            says how it is read.
     """
     from glassformer.data.tables import PLAIN, READERS
 
     refuse_folder(argument)
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
+        if not any(map(str.isalpha, Path(argument).suffix)):
+            what = f"a file whose name has no ending, such as {PLAIN}, that says how it is read"
+            raise DataError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
         return True
     ends = (PLAIN, *READERS)
     return len(argument.split()) == 1 and argument.lower().endswith(ends)

@@ -23,6 +23,7 @@ def gather_pairs(
     folder: str | Path = "",
     skip: bool = False,
     sides: tuple[str, str] = SIDES_OF_A_PAIR,
+    start: int = 1,
 ) -> list[Row]:
     """The pairs of the arguments, in their order; those of a file keep their places and their other columns.
 
@@ -33,6 +34,7 @@ def gather_pairs(
         folder: of the run or model.
         skip: a row that cannot be used is marked; else it ends the reading.
         sides: what the two are called in messages.
+        start: the number of the first argument, in messages.
 
     Raises:
         DataError: a text without its second one, a file that cannot be read, a row that cannot be used.
@@ -41,7 +43,7 @@ def gather_pairs(
 
     found: list[Row] = []
     first: str | None = None
-    for argument in given:
+    for number, argument in enumerate(given, start):
         is_file = argument == STDIN or (names_a_file(argument) and not is_picture(argument))
         if first is not None and is_file:
             raise _alone(first, sides)
@@ -52,7 +54,7 @@ def gather_pairs(
         elif first is None:
             first = argument
         else:
-            found.append(_row(first, argument, None, "", skip))
+            found.append(_row(first, argument, None, "", skip, f"TEXT {number - 1} and {number}"))
             first = None
     if first is not None:
         raise _alone(first, sides)
@@ -89,17 +91,22 @@ def _alone(text: str, sides: tuple[str, str]) -> DataError:
     return DataError(what, where="TEXT", fix=fix)
 
 
-def _row(first: Any, second: Any, row: int | None, file: str, skip: bool) -> Row:
-    """One pair, with what is wrong with it; without ``skip`` that ends the reading."""
+def _row(first: Any, second: Any, row: int | None, file: str, skip: bool, where: str = "") -> Row:
+    """One pair, with what is wrong with it; without ``skip`` that ends the reading.
+
+    Args:
+        where: of texts from the command line, which ones they are.
+    """
     from glassformer.data.text_pairs import TextPair, join_sides
 
-    where = f"{file}, row {row}" if file else "TEXT"
     try:
         (pair,) = join_sides([first], [second])
     except DataError as error:
         if not skip:
-            fix = f"{error.fix or 'Correct it'}, {WAY_OUT}" if file else error.fix
-            raise DataError(error.what, where=where, fix=fix) from None
+            fix = "Give another text" if where else error.fix or "Correct it"
+            raise DataError(
+                error.what, where=where or f"{file}, row {row}", fix=f"{fix}, {WAY_OUT}"
+            ) from None
         sides = (side if isinstance(side, str) else "" for side in (first, second))
         return Row(TextPair(*sides), row, file, error=error.what)
     return Row(pair, row, file)

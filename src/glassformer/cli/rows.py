@@ -44,6 +44,18 @@ def usable(rows: Sequence[Row]) -> list[str]:
     return texts
 
 
+def text_row(text: str, number: int, skip: bool) -> Row:
+    """A text from the command line; with ``skip`` one that cannot be used is marked.
+
+    Args:
+        number: of the argument, from 1.
+
+    Raises:
+        DataError: it cannot be used, without ``skip``.
+    """
+    return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
+
+
 def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
     """A row of a table; with ``skip`` one that cannot be used is marked.
 
@@ -176,14 +188,14 @@ def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str],
     return Row(text if isinstance(text, str) else "", row, str(path), given, error=error.what)
 
 
-def _problem(text: Any, where: str, skip: bool) -> str | None:
+def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None:
     from glassformer.data.checks import check_texts
 
     try:
         check_texts([text])
     except DataError as error:
         if not skip:
-            fix = f"{error.fix or 'Correct it'}, {WAY_OUT}"
+            fix = f"{instead or error.fix or 'Correct it'}, {WAY_OUT}"
             raise DataError(error.what, where=where, fix=fix) from None
         return error.what
     return None

@@ -49,8 +49,7 @@ def tell_command(
     from glassformer.tasks.load import load
 
     tell, skip = teller(run), on_bad_row == "skip"
-    for argument in given:  # before the model, which takes longer
-        refuse_unreadable(argument)
+    refuse_unreadable(given, skip)  # before the model, which takes longer
     model = load(run)
     if precision is not None:
         from glassformer.study.int8 import set_precision
@@ -66,15 +65,16 @@ def tell_command(
             raise ConfigError(what, where=str(out), fix=f"End --out with {', '.join(ENDS)}")
     rows: list[Row] = []
     inputs: list[Any] = []
-    for argument in given:
+    for number, argument in enumerate(given, 1):
         sentences = list_words(argument, text_column, skip)
         if sentences is None:
-            own = gather_rows([argument], text_column, (), skip)
-            inputs += usable(own)
+            own = gather_rows([argument], text_column, (), skip, number)
+            inputs += [row.text for row in own if row.error is None]
         else:
             own = _rows_of(argument, sentences)
             inputs += sentences.splits["train"].words
         rows += own
+    usable(rows)
     told = iter(tell(model, inputs))
     several = len({row.file for row in rows}) > 1
     found = [
