@@ -64,6 +64,7 @@ OPTIONS = {
         "--json",
         "--label-column",
         "--label-separator",
+        "--number-format",
         "--on-bad-row",
         "--pair-column",
         "--source-column",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.app import main
-from glassformer.data.amounts import amount, doubtful
+from glassformer.data.amounts import amount, doubtful, how_to_read
 from glassformer.data.numbers import check_numbers, far_from
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
@@ -104,6 +104,64 @@ def test_plain_reading_names_the_way_out():
     with pytest.raises(DataError, match="looks like an amount") as error:
         check_numbers(["€74"])
     assert "number_format=amount" in error.value.fix
+
+
+BOTH = "could be {}: say with number_format=comma or number_format=point what stands before the decimals"
+
+
+@pytest.mark.parametrize(
+    ("cells", "told"),
+    [
+        (["3,5", "1,000"], "read amounts with number_format=comma"),
+        (["3,5", "7"], "read amounts with number_format=comma"),
+        (["1,234.50", "1,000"], "read amounts with number_format=point"),
+        (["€74", "5,-"], "read amounts with number_format=amount"),
+        (["3,5", "1,234.50"], "read amounts with number_format=amount"),
+        (["1,000", "2,000"], "'1,000' " + BOTH.format("1 or 1000")),
+        (["n/a", "3,5"], "read amounts with number_format=comma"),
+    ],
+)
+def test_the_setting_that_reads_a_column_of_amounts(cells, told):
+    assert how_to_read(cells) == told
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_column_of_amounts_is_named_with_the_setting_that_reads_it(named, tmp_path, capsys):
+    table = tmp_path / "t.csv"
+    rows = "".join(f'"the lamp {i}";"{i % 3},5"\n' for i in range(31))
+    table.write_text(f"text;Score\n{rows}", encoding="utf-8")
+    command = ["train", "--text", str(table), "--set", "target=number", "--model", "tfidf"]
+    command += ["--label-column", "Score"] if named else []
+    assert main([*command, "--out", str(tmp_path / "run")]) == 2
+    err = capsys.readouterr().err
+    if named:
+        assert "row 2: '0,5' is no number that can be learned; it looks like an amount (30 more rows" in err
+        assert "or read amounts with --set number_format=comma" in err
+    else:
+        assert "no column holds plain numbers: 'Score' holds amounts such as '0,5'. " in err
+        assert "Read amounts with --set number_format=comma\n" in err
+
+
+@pytest.mark.parametrize(
+    "skip", [(), ("--on-bad-row", "skip"), ("--label-column", "score", "--on-bad-row", "skip")]
+)
+def test_other_data_with_amounts_are_read_with_an_option(skip, tmp_path, capsys):
+    rows = [f"the {('good', 'bad', 'fine')[i % 3]} lamp {i},{1000 + 1000 * (i % 3)}" for i in range(31)]
+    (tmp_path / "plain.csv").write_text("text,score\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    fast = ["--set", "target=number", "--set", "baselines=false", "--set", "bootstrap=20", "--model", "tfidf"]
+    run = str(tmp_path / "run")
+    assert main(["train", "--text", str(tmp_path / "plain.csv"), *fast, "--out", run]) == 0
+    other = prices(tmp_path / "other.csv", ["1,000", "2,000", "3,000"] * 3)
+    other.write_text(other.read_text().replace("text,price", "text,score"))
+    capsys.readouterr()
+    assert main(["evaluate", run, str(other), *skip]) == 2
+    err = capsys.readouterr().err
+    assert "number-format comma or --number-format point what stands before the decimals" in err
+    assert "Correct the table" not in err
+    assert main(["evaluate", run, str(other), *skip, "--number-format", "point", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mae"] < 1000
+    assert main(["evaluate", run, str(other), "--number-format", "poin"]) == 2
+    assert "--number-format: 'poin' is not a choice. Did you mean 'point'?" in capsys.readouterr().err
 
 
 def prices(path: Path, cells: list[str]) -> Path:

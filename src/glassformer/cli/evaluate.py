@@ -46,6 +46,7 @@ BadRow = Annotated[
         metavar="refuse|skip", help="skip: leave out rows and pictures that cannot be used, and say which."
     ),
 ]
+FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/amounts.py``
 KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
 
@@ -117,6 +118,14 @@ def evaluate_command(
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
+    number_format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(FORMATS),
+            help="For regressors: how --data write numbers.",
+            show_default="the run's",
+        ),
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Figures of the rows of each value of that column, too."),
@@ -137,7 +146,11 @@ def evaluate_command(
         "image_column": image_column,
         "source_column": source_column,
         "target_column": target_column,
+        "number_format": number_format,
     }
+    if number_format not in (None, *FORMATS):
+        fix = nearest(number_format, FORMATS)
+        raise ConfigError(f"{number_format!r} is not a choice", where="--number-format", fix=fix)
     columns = refuse_columns(named, data)
     if by and every_epoch:
         raise ConfigError("judges one model", where="--by", fix="Leave --by or --every-epoch out")

@@ -184,6 +184,11 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
             for key in re.findall(r"--set (\w+)=", message):
                 if f"--{key}" in have:
                     message = message.replace(f"--set {key}=", f"--{key} ")
+    form = (
+        "--number-format " if "--number-format" in have else "--set number_format=" if "--set" in have else ""
+    )
+    if form:
+        message = re.sub(r"(?<!--set )\bnumber_format=", form, message)
     for key in COLUMNS:
         option = "--" + key.replace("_", "-")
         if option in have:

@@ -79,6 +79,19 @@ def doubtful(text: str) -> str | None:
     return None if point is None or comma is None or point == comma else f"{comma:g} or {point:g}"
 
 
+def how_to_read(values: Iterable[Any]) -> str:
+    """The setting that reads a column's amounts as numbers, in words; where each could be two, the choice."""
+    texts = [value for value in values if isinstance(value, str) and not is_number(value)]
+    found = [read for value in texts if (read := readings(value)) is not None]
+    unclear = next((value for value in texts if doubtful(value)), None)
+    points, commas = (all(read[side] is not None for read in found) for side in (1, 2))
+    if unclear is not None and points == commas:
+        choice = "say with number_format=comma or number_format=point what stands before the decimals"
+        return f"{unclear!r} could be {doubtful(unclear)}: {choice}"
+    form = "amount" if points == commas else "point" if points else "comma"
+    return f"read amounts with number_format={form}"
+
+
 def said_of_amounts(values: Iterable[Any], form: Format) -> str:
     """How many cells are read as amounts, with two of them, and their currencies where there are several."""
     read = [value for value in values if isinstance(value, str) and not is_number(value)]

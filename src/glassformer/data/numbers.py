@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import listed
-from glassformer.data.amounts import LOOKS, Format, amount, doubtful, readings
+from glassformer.data.amounts import LOOKS, Format, amount, doubtful, how_to_read, readings
 from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
@@ -89,7 +89,7 @@ def _refusal(value: Any, form: Format, where: str) -> DataError:
         fix = "Say what stands before the decimals: number_format=point or number_format=comma"
     elif isinstance(value, str) and form == "plain" and not is_number(value) and readings(value):
         what = f"{what}; {LOOKS}"
-        fix = "Write it as 3.5, without unit and with a point, or read amounts with number_format=amount"
+        fix = f"Write it as 3.5, without unit and with a point, or {how_to_read([value])}"
     return DataError(what, where=where, fix=fix)
 
 
@@ -192,6 +192,13 @@ def find_number_column(table: Table, taken: Sequence[str] = (), form: Format = "
         usual = [column for column in like if column.lower() == name]
         if usual:
             return usual[0]
+    if not like and (priced := [name for name in free if _share(_there(table, name), "amount") > MOST]):
+        column = next((c for name in NUMBER_COLUMNS for c in priced if c.lower() == name), priced[0])
+        cells = _there(table, column)
+        first = next(cell for cell in cells if not is_number(cell) and readings(str(cell)))
+        what = f"no column holds plain numbers: {column!r} holds amounts such as {first!r}"
+        fix = how_to_read(cells)
+        raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
     if len(like) != 1:
         what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
         fix = f"Name it with label_column: {listed(free)}"

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glassformer.data.amounts import LOOKS
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.files import encoding_fix
 from glassformer.data.label_kinds import what_labels_are
@@ -102,19 +103,21 @@ def without_bad_rows(
         checks = {text: check_texts} | ({label: check_labels} if label else {})
     named = [text, *([label] if label else []), *checks]
     columns = {name: table.read(name) for name in dict.fromkeys(named)}
-    good = []
+    good, first = [], None
     for i, row in enumerate(table.rows):
         try:
             for name, check in checks.items():
                 check([columns[name][i]])
         except DataError as error:
             rejected.append(RejectedRow(table.origin, row, error.what))
+            first = first or error
         else:
             good.append(i)
     if not good:
         kind = what_labels_are(columns[label]) if label else None
         what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
-        what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, "Correct the table")
+        fix = first.fix if first and LOOKS in first.what else "Correct the table"
+        what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, fix)
         raise DataError(what, where=table.origin, fix=fix)
     chosen = {name: [values[i] for i in good] for name, values in columns.items()}
     return replace(table, rows=[table.rows[i] for i in good], read=chosen.__getitem__)
