@@ -1,7 +1,7 @@
 """Whether texts are in the language of an encoder, as far as the pieces say that it cuts their words into.
 
-BERT's English vocabulary has a piece for most English words (1.0 to 1.2 pieces a word), and cuts words of other
-languages: French 1.5, Vietnamese 1.9, German 2.0.
+BERT's English vocabulary has a piece for most English words (1.0 to 1.2 pieces a word), and cuts words of
+other languages: French 1.5, Vietnamese 1.9, German 2.0.
 """
 
 from __future__ import annotations
