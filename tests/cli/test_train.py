@@ -111,7 +111,7 @@ def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp
     recipe = text_recipe(str(write_csv(tmp_path / "reviews.csv", sentences(60))))
     assert recipe.data.validation_size == recipe.data.test_size == 0.1
     assert recipe.evaluate.split == "test"
-    assert recipe.model.model == "all-minilm-l6-v2"
+    assert recipe.model.model == "auto"
 
 
 def test_text_recipe_of_a_small_table_holds_out_an_example_of_each_class(tmp_path: Path):
