@@ -67,7 +67,7 @@ def test_a_classifier_goes_on_from_it(learner, tmp_path):
     labels = [i % 5 < 3 for i in range(len(TEXTS))]
     clf = gf.TextClassifier(str(folder), max_length=16, epochs=60, lr=5e-3, precision="fp32", threads=1)
     clf.fit(TEXTS, [int(label) for label in labels])
-    assert "random" in clf.weights_source_  # the head, and it is said
+    assert "new (solved): classification head" in clf.weights_source_
     assert clf.score(TEXTS, [int(label) for label in labels]) == 1.0
     start = gf.load_pretrained(folder, head="classification").embeddings.tokens.weight
     assert torch.equal(start, learner.model_.embeddings.tokens.weight)
