@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shlex
 from pathlib import Path
 
@@ -17,6 +18,27 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 
 from .tiny import sentences, settings, write_csv
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["answers.xlsx", "base.csv.gz", "new.jsonlines", "new.feather", "nofolder/", "there/none", "cat.webp"],
+)
+def test_the_name_of_a_file_that_is_not_there_is_no_text(name: str, refused, run: Path, tmp_path: Path):
+    (tmp_path / "there").mkdir()
+    for verb in ("predict", "explain"):
+        assert f"error: {name}: " in refused(verb, run, name)
+
+
+def test_words_with_a_dot_or_a_slash_are_texts(gf, run: Path):
+    result = gf("predict", run, "and/or", "yes.", "v1.0", "http://example.org/a", "w" * 300)
+    assert result.code == 0, result.err
+    assert len(result.out.splitlines()) == 5
+
+
+def test_a_pipe_is_no_text(refused, run: Path, tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert "a pipe or a device, which is not read" in refused("predict", run, tmp_path / "pipe")
 
 
 def test_evaluate_repeats_the_figures_of_the_run(gf, run: Path):

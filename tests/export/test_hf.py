@@ -53,6 +53,24 @@ def test_without_its_manifest_a_folder_opens_alike_or_says_that_it_is_missing(
         gf.load(tmp_path / "own")
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, []),
+        ({"temperature_": 2.5}, ["temperature"]),
+        (
+            {"temperature_": 2.5, "threshold_": 0.4, "abstain_below_": 0.6},
+            ["temperature", "threshold", "abstention"],
+        ),
+    ],
+)
+def test_what_transformers_does_not_have_is_named(minilm, tmp_path: Path, changes, wanted):
+    clf = minilm()
+    for name, value in changes.items():
+        setattr(clf, name, value)
+    assert export_hf(clf, tmp_path / "hf", TEXTS).get("left_out", []) == wanted
+
+
 def test_the_hubs_own_class(minilm, tmp_path: Path):
     clf = minilm()
     found = export_hf(clf, tmp_path / "hf", TEXTS)

@@ -130,7 +130,8 @@ def export_command(
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     if json:
         say_json({"folder": folder, "to": to.value, **found})
-    same = "vectors" if "width" in found else "same labels, logits"
+    left_out = found.get("left_out", [])
+    same = "vectors" if "width" in found else "logits" if left_out else "same labels, logits"
     say(f"{folder}: {found['inputs']} inputs, {same} within {found['largest_difference']:.1e}")
     if to is Target.hf:
         if "width" in found:
@@ -142,6 +143,10 @@ def export_command(
                 f"transformers opens the encoder ({found['opens_as']}); run.py there adds pooling and head. "
                 f"A classifier fitted with {found['whole_with']} opens whole"
             )
+        if left_out:
+            what = f"transformers has no {' and no '.join(left_out)}: probabilities"
+            labels = "" if left_out == ["temperature"] else ", and labels,"
+            note(f"{what}{labels} are others there; --to onnx keeps them")
         if found["clean"] != "none":
             note(f"texts were cleaned (clean = {found['clean']}) in training; transformers does not do that")
         _note_long(found)

@@ -16,6 +16,12 @@ from glassformer.cli.output import note
 from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows, text_row
 from glassformer.errors import DataError
 
+# A word that ends so is a file, too, although it would not be read.
+OTHER_ENDS = (
+    *(".xlsx", ".xls", ".ods", ".feather", ".arrow", ".jsonlines", ".gz", ".zip", ".bz2", ".xz", ".zst"),
+    *(".pdf", ".docx", ".html", ".xml", ".md", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"),
+)
+
 
 @dataclass
 class Texts:
@@ -241,8 +247,16 @@ def names_a_file(argument: str) -> bool:
             what = f"a file whose name has no ending, such as {PLAIN}, that says how it is read"
             raise DataError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
         return True
-    ends = (PLAIN, *READERS)
-    return len(argument.split()) == 1 and argument.lower().endswith(ends)
+    if len(argument.split()) != 1:
+        return False
+    path = Path(argument)
+    if os.path.exists(argument):
+        what = "a pipe or a device, which is not read"
+        raise DataError(what, where=argument, fix="Give a file, or its lines on standard input: -")
+    if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
+        what = "no such file or folder"
+        raise DataError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
+    return argument.lower().endswith((PLAIN, *READERS, *OTHER_ENDS))
 
 
 def read_with_columns(

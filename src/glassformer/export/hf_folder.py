@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from glassformer.checkpoints.files import read_json, write_folder
@@ -95,6 +96,20 @@ def _expressible(reads: str) -> list[str]:
     return names
 
 
+def _left_out(clf: Any) -> list[str]:
+    """What a classifier makes its answers of the logits with that transformers does not have."""
+    if not clf.kind_.labels_given:
+        return []
+    temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
+    usual = 0.5 if clf.kind_.binary else None  # of several labels, in transformers too
+    has = {
+        "temperature": not np.all(np.asarray(temperature) == 1),
+        "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
+        "abstention": getattr(clf, "abstain_below_", None) is not None,
+    }
+    return [name for name, so in has.items() if so]
+
+
 def export_hf(
     clf: Any, path: str | Path, samples: Sequence[Any], card: Callable[..., str] | None = None
 ) -> dict[str, Any]:
@@ -106,7 +121,8 @@ def export_hf(
     Returns:
         ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``,
         ``largest_difference``, and
-        ``clean``: what was done to texts before the tokenizer; where it is not whole, ``whole_with``: the
+        ``clean``: what was done to texts before the tokenizer; ``left_out``, if anything: what answers are
+        made with here, and not in transformers; where it is not whole, ``whole_with``: the
         settings of a fit whose classifier is.
 
     Raises:
@@ -157,6 +173,8 @@ def export_hf(
             largest_difference=moved,
             clean=getattr(clf, "clean", "none"),
         )
+        if left_out := _left_out(clf):
+            found["left_out"] = left_out
         hub = family_of(given.config).hub
         if not whole and hub is not None:
             found["whole_with"] = hub.opens_whole()
