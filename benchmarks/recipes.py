@@ -25,7 +25,7 @@ from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import ASIDE, headline
 from glassformer.tasks import labelled
-from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import read_run_recipe
@@ -126,7 +126,7 @@ def settings_digest(recipe: Any) -> str:
 
     Only what differs from the defaults counts: a key that a later version adds leaves the digest as it is.
     """
-    settings = beyond(asdict(recipe), asdict(type(recipe)()))
+    settings = beyond(asdict(recipe), asdict(build_recipe({"task": recipe.task}, recipe.name)))
     for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
         for key in ("name", "summary", "expect", *ASIDE):
             table.pop(key, None)

@@ -283,7 +283,7 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
     """The same of a recipe's TOML."""
-    defaults = _defaults(TASKS.recipe(_task_in(config))())
+    defaults = _defaults(build_recipe({"task": _task_in(config)}, ""))
     name = str(config.get("name", ""))
     return KnownRecipe(defaults, to_dict(load_recipe(name)) if name in recipe_names() else None)
 
