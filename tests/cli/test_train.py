@@ -255,3 +255,22 @@ def test_main_reads_the_arguments_of_the_process():
     )  # its signals are its own
     assert (done.returncode, done.stderr) == (0, "")
     assert __version__ in done.stdout
+
+
+@pytest.mark.parametrize("name", ["eval.csv", "train2.csv", "holdout.tsv"])
+def test_tables_of_a_folder_that_are_no_split_are_named(gf, tmp_path: Path, name: str):
+    (tmp_path / "mine").mkdir()
+    write_csv(tmp_path / "mine" / "train.csv", sentences(60))
+    write_csv(tmp_path / "mine" / name, sentences(20))
+    result = gf("train", "--text", "mine", "--model", "tfidf", "--out", "run")
+    assert result.code == 0, result.err
+    assert f"{name} in {tmp_path / 'mine'}: not read" in result.err
+
+
+def test_shards_and_splits_are_not_named(gf, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    for name in ("train-00000-of-00002.csv", "train-00001-of-00002.csv", "dev.csv"):
+        write_csv(tmp_path / "mine" / name, sentences(40))
+    result = gf("train", "--text", "mine", "--model", "tfidf", "--out", "run")
+    assert result.code == 0, result.err
+    assert "not read" not in result.err

@@ -11,6 +11,7 @@ from glassformer.cli.output import note
 from glassformer.cli.own_data import HELD_OUT
 from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
+from glassformer.data.shards import split_files, tables_in
 from glassformer.errors import DataError
 
 FEWEST = 3  # distinct sentences or texts: one each for training, validation and test
@@ -18,8 +19,14 @@ EXAMPLES = ("sentences", "questions", "neighbours", "analogies")  # that only su
 
 
 def tell_siblings(source: str) -> None:
-    """Say that files of other splits stand beside the one that is given alone."""
+    """Say that files of other splits stand beside the one that is given alone, and which tables of a folder
+    are of no split."""
     path = Path(source)
+    if path.is_dir() and (used := {file for files in split_files(path).values() for file in files}):
+        if others := [p.name for p in tables_in(path) if p not in used]:
+            what = f"{', '.join(others)} in {path}: not read"
+            note(f"{what}; tables of a folder are called train, validation (dev) or test")
+        return
     if SPLIT_OF.get(path.stem.lower()) != "train" or not path.is_file():
         return
     files = [p for p in sorted(path.parent.iterdir()) if p.suffix == path.suffix]
