@@ -107,7 +107,7 @@ def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
     assert clf.transform_.size == (12, 12)
     assert clf.transform_.interpolation == "bicubic"
     assert clf.transform_.mean == (0.1, 0.2, 0.3)
-    assert "new (random): classification head" in clf.weights_source_
+    assert "new (solved): classification head" in clf.weights_source_
     other = ImageClassifier(str(tmp_path), epochs=1, image_size=20, precision="fp32").fit(*quarters(16, 3))
     assert other.model_.config.embedding.num_tokens == 26
     assert "positions interpolated to 20 x 20" in other.weights_source_

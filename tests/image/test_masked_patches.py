@@ -221,7 +221,7 @@ def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
 
     labels = [int(x[0, 0, 0] > 127) for x in X]
     clf = gf.ImageClassifier(str(tmp_path / "model"), epochs=1, threads=1, seed=0).fit(X, labels)
-    assert "new (random): classification head" in clf.weights_source_
+    assert "new (solved): classification head" in clf.weights_source_
     sizes = {"decoder_width": 16, "decoder_layers": 1, "decoder_heads": 2, "precision": "fp32"}
     start = {**sizes, "epochs": 1, "lr": 5e-3, "batch_size": 16, "threads": 1, "seed": 0}
     other = gf.MaskedPatches(str(tmp_path / "model"), **start).fit(X, validation=held)
