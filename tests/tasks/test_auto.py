@@ -154,7 +154,7 @@ def test_callbacks_hear_what_each_candidate_reached(tried):
     assert [line.split(":")[0] for line in reached] == [candidate.name for candidate in tried]
     expected = [line for line in notes.lines if line not in reached]
     assert len(expected) == sum(candidate.learns for candidate in tried)
-    assert all(re.fullmatch(r".+: about \d+ (s|min)", line) for line in expected)
+    assert all(re.fullmatch(r".+: at most about \d+ (s|min)", line) for line in expected)
 
 
 def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):

@@ -164,7 +164,7 @@ class Search:
         """Let a candidate predict what decides."""
         if candidate.learns:
             for call in self.calls:
-                call.note(f"{candidate.name}: about {_spoken(self._expected())}")
+                call.note(f"{candidate.name}: at most about {_spoken(self._expected())}")
         began = time.perf_counter()
         fitted = None
         if self.by_folds:
@@ -180,7 +180,8 @@ class Search:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _expected(self) -> float:
-        """Seconds that fine-tuning takes, by those of the frozen encoder: a step costs three passes."""
+        """Seconds that fine-tuning takes at most: a step costs three passes of the frozen encoder, whose time
+        counts its loading and its regression too."""
         epochs = chosen(self.fit.train, "solved", WIDTH, len(self.X))["epochs"]
         folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # the last one on all examples
