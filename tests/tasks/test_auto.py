@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tests.similarity.tiny import checkpoint
 import glassformer as gf
 from glassformer.tasks.text_classification import auto
 from glassformer.tasks.text_classification.auto import Candidate, asks_for_encoder
-from glassformer.train.callbacks import Callback
+from glassformer.train.callbacks import Callback, Interrupted
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
 RNG = np.random.default_rng(5)
@@ -164,6 +165,18 @@ def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):
     first = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit)
     again = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit, resume=True)
     np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
+
+
+def test_a_stop_in_a_fold_leaves_no_checkpoint(tried, tmp_path):
+    class Signal(Callback):
+        def step(self, training, info):
+            signal.raise_signal(signal.SIGTERM)
+
+    stop, folder = auto.StopUnsaved(tmp_path / "checkpoints"), tmp_path / "checkpoints"
+    clf = gf.TextClassifier("encoder-mini", d_model=14, num_layers=1, num_heads=2, d_ff=11, min_count=1)
+    with pytest.raises(Interrupted, match="stopped while models are compared"):
+        clf.fit(TEXTS, LABELS, callbacks=[Signal(), stop])
+    assert not folder.exists()
 
 
 def test_tables_truth_values_and_columns_of_labels_come_back_as_they_were_given(monkeypatch, tmp_path):

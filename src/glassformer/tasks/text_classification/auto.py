@@ -25,7 +25,7 @@ from glassformer.data.splits import grouped_split
 from glassformer.errors import CheckpointError
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
-from glassformer.train.callbacks import Callback, StopOnSignal
+from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
 from glassformer.train.defaults import chosen
 from glassformer.train.distributed import join, world
 
@@ -131,7 +131,8 @@ class Search:
     def __init__(self, clf: Any, fit: Fit, callbacks: list[Callback], checkpoints: Any, resume: bool):
         self.clf, self.fit = clf, fit
         self.calls, self.checkpoints, self.resume = callbacks, checkpoints, resume
-        self.quiet: list[Callback] = [call for call in callbacks if isinstance(call, StopOnSignal)]
+        stops = [call for call in callbacks if isinstance(call, StopOnSignal)]
+        self.quiet: list[Callback] = [StopUnsaved(call.folder) for call in stops]
         self.tried: list[Tried] = []
         self.left_out: list[str] = []
         self.X, self.targets, self.weights = fit.examples
@@ -296,6 +297,15 @@ class Search:
             for tried in self.tried
         ]
         return found + [{"model": name, "left out": "time_limit"} for name in self.left_out]
+
+
+class StopUnsaved(StopOnSignal):
+    """In a candidate's fit that nothing goes on from: it would be in the way of the winner's."""
+
+    def step(self, training: Any, info: Any) -> None:
+        if not training.finished and self.signals.received is not None:
+            self.signals.obeyed = True
+            raise Interrupted(f"stopped while models are compared, which begins anew; {GO_ON}")
 
 
 class Mirror(Callback):
