@@ -93,7 +93,7 @@ class TextModel(Supervised):
 
     @property
     def learns_in_steps(self) -> bool:
-        return not is_linear(self.model)
+        return self.reads_tokens if self.model == AUTO else not is_linear(self.model)
 
     @property
     def idle_settings(self) -> list[str]:
