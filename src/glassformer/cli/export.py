@@ -89,6 +89,8 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     from glassformer.data.splits import labelled
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
+    from glassformer.tasks.same_data import own_data
+    from glassformer.tasks.task import Work
 
     if not (Path(run) / "config.toml").is_file():
         return None
@@ -96,9 +98,10 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     if TASKS[recipe.task].samples is not None and not TASKS[recipe.task].each_word:
         return None  # its int8 form is refused, or judged otherwise
     try:
-        part = labelled(TASKS[recipe.task].load(recipe).validation)
+        work = Work(TASKS[recipe.task], recipe, Path(run), note)
+        part = labelled(own_data(work, ["validation"]).validation)
     except DataError as error:
-        note(f"the run's validation data cannot be read ({error})")
+        note(f"the run's validation data are not used ({error})")
         return None
     if part is None:
         return None

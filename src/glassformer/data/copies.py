@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,30 @@ def digest(picture: Any) -> str:
         array = np.ascontiguousarray(np.asarray(picture))
         picture = str(array.shape).encode() + array.tobytes()
     return hashlib.sha256(picture).hexdigest()
+
+
+def content_of(split: Any) -> Iterator[bytes]:
+    """A line for each example of a split, then one for what is learned of each; of images their digests."""
+    if hasattr(split, "scores"):  # pairs
+        columns = [split.first, split.second, split.scores]
+    elif hasattr(split, "source"):
+        columns = [split.source, split.target]
+    elif hasattr(split, "examples"):
+        columns = [list(map(digest, split.images)) if hasattr(split, "images") else split.examples]
+        columns.append(split.labels)
+    else:  # texts
+        columns = [split]
+    for values in columns:
+        for value in [None] if values is None else values:
+            yield f"{value!r}\n".encode("utf-8", "surrogatepass")
+
+
+def content_digest(split: Any) -> str:
+    """SHA-256 of ``content_of``: of the same examples in another order it is another one."""
+    out = hashlib.sha256()
+    for line in content_of(split):
+        out.update(line)
+    return out.hexdigest()
 
 
 def groups_of(split: Any, sides: bool = False) -> list[str]:

@@ -132,7 +132,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         known = scores.get("macro_f1_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
-            f"Macro-F1 on {count(n)} {split} {noun}, {_seen(split)} in training: "
+            f"Macro-F1 on {count(n)} {split} {noun}{_seen(split, scores)}: "
             f"{percent(scores['macro_f1'], digits)}{tail}; micro-F1 {percent(scores['micro_f1'], digits)}. "
             f"{count(right)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
         )
@@ -140,11 +140,12 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         known = scores.get(f"{measure}_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
-            f"{headed(MEASURES[measure])} on {count(n)} {split} {noun}, {_seen(split)} in training: "
+            f"{headed(MEASURES[measure])} on {count(n)} {split} {noun}{_seen(split, scores)}: "
             f"{percent(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
-    texts = f"{split} {noun}, {_seen(split)} in training, were labelled correctly"
+    seen = _seen(split, scores)
+    texts = f"{split} {noun}{seen}{',' if seen else ''} were labelled correctly"
     if right == n:
         share = f"{share_interval(1, scores.get('accuracy_interval'), n, digits)} of such {noun}"
         return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
@@ -153,8 +154,13 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     return f"{count(right)} of {count(n)} {texts}: {percent(scores['accuracy'], digits)}{tail}."
 
 
-def _seen(split: str) -> str:
-    return "seen" if split == "train" else "not seen"
+def _seen(split: str, scores: Mapping[str, Any]) -> str:
+    """How many of the examples were in training, as a part of a sentence; empty: it is not known."""
+    n = scores["n"]
+    seen = scores.get("seen_in_training", n if split == "train" else 0)
+    if seen is None:
+        return ""
+    return f", {'' if seen == n else 'not ' if not seen else f'{count(seen)} of them '}seen in training"
 
 
 def against(

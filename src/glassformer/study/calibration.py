@@ -28,9 +28,11 @@ from glassformer.finite import json_text
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe
 from glassformer.tasks.decisions import abstaining, abstention, check_abstain, fitted_decision
-from glassformer.tasks.labelled import load_again, with_known_labels
+from glassformer.tasks.labelled import load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
+from glassformer.tasks.same_data import own_data
+from glassformer.tasks.task import Work
 
 Say = Callable[[str], None]
 
@@ -82,13 +84,27 @@ def calibrate_run(
         clf = load(folder)
         other = _other(data, asked, clf, say) if data else None
         given = data, other, on_bad_row == "skip"
-        return _calibrate(folder, recipe, clf, given, threshold, abstain_below, bootstrap, say)
+        splits = _own(Work(TASKS[recipe.task], recipe, folder, say), bool(data))
+        return _calibrate(folder, recipe, clf, splits, given, threshold, abstain_below, bootstrap, say)
+
+
+def _own(work: Work, other: bool) -> Any:
+    """The run's own splits; None where other data choose, and the run's own have changed or are gone."""
+    try:
+        return own_data(work, ("validation", "judged"))
+    except DataError as error:
+        if not other:
+            raise
+        left = "its test examples are not looked at, and whether others were in training is not known"
+        work.say(f"{error.where} {error.what}: {left}")
+        return None
 
 
 def _calibrate(
     folder: Path,
     recipe: Any,
     clf: Any,
+    splits: Any,
     given: tuple[str | None, Any, bool],
     threshold: Metric | None,
     abstain_below: float | None,
@@ -96,7 +112,6 @@ def _calibrate(
     say: Say,
 ) -> dict[str, Any]:
     data, other, leave_out = given
-    splits = TASKS[recipe.task].load(recipe)
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
         raise ConfigError(
@@ -135,8 +150,8 @@ def _calibrate(
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
     chances = kind.chances(logits, temperature)
     out["abstaining"] = None if kind.binary else abstaining(kind, chances, targets, limit)
-    judged_split = labelled(splits.judged)
-    out["seen"] = _seen(chosen_by, splits, judged_split) if data else {}
+    judged_split = labelled(splits and splits.judged)
+    out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
@@ -185,7 +200,7 @@ def _calibrate_words(
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "splits": {name: held.both(temperature, bootstrap)},
     }
-    judged = labelled(splits.judged)
+    judged = labelled(splits and splits.judged)
     if judged is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged):,} {splits.judged_name} sentences")
         out["splits"][splits.judged_name] = _Words(clf, judged).both(temperature, bootstrap)
@@ -269,7 +284,7 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 
 def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
     """The labelled texts or pictures of other data: their validation split, or the first there is."""
-    splits = load_again(TASKS[recipe.task], recipe, clf, data)
+    splits = load_other(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "said", ()):
         say(line)
     found = labelled(splits.validation or next(iter(splits.dataset.splits.values())))

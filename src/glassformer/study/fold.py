@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, replace_text
 from glassformer.config import to_toml
-from glassformer.data.copies import digest, groups_of
+from glassformer.data.copies import content_of, groups_of
 from glassformer.data.splits import stratified_folds
 from glassformer.errors import DataError
 from glassformer.finite import json_text
@@ -73,14 +73,8 @@ def data_digest(splits: Any) -> str:
     for split in (splits.train, splits.validation):
         if split is None:
             continue
-        if hasattr(split, "scores"):  # pairs
-            columns = [split.first, split.second, split.scores]
-        else:
-            columns = [list(map(digest, split.images)) if hasattr(split, "images") else split.examples]
-            columns.append(split.labels)
-        for values in columns:
-            for value in [None] if values is None else values:
-                out.update(f"{value!r}\n".encode("utf-8", "surrogatepass"))
+        for line in content_of(split):
+            out.update(line)
     return out.hexdigest()
 
 

@@ -17,6 +17,8 @@ from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.int8 import obstacle, refuse_int8, told
 from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.same_data import own_data
+from glassformer.tasks.task import Work
 
 
 def set_precision(folder: str | Path, model: Any, precision: str, say: Callable[[str], None]) -> None:
@@ -47,7 +49,8 @@ def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
             fix="Call check_int8(X, y) in Python and save, or use auto",
         )
     recipe = read_run_recipe(run)
-    held = labelled(TASKS[recipe.task].load(recipe).validation)
+    work = Work(TASKS[recipe.task], recipe, run, say)
+    held = labelled(own_data(work, ["validation"]).validation)
     if held is None:
         what = "int8 is held to validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")

@@ -20,7 +20,7 @@ from glassformer.data.label_sets import each
 from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.rejected import SKIP, RejectedRow, summary
 from glassformer.data.splits import Splits, stratified_subset
-from glassformer.errors import DataError, InputError
+from glassformer.errors import DataError
 from glassformer.evaluate.compare import paired_difference
 from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
@@ -30,6 +30,7 @@ from glassformer.evaluate.simple_file import SIMPLE, write_simple
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
+from glassformer.tasks.same_data import own_data, training_part
 from glassformer.tasks.task import Say, Task, Work
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
@@ -360,27 +361,34 @@ def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def load_again(task: Task, recipe: Any, estimator: Any, source: str | None) -> Any:
-    """A run's own data, or those of another source as its model reads them: one text a row or pairs, in the
-    columns of the training where these are there.
+def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
+    """The data of another source as a run's model reads them: one text a row or pairs, in the columns of
+    the training where these are there.
 
     Raises:
         DataError: data that cannot be read, or columns of pairs that cannot be told.
     """
-    if source is None or not hasattr(recipe.data, "pair_column"):
+    if not hasattr(recipe.data, "pair_column"):
         return task.load(recipe, source)
     if estimator.pairs_ is False and recipe.data.pair_column == AUTO:
         recipe = replace(recipe, data=replace(recipe.data, pair_column=NONE))
     return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
 
 
+def _load_again(work: Work, source: str | None) -> Any:
+    """A run's own data, or those of another source."""
+    if source is None:
+        return own_data(work)
+    return load_other(work.task, work.recipe, work.estimator, source)
+
+
 def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
 
     Raises:
-        DataError: no labelled split, or data that cannot be read.
+        DataError: no labelled split, data that cannot be read, or own ones that have changed (``own_data``).
     """
-    clf, splits = work.estimator, load_again(work.task, work.recipe, work.estimator, source)
+    clf, splits = work.estimator, _load_again(work, source)
     said = []
     if work.leave_out:
         splits, said = work.task.leave_out(replace(splits, train=None, validation=None), work)
@@ -398,7 +406,8 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     for line in said:
         work.say(line)
     work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
-    if source is not None and (seen := seen_in_training(work, split)):
+    seen = None if source is None else seen_in_training(work, split)
+    if seen:
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         work.say(f"{known}: figures on other {clf.NOUN} will be lower")
     if other := other_spellings(split.labels, clf.classes_.tolist()):
@@ -415,7 +424,8 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
         work.say(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
-    return found | ({"left_out": left} if left else {})
+    about = {} if source is None else {"seen_in_training": seen}
+    return found | about | ({"left_out": left} if left else {})
 
 
 def other_spellings(labels: Any, classes: list[Any]) -> str:
@@ -431,14 +441,10 @@ def other_spellings(labels: Any, classes: list[Any]) -> str:
     return f"labels in another spelling than the model's: {read}" if meant else ""
 
 
-def seen_in_training(work: Work, split: Any) -> int:
-    """How many examples of other data were trained on, by the files of the run as they are now."""
-    if not Path(work.recipe.data.source).exists():  # a named data set, which may have to be fetched
-        return 0
-    try:
-        train = work.task.load(work.recipe).train
-    except InputError:  # changed, or gone in part
-        return 0
+def seen_in_training(work: Work, split: Any) -> int | None:
+    """How many examples of other data, or copies of them, were trained on; None: it is not known."""
+    if (train := training_part(work)) is None:
+        return None
     known = set(groups_of(train))
     return sum(key in known for key in groups_of(split))
 
@@ -450,7 +456,7 @@ def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
         ConfigError: no epochs were kept.
         DataError: no labelled split, or data that cannot be read.
     """
-    splits = load_again(work.task, work.recipe, work.estimator, source)
+    splits = _load_again(work, source)
     split = splits.judged
     if split is None or split.labels is None:
         raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)

@@ -36,6 +36,7 @@ from glassformer.tasks.run_folder import (
     with_bad_rows,
     with_columns,
 )
+from glassformer.tasks.same_data import KEY, part_digests
 from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
@@ -76,6 +77,7 @@ def _run(
     recipe, late = as_begun(recipe, folder)
     work = Work(task, recipe, folder, say, _counter(callbacks))
     work.data = task.load(recipe)
+    digests = part_digests(work.data)
     if late:
         work.data, said = task.leave_out(work.data, work)
         for line in said:
@@ -99,6 +101,8 @@ def _run(
         # A run that was stopped and went on has the time of all its parts.
         "total": time.perf_counter() - started + max(0.0, work.estimator.train_seconds_ - fitted),
     } | metrics.get("seconds", {})
+    if digests:
+        metrics[KEY] = digests
     write_json(folder / "metrics.json", metrics)
     write_card(folder / "model", work.estimator, folder)
     for name, found in task.show(work).items():

@@ -22,6 +22,7 @@ from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
 COUNTED = 2000  # texts whose masks are counted for the report
@@ -167,7 +168,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its held-out texts or on other ones."""
     d = work.recipe.data
     if source is None:
-        texts, origin = load_corpus(work.recipe).validation, f"{d.source}, held out"
+        texts, origin = own_data(work, ["validation"]).validation, f"{d.source}, held out"
     else:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits

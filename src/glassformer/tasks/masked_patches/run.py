@@ -24,6 +24,7 @@ from glassformer.errors import DataError
 from glassformer.tasks.image_data import first_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, Look, Task, Work
 
 
@@ -152,7 +153,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its held-out pictures or on other ones."""
     d = work.recipe.data
     if source is None:
-        images, origin = load(work.recipe).validation.images, f"{d.source}, held out"
+        images, origin = own_data(work, ["validation"]).validation.images, f"{d.source}, held out"
     else:
         images, origin = pictures_of(source, d, work.recipe.image.image_range)[0], source
     work.say(f"{len(images):,} pictures of {origin}")

@@ -39,6 +39,7 @@ from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweredConfig, AnsweringRecipe
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
 JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
@@ -222,7 +223,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     Raises:
         DataError: no split with answers, or data that cannot be read.
     """
-    splits = load(work.recipe, source)
+    splits = own_data(work) if source is None else load(work.recipe, source)
     if rejected := splits.dataset.rejected:
         work.say(summary(rejected, listed=False))
     split = splits.judged

@@ -25,6 +25,7 @@ from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.table_file import table_file
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
@@ -256,7 +257,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its own judged split, or on other pairs."""
     recipe, embedder = work.recipe, work.estimator
     if source is None:
-        pairs = load(recipe)
+        pairs = own_data(work)
     else:
         d = recipe.data
         dataset = load_scored_pairs(

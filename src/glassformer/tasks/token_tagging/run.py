@@ -38,6 +38,7 @@ from glassformer.data.tags import (
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, errors_of, word_log_loss
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
@@ -224,7 +225,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     Raises:
         DataError: no tagged split, or data that cannot be read.
     """
-    splits = load(work.recipe, source)
+    splits = own_data(work) if source is None else load(work.recipe, source)
     if rejected := splits.dataset.rejected:
         work.say(summary(rejected, listed=False))
     split = splits.judged

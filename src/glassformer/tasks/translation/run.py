@@ -23,6 +23,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.table_file import table_file
 from glassformer.evaluate.translation import translation_scores
+from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
@@ -224,7 +225,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     """Scores of a saved translator on its own judged split or on other pairs, by both searches."""
     translator, recipe = work.estimator, work.recipe
     if source is None:
-        pairs = load(recipe)
+        pairs = own_data(work)
     else:
         left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
         bad = recipe.data.on_bad_row

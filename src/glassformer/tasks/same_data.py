@@ -1,0 +1,69 @@
+"""The data of a finished run, read again: are they what it was trained on?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glassformer.checkpoints.files import read_json
+from glassformer.data.copies import content_digest
+from glassformer.errors import DataError, InputError
+from glassformer.tasks.run_folder import is_named
+from glassformer.tasks.task import Work
+
+KEY = "data_sha256"  # of metrics.json
+PARTS = ("train", "validation", "judged")
+
+
+def part_digests(data: Any) -> dict[str, str]:
+    """The SHA-256 of each part of a run's data: its examples in order, with what is learned of each."""
+    parts = {name: getattr(data, name, None) for name in PARTS}
+    return {name: content_digest(part) for name, part in parts.items() if part is not None}
+
+
+def changed_parts(folder: Path, data: Any) -> set[str] | None:
+    """The parts that are not those of the run's training; None: a run that keeps no digest of them."""
+    file = folder / "metrics.json"
+    known = read_json(file).get(KEY) if file.is_file() else None
+    if not isinstance(known, dict):
+        return None
+    now = part_digests(data)
+    return {name for name in {*known, *now} if known.get(name) != now.get(name)}
+
+
+def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
+    """The data of a finished run, split as its recipe says.
+
+    Args:
+        parts: what is asked for. A part that has changed is used where the training examples are as they
+            were, and a line says so.
+
+    Raises:
+        DataError: a part and the training examples have changed: some of these may stand in that part now.
+    """
+    data, source = work.task.load(work.recipe), work.recipe.data.source
+    changed = changed_parts(work.folder, data)
+    if changed is None:
+        if not is_named(source):
+            work.say(f"whether {source} is as it was at the training is not known: the run keeps no digest")
+        return data
+    wanted = changed.intersection(parts)
+    if wanted and "train" in changed:
+        what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
+        fix = f"Restore it, or give rows that are new: glassformer evaluate {work.folder} --data FILE"
+        raise DataError(what, where=source, fix=fix)
+    if wanted:
+        work.say(f"{source} has changed since the training; its training examples are the same")
+    return data
+
+
+def training_part(work: Work) -> Any:
+    """The training examples of a finished run; None where its data have changed since, or are gone."""
+    if not Path(work.recipe.data.source).exists():  # a named data set, which may have to be fetched
+        return None
+    try:
+        data = work.task.load(work.recipe)
+    except InputError:
+        return None
+    return None if "train" in (changed_parts(work.folder, data) or ()) else data.train
