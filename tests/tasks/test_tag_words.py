@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import glassformer as gf
+from glassformer.data.kinds import kind_of
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
 from glassformer.errors import CheckpointError, DataError, InputError
@@ -109,6 +110,57 @@ def test_a_treebank_has_its_words_and_universal_tags(tmp_path):
     assert data.splits["train"].tags == [["AUX", "PART", "VERB", "PUNCT"]]
     named = load_tagged(tmp_path / "t.conllu", words_column="3", tags_column="8").splits["train"]
     assert (named.words, named.tags) == ([["do", "not", "go", "."]], [["root", "advmod", "xcomp", "punct"]])
+
+
+TREE = ["AUX", "PART", "VERB", "PUNCT"]
+WORDS = ["Do", "n't", "go", "."]
+
+
+@pytest.mark.parametrize("ending", ["conll", "iob", "iob2", "bio", "bioes", "txt"])
+def test_a_treebank_of_another_ending_is_known_by_what_stands_there(tmp_path, ending):
+    file = tmp_path / f"t.{ending}"
+    file.write_text(TREEBANK * 3)
+    data = load_tagged(file)
+    assert (data.splits["train"].words, data.splits["train"].tags) == ([WORDS] * 3, [TREE] * 3)
+    said = f"t.{ending}: column 1 counts the words, so words are column 2 and tags column 4"
+    assert data.said == (said,)
+    assert kind_of(file) == "tags"
+    named = load_tagged(file, words_column="3", tags_column="8")
+    assert named.splits["train"].words == [["do", "not", "go", "."]] * 3
+    assert named.said == ()
+
+
+@pytest.mark.parametrize("between", ["\t", " "])
+@pytest.mark.parametrize("first", [0, 1])
+def test_other_columns_behind_a_counter(tmp_path, between, first):
+    rows = [("Ann", "NNP", "B-per"), ("saw", "VBD", "O"), ("Rome", "NNP", "B-loc")]
+    lines = [between.join((str(i + first), *row)) for i, row in enumerate(rows)]
+    file = tmp_path / "t.conll"
+    file.write_text("\n".join([*lines, "", *lines[:1], ""]))
+    split = load_tagged(file).splits["train"]
+    assert (split.words, split.tags) == (
+        [["Ann", "saw", "Rome"], ["Ann"]],
+        [["B-per", "O", "B-loc"], ["B-per"]],
+    )
+
+
+def test_ten_columns_whose_last_has_spans(tmp_path):
+    lines = [
+        "\t".join([str(i + 1), word, *"_______", tag])
+        for i, (word, tag) in enumerate([("Ann", "B-per"), ("saw", "O")])
+    ]
+    (tmp_path / "t.conll").write_text("\n".join(lines))
+    split = load_tagged(tmp_path / "t.conll").splits["train"]
+    assert (split.words, split.tags) == ([["Ann", "saw"]], [["B-per", "O"]])
+
+
+def test_numbers_that_are_words_stay_words(tmp_path):
+    """Two columns, one word a sentence, or numbers that do not count."""
+    for lines in (["1\tO", "2\tB-n"], ["1\tCD\tO", "", "1\tCD\tB-n"], ["7\tCD\tO", "2\tCD\tB-n"]):
+        file = tmp_path / "t.conll"
+        file.write_text("\n".join(lines))
+        words = [word for own in load_tagged(file).splits["train"].words for word in own]
+        assert words == [line[0] for line in lines if line]
 
 
 @pytest.mark.parametrize("word", ["--5", "5-", "9" * 5_000, "-" + "9" * 5_000, "٣"])

@@ -2,10 +2,11 @@
 
 A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
 CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
-first column is the word, the last the tag, and other numbers can be named (from 1). A line among others with
-tabs whose columns are right by its blanks alone, with a tag of BIO or BIOES, is read so. ``-DOCSTART-`` and
-lines such as ``# text = ...`` are passed over. Tables have a list of words and a list of tags in each row;
-class names in a Parquet schema replace numbers.
+first column is the word, the last the tag, and other numbers can be named (from 1). Where the first column
+counts the words of each sentence, the second is the word; of ten such columns the fourth is the tag (CoNLL-U).
+A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or BIOES, is read
+so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of words and a list
+of tags in each row; class names in a Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
 CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
 UNIVERSAL = ".conllu"  # Universal Dependencies: of ten columns the word is the second, UPOS the fourth
-PARTS = re.compile(r"[0-9]+[-.][0-9]+\t")  # there, several words in one, or one that is not said
+UNIVERSAL_COLUMNS = 10
+PARTS = re.compile(r"[0-9]+[-.][0-9]+\s")  # there, several words in one, or one that is not said
 ENDINGS = (*CONLL, *READERS)
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
@@ -188,15 +190,17 @@ class _Reader:
     rejected: list[RejectedRow] | None
     columns: tuple[str | None, str | None] = (None, None)
     blanks: list[int] = field(default_factory=list)  # lines that have a blank where a tab belongs
+    counted: str = ""  # what is read where the first column counts the words
 
     def said(self) -> tuple[str, ...]:
         """What is read otherwise than it stands."""
+        counted = (self.counted,) if self.counted else ()
         if not self.blanks:
-            return ()
+            return counted
         count = len(self.blanks)
         lines, rows = ("1 line", "row") if count == 1 else (f"{count:,} lines", "rows")
         some = ", ".join(map(str, self.blanks[:3])) + " ..." * (count > 3)
-        return (f"{lines} with a blank in place of the tab read all the same ({rows} {some})",)
+        return (*counted, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
         words: list[list[str]] = []
@@ -260,11 +264,13 @@ class _Reader:
 
     def _conll(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
         check_utf8(file)
-        first = next(_sentences(file), ([""],))[0][0]
-        universal = file.suffix.lower() == UNIVERSAL and len(first.split("\t")) == 10
-        word_at, tag_at = self._numbers(*((2, 4) if universal else (1, -1)))
+        usual = _word_and_tag(file)
+        word_at, tag_at = self._numbers(*usual)
+        if usual[0] == 2 and file.suffix.lower() != UNIVERSAL and self.words_column is None:
+            tags = "the last one" if tag_at == -1 else f"column {tag_at + 1}"
+            self.counted = f"{file.name}: column 1 counts the words, so words are column 2 and tags {tags}"
         self.columns = str(word_at + 1), str(tag_at + 1 if tag_at >= 0 else tag_at)
-        for lines, rows in _sentences(file):
+        for lines, rows in _sentences(file, usual[0] == 2 or file.suffix.lower() == UNIVERSAL):
             tab = "\t" if "\t" in lines[0] else None
             cells = [line.split(tab) for line in lines]
             for i, row in enumerate(rows if tab else ()):
@@ -319,8 +325,37 @@ def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, w
         raise DataError(what, where=where, fix="Write the word, a tab and its tag")
 
 
-def _sentences(file: Path) -> Iterator[tuple[list[str], array]]:
-    """The lines of each sentence and their numbers from 1."""
+def _word_and_tag(file: Path) -> tuple[int, int]:
+    """Where word and tag stand in the lines of a CoNLL file, by what stands there: numbers from 1, or from
+    the end."""
+    if file.suffix.lower() == UNIVERSAL:
+        first = next(_sentences(file, True), ([""],))[0][0]
+        return (2, 4) if len(first.split("\t")) == UNIVERSAL_COLUMNS else (1, -1)
+    some = [
+        [line.split("\t" if "\t" in lines[0] else None) for line in lines if not PARTS.match(line)]
+        for lines, _ in islice(_sentences(file), LOOKED_AT // 10)
+    ]
+    some = [cells for cells in some if cells]
+    width = len(some[0][0]) if some else 0
+    counted = sum([line[0] for line in cells] in _counts(len(cells)) for cells in some)
+    if width < 3 or max(map(len, some)) < 2 or counted < 0.95 * len(some):
+        return 1, -1
+    last = [line[-1] for cells in some for line in cells]
+    spans = all(map(MARKED.fullmatch, last)) and any("-" in tag for tag in last)
+    return (2, 4) if width == UNIVERSAL_COLUMNS and not spans else (2, -1)
+
+
+def _counts(n: int) -> tuple[list[str], list[str]]:
+    """The numbers of ``n`` words, from 1 or from 0."""
+    return [str(i + 1) for i in range(n)], [str(i) for i in range(n)]
+
+
+def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], array]]:
+    """The lines of each sentence and their numbers from 1.
+
+    Args:
+        counted: the first column counts the words; lines of several words, or of none, are passed over.
+    """
     lines: list[str] = []
     rows = array("q")
     for row, line in enumerate(text_lines(file), 1):
@@ -329,7 +364,7 @@ def _sentences(file: Path) -> Iterator[tuple[list[str], array]]:
             if lines:
                 yield lines, rows
             lines, rows = [], array("q")
-        elif file.suffix.lower() == UNIVERSAL and PARTS.match(line):
+        elif counted and PARTS.match(line):
             continue
         elif lines or not COMMENT.match(line):
             lines.append(line)
@@ -370,7 +405,9 @@ def looks_tagged(path: Path) -> bool:
     width = len(cells[0]) if cells else 0
     tags = [line[-1] for line in cells if len(line) == width]
     tagged = width > 1 and len(tags) >= 0.95 * len(cells) and all(map(MARKED.fullmatch, tags))
-    return tagged and any("-" in tag for tag in tags)
+    return (tagged and any("-" in tag for tag in tags)) or (
+        width == UNIVERSAL_COLUMNS and _word_and_tag(path) == (2, 4)
+    )
 
 
 def list_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:
