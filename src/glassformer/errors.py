@@ -91,6 +91,10 @@ class OtherOrderWarning(UserWarning):
     """Inputs and targets whose index has the same rows in another order: they are taken by their places."""
 
 
+class OtherSpellingWarning(UserWarning):
+    """Labels in another spelling than the model's: they count as the labels that they mean."""
+
+
 class OtherLanguageWarning(UserWarning):
     """Texts in another language than the encoder was trained on."""
 

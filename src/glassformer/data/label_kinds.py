@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassformer.config import listed
 from glassformer.finite import json_text
 
 SEPARATED = re.compile(r"\s*[|;,/]\s*")
@@ -16,6 +17,7 @@ WHOLE = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
 MANY = 20  # different numbers: with more, one that never comes again is no class
 MOSTLY = 0.9  # of the labels: the rest of a column of prices is "n/a", or "11,00"
 FEW = 10  # examples of a class, on average: with fewer, numbers are measurements rather than classes
+TRUTH = {"false": 0, "true": 1}
 NUMBER = "--set target=number"
 CUT = (
     "Cut them into a few classes first (such as low, middle, high), or learn the numbers themselves with "
@@ -139,7 +141,8 @@ def plain_name(label: str) -> str:
 def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = False) -> list[Any]:
     """The labels, a whole number written as the known ones write it.
 
-    ``1``, ``"1"`` and ``"1.0"`` of two files are one class, unless the known ones have two such.
+    ``1``, ``"1"`` and ``"1.0"`` of two files are one class, unless the known ones have two such. Where the
+    known ones are two truth values, so are ``"TRUE"``, ``"true"`` and 1, which ``check_labels`` makes of True.
 
     Args:
         spelling: names that differ from one of the known ones in case or white space only are that one, too.
@@ -152,8 +155,31 @@ def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = Fa
     names = list(dict.fromkeys(known))
     counts = Counter(map(key, names))
     by_key = {k: name for name in names if (k := key(name)) is not None and counts[k] == 1}
+    by_truth = {truth: name for name in names if (truth := _truth(name)) is not None}
+    if len(names) != 2 or len(by_truth) != 2:
+        by_truth = {}
     there = set(names)
-    return [x if x in there else by_key.get(key(x), x) for x in labels]
+    return [x if x in there else by_key.get(key(x), by_truth.get(_truth(x), x)) for x in labels]
+
+
+def _truth(label: Any) -> bool | None:
+    """The truth value that a label is or writes (``1``, ``"FALSE"``); None: it is another one."""
+    number = whole_number(label)
+    known = TRUTH.get(plain_name(label)) if number is None and isinstance(label, str) else number
+    return bool(known) if known in (0, 1) else None
+
+
+def other_spellings(labels: Sequence[Any], classes: Sequence[Any]) -> str:
+    """Which labels are read as a class that is written in another way; empty: none."""
+    return said_as(labels, as_known(labels, classes, spelling=True))
+
+
+def said_as(labels: Sequence[Any], read: Sequence[Any]) -> str:
+    """The labels that are read as others, with counts; empty: none."""
+    meant = Counter((label, known) for label, known in zip(labels, read, strict=True) if label != known)
+    pairs = sorted(meant.items(), key=lambda item: (-item[1], str(item[0])))
+    shown = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
+    return f"labels in another spelling than the model's: {shown}" if meant else ""
 
 
 def one_spelling(splits: dict[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
 CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
 first column is the word, the last the tag, and other numbers can be named (from 1). Where the first column
-counts the words of each sentence, the second is the word; of ten such columns the fourth is the tag (CoNLL-U).
+counts the words of a sentence, the second is the word; of ten such columns the fourth is the tag (CoNLL-U).
 A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or BIOES, is read
 so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of words and a list
 of tags in each row; class names in a Parquet schema replace numbers.

@@ -30,7 +30,7 @@ from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.int8 import compute_model
 from glassformer.tasks.named_columns import warn_of_order
-from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_classes import Classes, warn_of_spelling
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
 from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
@@ -159,7 +159,12 @@ class Supervised(Explains, Adapts, Estimator):
             self.examples_of,
             self.kind_.read,
         )
+        self._warn_of_spelling(labels)
         return examples, self.targets(labels, f"validation {self.kind_.word}")
+
+    def _warn_of_spelling(self, labels: Sequence[Any]) -> None:
+        if self.kind_.labels_given:
+            warn_of_spelling(labels, self.classes_.tolist())
 
     def _weights(self, examples: Labeled) -> np.ndarray | None:
         """Class weights times sample weights, with mean 1."""

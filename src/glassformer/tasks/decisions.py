@@ -149,6 +149,7 @@ class Classifier(ClassifierMixin, Supervised):
         examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.examples_of, self.kind_.read)
         if reason := obstacle(self.model_, choose_device(self.device)):
             raise ConfigError(f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16")
+        self._warn_of_spelling(labels)
         return self._measure_int8(examples, self.targets(labels, word))
 
     def hold_int8(self, fit: Fit) -> None:
@@ -226,6 +227,7 @@ class Classifier(ClassifierMixin, Supervised):
         check_is_fitted(self, "model_")
         below, word = check_abstain(abstain_below, self.kind_), self.kind_.word
         examples, labels = check_pairs(X, y, "calibrate", self.NOUN, word, self.examples_of, self.kind_.read)
+        self._warn_of_spelling(labels)
         logits, targets = self.logits(examples), self.targets(labels, word)
         found = fitted_decision(self.kind_, logits, targets, threshold, self.threshold_)
         (self.temperature_, self.threshold_), self.abstain_below_ = found, below
@@ -260,7 +262,8 @@ class Classifier(ClassifierMixin, Supervised):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of examples whose label is right, also where ``predict`` abstains; of several labels, of
-        those with all of them right. A label that was not trained counts as wrong.
+        those with all of them right. A label that was not trained counts as wrong, one in another spelling
+        as the label that it means, with an ``OtherSpellingWarning``.
 
         Raises:
             DataError: examples or labels that cannot be used, another number of labels, or no weights.
@@ -269,6 +272,7 @@ class Classifier(ClassifierMixin, Supervised):
         kind = self.kind_
         examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.examples_of, kind.read)
         truth = kind.spelled(labels, self.classes_.tolist())
+        self._warn_of_spelling(labels)
         return share_right(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 
     def __sklearn_tags__(self):

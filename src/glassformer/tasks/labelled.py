@@ -15,7 +15,7 @@ import numpy as np
 from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
-from glassformer.data.label_kinds import as_known, what_labels_are
+from glassformer.data.label_kinds import other_spellings, what_labels_are
 from glassformer.data.label_sets import each
 from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.rejected import SKIP, RejectedRow, summary
@@ -410,7 +410,7 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
     if seen:
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
         work.say(f"{known}: figures on other {clf.NOUN} will be lower")
-    if other := other_spellings(split.labels, clf.classes_.tolist()):
+    if other := other_spellings(each(split.labels), clf.classes_.tolist()):
         work.say(other)
     try:
         found, work.answers = figures(clf, split, work.recipe, work.count)
@@ -426,19 +426,6 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
         )
     about = {} if source is None else {"seen_in_training": seen}
     return found | about | ({"left_out": left} if left else {})
-
-
-def other_spellings(labels: Any, classes: list[Any]) -> str:
-    """Which labels of other data are read as a class that is written in another way; empty: none."""
-    given = each(labels)
-    meant = Counter(
-        (label, known)
-        for label, known in zip(given, as_known(given, classes, spelling=True), strict=True)
-        if label != known
-    )
-    pairs = sorted(meant.items(), key=lambda item: (-item[1], str(item[0])))
-    read = listed([f"{label!r} as {known!r} ({n:,})" for (label, known), n in pairs])
-    return f"labels in another spelling than the model's: {read}" if meant else ""
 
 
 def seen_in_training(work: Work, split: Any) -> int | None:

@@ -40,7 +40,7 @@ from glassformer.tasks.decisions import share_right
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.named_columns import NamedColumns
-from glassformer.tasks.target_classes import Classes
+from glassformer.tasks.target_classes import Classes, warn_of_spelling
 from glassformer.tasks.targets import kind_of_targets
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
@@ -136,7 +136,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             DataError: examples or labels that cannot be used, another number of labels, or no weights.
         """
         check_is_fitted(self, "head_")
-        truth = as_known(check_labels(y), self.classes_.tolist(), spelling=True)
+        labels, classes = check_labels(y), self.classes_.tolist()
+        truth = as_known(labels, classes, spelling=True)
+        warn_of_spelling(labels, classes)
         return share_right(self.predict(X).tolist(), truth, sample_weight)
 
     def fit(self, X: Sequence[Any], y: Sequence[Any]) -> Probe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,14 +12,15 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import real, shown
 from glassformer.data.checks import check_classes, check_labels, place
-from glassformer.data.label_kinds import about_labels, as_known
+from glassformer.data.label_kinds import about_labels, as_known, other_spellings
 from glassformer.data.label_sets import each
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError, OtherSpellingWarning
 from glassformer.evaluate.calibrate import describe, fit_temperature, tune_threshold
 from glassformer.evaluate.class_thresholds import class_by_threshold, tune_class_thresholds
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.tasks.solved_head import SolvedHead, solve_classes
+from glassformer.train.defaults import outside
 from glassformer.train.objectives import class_weights
 
 COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
@@ -209,6 +211,18 @@ class Classes:
     def sorts(self) -> bool:
         """Whether the classes of a file are brought into their order."""
         return True
+
+
+def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
+    """Warn of labels that mean a class and are written otherwise: ``predict`` never gives them."""
+    warn_of(other_spellings(each(labels), classes))
+
+
+def warn_of(said: str) -> None:
+    """Warn of what ``other_spellings`` found, if anything."""
+    if said:
+        fix = "they count as these, but as wrong in scikit-learn's metrics: write them as the model does"
+        warnings.warn(f"{said}; {fix}", OtherSpellingWarning, stacklevel=outside())
 
 
 def check_known(

@@ -11,6 +11,7 @@ import torch
 
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.in_memory import read_rows
+from glassformer.data.label_kinds import said_as
 from glassformer.data.tag_schemes import read_like
 from glassformer.data.tags import (
     OUTSIDE,
@@ -29,6 +30,7 @@ from glassformer.evaluate.tags import MEASURE, tag_figures
 from glassformer.finite import finite
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
+from glassformer.tasks.target_classes import warn_of
 from glassformer.tasks.token_tagging.explain import explain_word
 
 CHUNK = 4096  # sentences encoded at a time: memory stays flat however many there are
@@ -187,7 +189,12 @@ class TagAnswers:
         ]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Entity F1 as seqeval counts it; of plain tags that leave no word outside, accuracy."""
+        """Entity F1 as seqeval counts it; of plain tags that leave no word outside, accuracy. Tags in another
+        spelling or scheme count as the spans that they mean, with an ``OtherSpellingWarning``."""
+        words, known = check_words(self.rows_of(X)), {*self.classes_.tolist()}
+        pairs = zip(check_tags(y, words), self.true_tags(y, words), strict=True)
+        other = [(a, b) for own in pairs for a, b in zip(*own, strict=True) if a not in known]
+        warn_of(said_as([a for a, _ in other], [b for _, b in other]))
         figures = self.judge(X, y, bootstrap=0)
         plain = self.scheme_ == "plain" and OUTSIDE not in self.classes_
         return figures["accuracy" if plain else MEASURE]
