@@ -142,7 +142,7 @@ def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = Fa
     """The labels, a whole number written as the known ones write it.
 
     ``1``, ``"1"`` and ``"1.0"`` of two files are one class, unless the known ones have two such. Where the
-    known ones are two truth values, so are ``"TRUE"``, ``"true"`` and 1, which ``check_labels`` makes of True.
+    known ones are two truth values, so are ``"TRUE"``, ``"true"`` and 1 (``check_labels`` makes it of True).
 
     Args:
         spelling: names that differ from one of the known ones in case or white space only are that one, too.
