@@ -30,6 +30,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "activation": ("silu",),
     "pooler_act": ("relu",),
     "pad_token_id": (-1,),
+    "relative_attention_num_buckets": (64,),
 }
 ELSEWHERE = ("modernbert", "deberta-v2", "albert", "electra", "t5", "llama", "clip")
 INTRO = """# Which models open here

@@ -94,7 +94,16 @@ def data_root() -> Path:
     return Path(root)
 
 
+@pytest.fixture(scope="session")
+def weights_root() -> Path:
+    """The folder of real checkpoints in the Hub's layout; the test is skipped where it is not at hand."""
+    root = os.environ.get("GLASSFORMER_WEIGHTS")
+    if not root or not Path(root).is_dir():
+        pytest.skip("GLASSFORMER_WEIGHTS names no folder with real checkpoints")
+    return Path(root)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "data_root" in getattr(item, "fixturenames", ()):
+        if {"data_root", "weights_root"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("data")

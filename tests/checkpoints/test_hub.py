@@ -11,13 +11,21 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import RobertaProcessing
 
+import glassformer as gf
 from glassformer.checkpoints import hub
 from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
+from glassformer.families.mpnet import mpnet
+from glassformer.families.pretrained import save_pretrained
+from glassformer.models.text import TextEncoder
 
 from .fake_hub import NEW, OLD, checkpoint
 
@@ -43,6 +51,36 @@ def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, mo
         assert found.source.endswith(OLD)
         assert read_tensors(found.path)["weight"].item() == 1.0
     assert resolve_checkpoint("tiny", "main").source.endswith(NEW)
+
+
+def test_a_short_name_means_the_pinned_commit_of_its_checkpoint(tmp_path, fake_hub):
+    known = CATALOG["all-mpnet-base-v2"]
+    assert CATALOG["mpnet"] == known
+    assert CATALOG["minilm"] == CATALOG["all-minilm-l6-v2"]
+    commits = {known.revision: small_mpnet(tmp_path / "src"), NEW: checkpoint(tmp_path / "new", 2.0)}
+    fake_hub.repos[known.repo] = commits
+    texts = ["a warm film", "a dull film"] * 3
+    said = []
+    for name in ("mpnet", "all-mpnet-base-v2", known.repo):
+        clf = gf.TextClassifier(name, max_length=13, epochs=1, precision="fp32").fit(texts, [1, 0] * 3)
+        said.append(clf.predict_proba(texts).tolist())
+        assert clf.model_.weights_source.startswith(
+            f"Hugging Face Hub {known.repo} at commit {known.revision}"
+        )
+    assert said[0] == said[1] == said[2]
+
+
+def small_mpnet(folder: Path) -> dict[str, bytes]:
+    """The files of a random MPNet with a few words, as the Hub has them."""
+    torch.manual_seed(7)
+    words = ["<s>", "<pad>", "</s>", "<unk>", "a", "warm", "dull", "film", "[UNK]", "<mask>"]
+    save_pretrained(TextEncoder(mpnet(len(words), 12, 1, 3, 17, 19)), folder)
+    tokenizer = Tokenizer(WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.add_special_tokens([word for word in words if word[0] in "<["])
+    tokenizer.post_processor = RobertaProcessing(("</s>", 2), ("<s>", 0))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def test_shards_and_folders_of_ours_come_whole(tmp_path, fake_hub):

@@ -16,7 +16,7 @@ SLIPS = [
     (("--set", "class_weight=balancd"), "'balancd' is no weighting"),
     (("--set", "merge_labels=speling"), "'speling' does not say what to merge"),
     (("--set", "epochs=many"), "'many' does not fit"),
-    (("--model", "minilm"), "no model 'minilm'. Did you mean 'all-minilm-l6-v2'?"),
+    (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),
     (("--model", "all-minilm-l6"), "no model 'all-minilm-l6'. Did you mean 'all-minilm-l6-v2'?"),
 ]
 

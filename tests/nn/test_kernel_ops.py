@@ -37,7 +37,10 @@ def test_shapes_and_formats_are_known_without_a_call():
     out, stats = ops.attention(q, k, k, [5], [7], False, 1.0)
     assert (out.shape, out.dtype, stats.shape, stats.dtype) == (q.shape, q.dtype, (5, 3, 2), torch.float32)
     gradients = ops.attention_backward(q, k, k, out, stats, q, [5], [7], False, 1.0)
-    assert [g.shape for g in gradients] == [q.shape, k.shape, k.shape]
+    assert [g.shape for g in gradients] == [q.shape, k.shape, k.shape, (0,)]
+    bias = q.new_empty(3, 13)
+    gradients = ops.attention_backward(q, k, k, out, stats, q, [5], [7], False, 1.0, bias)
+    assert gradients[3].shape == bias.shape
     x, weight = q.flatten(1), q.new_empty(48)
     normed, total, stats = ops.layer_norm(x, None, weight, weight, 1e-5)
     assert (normed.shape, total.shape, stats.shape) == (x.shape, (0,), (5, 2))

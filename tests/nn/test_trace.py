@@ -35,9 +35,9 @@ def counted(monkeypatch):
 
     compute_first = attention.first_row_weights
 
-    def count_first(q, k, packing):
+    def count_first(q, k, packing, **options):
         calls.append(len(q))
-        return compute_first(q, k, packing)
+        return compute_first(q, k, packing, **options)
 
     monkeypatch.setattr(maps, "group_weights", count)
     monkeypatch.setattr(attention, "first_row_weights", count_first)

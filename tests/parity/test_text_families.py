@@ -61,16 +61,20 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
             "seq_classif_dropout": 0.3,
             "dropout": 0.2,
         }
-    return shared | {
+    both = shared | {
         "hidden_size": width,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "intermediate_size": d_ff,
         "hidden_act": activation,
         "max_position_embeddings": rng.choice((19, 23)),
+        "layer_norm_eps": rng.choice((1e-12, 1e-5)),
+    }
+    if kind == "mpnet":
+        return both
+    return both | {
         "pad_token_id": draw % 4,
         "type_vocab_size": rng.choice((1, 1, 2)),
-        "layer_norm_eps": rng.choice((1e-12, 1e-5)),
         "classifier_dropout": 0.3 if draw % 2 else None,
     }
 

@@ -31,11 +31,16 @@ CATALOG = {
     "distilbert-base-uncased": Known(
         "distilbert/distilbert-base-uncased", "12040accade4e8a0f71eabdb258fecc2e7e948be"
     ),
+    "all-mpnet-base-v2": Known(
+        "sentence-transformers/all-mpnet-base-v2", "e8c3b32edf5434bc2275fc9bab85f82640a19130"
+    ),
     "vit-base-patch16-224": Known("google/vit-base-patch16-224", "3f49326eb077187dfe1c2a2bb15fbd74e6ab91e3"),
     "vit-base-patch16-224-in21k": Known(
         "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0"
     ),
 }
+# One word is enough for the usual ones.
+CATALOG |= {"minilm": CATALOG["all-minilm-l6-v2"], "mpnet": CATALOG["all-mpnet-base-v2"]}
 
 
 def is_named(name: str | Path) -> bool:

@@ -10,6 +10,7 @@ from glassformer.families.baselines import RNN, TEXTCNN
 from glassformer.families.bert import BERT
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.family import Family
+from glassformer.families.mpnet import MPNET
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from glassformer.families.tfidf import TFIDF
@@ -21,6 +22,7 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": XLM_ROBERTA,
     "camembert": CAMEMBERT,
     "distilbert": DISTILBERT,
+    "mpnet": MPNET,
     "vit": VIT,
     "glassformer-text": OWN_TEXT,
     "glassformer-image": OWN_IMAGE,

@@ -130,7 +130,7 @@ def expresses(config: TextEncoderConfig) -> bool:
         and e.norm
         and e.eps == c.eps
         and c.norm == "post"
-        and c.attention == "full"
+        and c.is_plain
         and not c.final_norm
         and e.token_width is None
         and not e.frozen

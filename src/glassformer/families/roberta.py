@@ -47,14 +47,20 @@ NAMES = NameTable(
         "lm_head.decoder.bias": "lm_head.bias",
     },
 )
-# A classifier of tokens is one layer, which has the name of the whole of the other.
-OF_TOKENS = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 # The classifier has a pooler of its own; where a file holds the encoder's too, nothing reads that.
 OWN_POOLER, POOLER = "classifier.dense.", "pooler.dense."
 
 
+def _of_tokens(names: NameTable) -> NameTable:
+    """A classifier of tokens is one layer, which has the name of the whole of the other."""
+    return replace(names, heads={**names.heads, "head.out": "classifier"})
+
+
 def from_hub(
-    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+    tensors: dict[str, Tensor],
+    where: str,
+    config: TextEncoderConfig | None = None,
+    names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
     """The Hub's tensors under our names.
 
@@ -62,18 +68,20 @@ def from_hub(
         CheckpointError: keys that no table explains, a decoder that is not tied, a missing third of q, k, v.
     """
     if any(key.startswith(OWN_POOLER) for key in tensors):
-        unused = (f"{NAMES.prefix}{POOLER}", POOLER)
+        unused = (f"{names.prefix}{POOLER}", POOLER)
         tensors = {k.replace(OWN_POOLER, POOLER): v for k, v in tensors.items() if not k.startswith(unused)}
-    names = OF_TOKENS if "classifier.weight" in tensors else NAMES
+    names = _of_tokens(names) if "classifier.weight" in tensors else names
     return names.from_hub(tensors, where)
 
 
-def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
+def to_hub(
+    tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig, names: NameTable = NAMES
+) -> dict[str, Tensor]:
     """Our tensors under the Hub's names; ``with_prefix`` puts ``roberta.`` before the encoder's."""
-    out = (OF_TOKENS if config.pooling == "tokens" else NAMES).to_hub(tensors, with_prefix)
+    out = (_of_tokens(names) if config.pooling == "tokens" else names).to_hub(tensors, with_prefix)
     if config.head != "classification":
         return out
-    return {key.replace(f"{NAMES.prefix}{POOLER}", OWN_POOLER): tensor for key, tensor in out.items()}
+    return {key.replace(f"{names.prefix}{POOLER}", OWN_POOLER): tensor for key, tensor in out.items()}
 
 
 def read(settings: dict[str, Any], where: str, model_type: str | None = None) -> TextEncoderConfig:

@@ -99,7 +99,7 @@ def expresses(config: ImageEncoderConfig) -> bool:
         and not e.stem
         and e.dropout == c.dropout
         and c.norm == "pre"
-        and c.attention == "full"
+        and c.is_plain
         and c.final_norm
     )
 

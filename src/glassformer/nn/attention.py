@@ -3,7 +3,8 @@
     softmax(Q K^T / sqrt(d_k)) V                     Vaswani et al., 2017, equation 1; in shapes K is d_k
 
 ``attend`` has an explicit branch, the textbook softmax that can return its weights, and faster
-ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else.
+ones that the tests hold equal to it. The branch is chosen in ``choose_branch`` and nowhere else. A bias of
+relative positions (``nn/relative.py``) is taken by all of them but varlen, whose kernel has no place for it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from glassformer.nn.groups import Group, check_packed, groups_of
 from glassformer.nn.kernels import ops
 from glassformer.nn.linear import Linear, thirds
 from glassformer.nn.maps import (
+    add_relative,
     attend_with_maps,
     attention_weights,
     causal_mask,
@@ -30,6 +32,7 @@ from glassformer.nn.maps import (
     masked_softmax,
     textbook_weights,
 )
+from glassformer.nn.relative import check_bias, places, spread
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -46,6 +49,7 @@ class Choices(TypedDict, total=False):
     scale: float | None
     dropout: float
     branch: Branch
+    bias: Tensor | None
 
 
 @overload
@@ -75,6 +79,7 @@ def attend(
     dropout: float = 0.0,
     return_weights: bool = False,
     branch: Branch = "auto",
+    bias: Tensor | None = None,
 ) -> Any:
     """Scaled dot-product attention over packed rows, or over padded ones with a mask.
 
@@ -92,12 +97,15 @@ def attend(
         dropout: probability with which a weight is zeroed (branches explicit, varlen and padded).
         return_weights: also return the weights: ``[B, T, S]`` or ``[B, H, T, S]``; packed, a tuple with one
             ``[H, T_i, S_i]`` per sequence.
+        bias: ``[H, 2 L - 1]``, added to the scores of query t and key s of a sequence by their distance
+            ``s - t``, from ``-(L - 1)`` to ``L - 1``; L: the longest sequence, or more (``nn/relative.py``).
 
     Returns:
         The shape of ``q`` (last axis that of ``v``), or ``(output, weights)``.
 
     Raises:
         ShapeError: sizes that do not fit, or a mask together with a packing.
+        ConfigError: a branch that cannot do what is asked.
     """
     v = k if v is None else v
     factor: float = float(q.shape[-1] ** -0.5) if scale is None else scale
@@ -106,7 +114,7 @@ def attend(
     if q_packing is None and kv_packing is not None:
         raise ShapeError("a kv_packing without a q_packing", where="attend", fix="Give both, or neither")
     if q_packing is None:
-        out, weights = _attend_padded(q, k, v, mask, causal, factor, dropout)
+        out, weights = _attend_padded(q, k, v, mask, causal, factor, dropout, bias)
         return (out, weights) if return_weights else out
     if mask is not None:
         raise ShapeError(
@@ -117,34 +125,38 @@ def attend(
     one_head = q.ndim == 2
     if one_head:
         q, k, v = q[:, None], k[:, None], v[:, None]
+    if bias is not None:
+        check_bias(bias, q.shape[1], q_packing, kv_packing, causal, factor)
     if branch == "auto":
-        branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights)
+        branch = choose_branch(q, k, v, q_packing, kv_packing, causal, dropout, return_weights, bias)
     if dropout > 0.0 and branch not in DROPPING:
         raise ConfigError(f"the {branch} branch has no dropout", where="attend", fix="Use branch=explicit")
     weights = None
     if branch == "explicit":
-        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout)
+        out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout, bias)
     elif branch == "kernel":
         if not kernels.supports(q, k, v):
             reason = kernels.why_not() or "it wants fp32 or bf16 on a CPU and heads of a multiple of 16"
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
-        out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor)
+        out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor, bias)
     elif branch == "varlen":
+        if bias is not None:
+            raise ConfigError("the varlen branch takes no bias", where="attend", fix="Use branch=padded")
         if causal and q_packing.lengths != kv_packing.lengths:
             what = "the varlen branch has no causal mask over more keys than queries"
             raise ConfigError(what, where="attend", fix="Use branch=padded")
         out = fused.varlen(q, k, v, q_packing, kv_packing, causal, factor, dropout)
     elif branch == "padded":
-        out = fused.padded(q, k, v, q_packing, kv_packing, causal, factor, dropout)
+        out = fused.padded(q, k, v, q_packing, kv_packing, causal, factor, dropout, bias)
     elif branch == "fused":
-        out = fused.one_by_one(q, k, v, q_packing, kv_packing, causal, factor)
+        out = fused.one_by_one(q, k, v, q_packing, kv_packing, causal, factor, bias)
     else:
-        if return_weights and not _needs_gradient(q, k, v):
-            out, weights = attend_with_maps(q, k, v, q_packing, kv_packing, causal, factor)
+        if return_weights and not _needs_gradient(q, k, v, bias):
+            out, weights = attend_with_maps(q, k, v, q_packing, kv_packing, causal, factor, bias)
         else:
-            out = _Grouped.apply(q, k, v, groups_of(q_packing, kv_packing), causal, factor)
+            out = _Grouped.apply(q, k, v, groups_of(q_packing, kv_packing), causal, factor, bias)
     if return_weights and weights is None:
-        weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=factor)
+        weights = attention_weights(q, k, q_packing, kv_packing, causal, scale=factor, bias=bias)
     out = out.squeeze(1) if one_head else out
     return (out, weights) if return_weights else out
 
@@ -158,14 +170,16 @@ def choose_branch(
     causal: bool,
     dropout: float,
     weights: bool,
+    bias: Tensor | None = None,
 ) -> Branch:
     """The fastest branch that can do what is asked: as ``benchmarks/attention.py`` measured it on processors,
     and on a GPU the one that takes one call.
     """
     if weights:
-        return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v) else "grouped"
+        return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v, bias) else "grouped"
     if q.is_cuda:
-        return "varlen" if fused.has_varlen(q, v, q_packing, kv_packing, causal) else "padded"
+        takes = bias is None and fused.has_varlen(q, v, q_packing, kv_packing, causal)
+        return "varlen" if takes else "padded"
     if dropout > 0.0:
         return "explicit"
     if kernels.supports(q, k, v):
@@ -174,21 +188,31 @@ def choose_branch(
     return "fused" if longest >= LONG else "grouped"
 
 
-def _needs_gradient(*tensors: Tensor) -> bool:
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+def _needs_gradient(*tensors: Tensor | None) -> bool:
+    return torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
 # --- the padded door -----------------------------------------------------------------------------
 
 
 def _attend_padded(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float, dropout: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+    bias: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     fits = q.ndim in (3, 4) and q.ndim == k.ndim and q.shape[-1] == k.shape[-1]
     if not fits or k.shape[:-1] != v.shape[:-1] or q.shape[:-2] != k.shape[:-2]:
         shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
         raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Padded: [B, T, D] each")
     scores = scale * (q @ k.transpose(-2, -1))  # [B, (H,) T, S]
+    if bias is not None:
+        more = spread(bias, scores.shape[-2], scores.shape[-1])  # [H, T, S]
+        scores = scores + (more if q.ndim == 4 else more[0]).to(scores.dtype)
     allowed = causal_mask(scores.shape[-2], scores.shape[-1], scores.device) if causal else None
     if mask is not None:
         if mask.dtype != torch.bool:
@@ -222,9 +246,10 @@ def _explicit(
     causal: bool,
     scale: float,
     p: float,
+    bias: Tensor | None,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     """The textbook, one sequence after the other."""
-    weights = textbook_weights(q, k, q_packing, kv_packing, causal, scale)
+    weights = textbook_weights(q, k, q_packing, kv_packing, causal, scale, bias)
     outs = [
         (drop(w, p, True) @ v_i.transpose(0, 1)).transpose(0, 1)  # [H, T, S] @ [H, S, K] -> [T, H, K]
         for w, v_i in zip(weights, kv_packing.split(v), strict=True)
@@ -243,18 +268,20 @@ class _Grouped(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float):
+    def forward(ctx, q, k, v, groups: tuple[Group, ...], causal: bool, scale: float, bias: Tensor | None):
         out = q.new_empty(*q.shape[:2], v.shape[2])  # [N, H, K]
         kept = []
         for group in groups:
             q_g, k_g, v_g = group.take_q(q, scale), group.take_k(k), group.take_k(v)  # [G*H, T, K]
-            weights = group.bias(torch.bmm(q_g, k_g.transpose(1, 2)), causal).softmax(-1)  # [G*H, T, S]
+            scores = add_relative(torch.bmm(q_g, k_g.transpose(1, 2)), bias)  # [G*H, T, S]
+            weights = group.bias(scores, causal).softmax(-1)
             if group.leaves_rows_blind(causal):
                 weights.nan_to_num_(0.0)
             group.put_q(torch.bmm(weights, v_g), out)
             kept += [q_g, k_g, v_g, weights]
         ctx.save_for_backward(*kept)
         ctx.groups, ctx.scale, ctx.shapes = groups, scale, (q.shape, k.shape, v.shape)
+        ctx.by_distance = bias if bias is None else torch.zeros_like(bias)
         return out
 
     @staticmethod
@@ -269,9 +296,12 @@ class _Grouped(torch.autograd.Function):
             ds = torch.ops.aten._softmax_backward_data(
                 dw, weights, -1, weights.dtype
             )  # w * (dw - sum(w * dw))
+            if (dbias := ctx.by_distance) is not None:
+                each = ds.view(-1, len(dbias), *ds.shape[1:]).sum(0, dtype=dbias.dtype).flatten(1)  # [H, T*S]
+                dbias.index_add_(1, places(dbias, *ds.shape[1:]).flatten(), each)
             group.put_q(torch.bmm(ds, k_g).mul_(ctx.scale), dq)
             group.put_k(torch.bmm(ds.transpose(1, 2), q_g), dk)  # q_g is already scaled
-        return dq, dk, dv, None, None, None
+        return dq, dk, dv, None, None, None, ctx.by_distance
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -328,6 +358,7 @@ class MultiHeadAttention(nn.Module):
         *,
         rows: Tensor | None = None,
         record: LayerRecord | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         """Self-attention, or cross-attention when ``memory`` is given.
 
@@ -335,34 +366,41 @@ class MultiHeadAttention(nn.Module):
             rows: ``[B]`` one row per sequence that is wanted; the result then has only these rows. Not
                 causal: where such a row stands among its keys is not known.
             record: a ``trace.LayerRecord`` that wants this layer's weights, or None.
+            bias: ``[H, 2 L - 1]`` of relative positions; see ``attend``.
 
         Returns:
             ``[N, D]``, or ``[B, D]`` with ``rows``.
         """
         if causal and rows is not None:
             raise ConfigError("rows and causal do not go together", where="MultiHeadAttention")
+        if bias is not None and rows is not None and rows is not packing.first_rows:
+            out = self.forward(x, packing, memory, memory_packing, record=record, bias=bias)
+            return out[rows]  # a distance counts from where the row stands
         q, k, v = self.project(x, memory, rows)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
         p = self.dropout if self.training else 0.0
         if record is not None and record.rows == "all":
             out, record.weights = attend(
-                q, k, v, q_packing, kv_packing, causal, dropout=p, return_weights=True
+                q, k, v, q_packing, kv_packing, causal, dropout=p, return_weights=True, bias=bias
             )
         else:
-            out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p)
+            out = attend(q, k, v, q_packing, kv_packing, causal, dropout=p, bias=bias)
         if record is not None and record.rows == "first" and causal:  # it sees itself and nothing else
             record.weights = tuple(
-                w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True)
+                w[:, :1] for w in attention_weights(q, k, q_packing, kv_packing or packing, True, bias=bias)
             )
         elif record is not None and record.rows == "first":  # beside whichever branch was taken
             first = q if rows is not None else q[packing.first_rows]
-            record.weights = first_row_weights(first, k, kv_packing or packing)
+            record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
         return self.out(out.flatten(1))
 
-    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The textbook's self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens."""
+    def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
+        """The textbook's self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens.
+
+        With a ``bias`` the real tokens of a text stand next to each other.
+        """
         b, t = x.shape[0], x.shape[1]
         q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, T, K]
-        out = attend(q, k, v, mask=mask)
+        out = attend(q, k, v, mask=mask, bias=bias)
         return self.out(out.transpose(1, 2).reshape(b, t, self.d_model))

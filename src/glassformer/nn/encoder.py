@@ -19,6 +19,7 @@ from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward
 from glassformer.nn.local import check_window
 from glassformer.nn.norm import LayerNorm
+from glassformer.nn.relative import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
 from glassformer.types import Activation, AttentionKind, NormOrder
@@ -48,6 +49,7 @@ class EncoderConfig:
     feed_forward_dropout: float = 0.0  # inside the feed-forward network, after its activation
     attention: AttentionKind = "full"  # local: within the window; linear: no softmax (see nn/cheaper.py)
     attention_window: int = 64  # of local attention: places seen on either side
+    relative_buckets: int = 0  # of relative positions, whose bias all layers share (nn/relative.py); 0: none
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -66,6 +68,14 @@ class EncoderConfig:
         if self.attention != "full" and self.attention_dropout:
             what = f"{self.attention} attention has no weights to drop"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
+        if self.attention != "full" and self.relative_buckets:
+            what = f"{self.attention} attention takes no bias of relative positions"
+            raise ConfigError(what, where="relative_buckets", fix="Use 0, or attention = full")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether layers are those of Vaswani et al., which every layout of the Hub can express."""
+        return self.attention == "full" and not self.relative_buckets
 
 
 def attention_of(config: EncoderConfig) -> MultiHeadAttention:
@@ -93,11 +103,20 @@ class EncoderLayer(nn.Module):
         self.drop_path = drop_path
 
     def forward(
-        self, x: Tensor, packing: Packing, rows: Tensor | None = None, record: LayerRecord | None = None
+        self,
+        x: Tensor,
+        packing: Packing,
+        rows: Tensor | None = None,
+        record: LayerRecord | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
-        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` one row per sequence is computed: ``[B, D]``."""
+        """``[N, D]`` -> ``[N, D]``; with ``rows`` ``[B]`` one row per sequence is computed: ``[B, D]``.
+
+        ``bias`` ``[H, 2 L - 1]``: of relative positions, see ``attend``.
+        """
         attended = self.norm1(x) if self.pre_norm else x
-        a = self._branch(self.attention(attended, packing, rows=rows, record=record), packing, rows)
+        more = {} if bias is None else {"bias": bias}  # cheaper attention has no place for one
+        a = self._branch(self.attention(attended, packing, rows=rows, record=record, **more), packing, rows)
         x = x if rows is None else x[rows]
         if self.pre_norm:
             x = x + a
@@ -105,12 +124,13 @@ class EncoderLayer(nn.Module):
         x = self.norm1(x, a)  # norm(x + a), in one pass
         return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
 
-    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True: real; for graphs."""
+        more = {} if bias is None else {"bias": bias}
         if self.pre_norm:
-            x = x + self.attention.padded(self.norm1(x), mask)
+            x = x + self.attention.padded(self.norm1(x), mask, **more)
             return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.attention.padded(x, mask))
+        x = self.norm1(x + self.attention.padded(x, mask, **more))
         return self.norm2(x + self.feed_forward(x))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
@@ -129,6 +149,8 @@ class Encoder(nn.Module):
             EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0)) for i in range(n)
         )
         self.final_norm = LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
+        buckets = config.relative_buckets
+        self.relative = RelativeBias(buckets, config.num_heads) if buckets else None
 
     def forward(
         self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
@@ -141,11 +163,12 @@ class Encoder(nn.Module):
             trace: where to record what was asked for.
         """
         last = len(self.layers) - 1
+        bias = self.relative(packing.max_length) if self.relative is not None else None
         if trace is not None:
             trace.hidden(0, x)
         for number, layer in enumerate(self.layers):
             record = trace.layer(number) if trace is not None else None
-            x = layer(x, packing, rows if number == last else None, record)
+            x = layer(x, packing, rows if number == last else None, record, bias)
             if trace is not None:
                 trace.attention(number, record)
                 trace.hidden(number + 1, x)
@@ -153,6 +176,7 @@ class Encoder(nn.Module):
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode; see the layer's."""
+        bias = self.relative(x.shape[1]) if self.relative is not None else None
         for layer in self.layers:
-            x = layer.padded(x, mask)  # type: ignore[operator]  # an EncoderLayer
+            x = layer.padded(x, mask, bias)  # type: ignore[operator]  # an EncoderLayer
         return self.final_norm(x)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.nn.maps import causal_mask
+from glassformer.nn.maps import NOWHERE, causal_mask
+from glassformer.nn.relative import spread
 from glassformer.packing import Packing
 
 WIDEST = 256  # head of the kernel for packed rows
@@ -35,13 +36,24 @@ def has_flash(device: torch.device) -> bool:
 
 
 def one_by_one(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """A sequence at a time: memory grows with the length, not its square."""
+    """A sequence at a time: memory grows with the length, not its square; with a bias, with its square."""
     outs = []
     for q_i, k_i, v_i in zip(q_packing.split(q), kv_packing.split(k), kv_packing.split(v), strict=True):
         heads = (x.transpose(0, 1)[None] for x in (q_i, k_i, v_i))  # [1, H, T, K]
         mask = causal_mask(len(q_i), len(k_i), q.device) if causal and len(q_i) != len(k_i) else None
+        if bias is not None:
+            mask = spread(bias, len(q_i), len(k_i)).to(q.dtype)  # [H, T, S], added to the scores
+            if causal:
+                mask = mask.masked_fill(~causal_mask(len(q_i), len(k_i), q.device), NOWHERE)
         out = F.scaled_dot_product_attention(
             *heads, attn_mask=mask, is_causal=causal and mask is None, scale=scale
         )
@@ -58,6 +70,7 @@ def padded(
     causal: bool,
     scale: float,
     dropout: float,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """One call for all sequences, padded to the longest for the length of this call alone."""
     count, longest = q_packing.count, q_packing.max_length
@@ -71,6 +84,9 @@ def padded(
         if causal:
             mask = mask & _causal(q_packing, kv_packing)[:, None]  # [B, 1, T, S]
         mask = mask.expand(count, 1, longest, kv_packing.max_length)
+    if bias is not None:
+        more = spread(bias, longest, kv_packing.max_length).to(q.dtype)  # [H, T, S]
+        mask = more if mask is None else torch.where(mask, more, NOWHERE)  # [B, H, T, S]
     out = F.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropout, scale=scale)
     return out.transpose(1, 2).flatten(0, 1)[q_packing.padded_rows]  # [N, H, K]
 

@@ -59,7 +59,7 @@ def _open(model: nn.Module, layers: int | None) -> None:
 
 
 def _learns(name: str, count: int, layers: int) -> bool:
-    if name.startswith("embeddings."):
+    if name.startswith(("embeddings.", "encoder.relative.")):  # what all layers build on
         return layers >= count
     found = re.match(r"encoder\.layers\.(\d+)\.", name)
     if found:

@@ -213,7 +213,7 @@ def in_full(grad: Tensor) -> Tensor:
 
 def decays(name: str, weight: Tensor) -> bool:
     """Whether weight decay applies: matrices of products and token tables, not biases, norms, positions."""
-    return weight.ndim >= 2 and "positions" not in name and "segments" not in name
+    return weight.ndim >= 2 and not any(part in name for part in ("positions", "segments", "relative"))
 
 
 def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
@@ -222,8 +222,8 @@ def _rate_factor(name: str, num_layers: int, config: FitConfig) -> float:
     ``embedding_lr`` is for what is seen seldom, rows of words, and for all that makes inputs of them or of
     patches; rows of positions or segments, and norms, learn each step at the usual rate.
     """
-    if name.startswith(("embeddings.", "target_embeddings.")):
-        often = any(part in name for part in ("positions", "segments", "norm"))
+    if name.startswith(("embeddings.", "target_embeddings.", "encoder.relative.")):
+        often = any(part in name for part in ("positions", "segments", "norm", "relative"))
         return config.layer_decay ** (num_layers + 1) * (1.0 if often else config.embedding_lr)
     depth = _depth(name)
     return 1.0 if depth is None else config.layer_decay ** (num_layers - depth)

@@ -13,6 +13,7 @@ import ctypes
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from glassformer.nn.kernels.jobs import AttentionJob, LinearJob
 from glassformer.nn.kernels.loading import computes, has_amx, level, library, torch_threads, why_not
@@ -33,6 +34,7 @@ __all__ = [
     "why_not",
 ]
 FEW_ROWS = 256  # below, torch's product is as fast
+ROOM = 32  # numbers behind a head's bias, which the kernel reads a vector at a time
 
 
 def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -47,9 +49,19 @@ def supports(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
 
 def _run(
-    backward: bool, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, **tensors: Tensor
-) -> None:
-    """Each tensor is ``[N, H, K]`` with contiguous heads and places, under its name in attention.c."""
+    backward: bool,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    bias: Tensor | None,
+    **tensors: Tensor,
+) -> Tensor | None:
+    """Each tensor is ``[N, H, K]`` with contiguous heads and places, under its name in attention.c.
+
+    Returns:
+        The gradient of the bias ``[H, 2 L - 1]``, where there is one and this is the way back.
+    """
     job = AttentionJob(causal=causal, threads=torch.get_num_threads(), scale=scale)
     for name, x in tensors.items():
         setattr(job, name, x.data_ptr())
@@ -68,8 +80,19 @@ def _run(
     job.sequences, job.heads, job.dim = q_packing.count, q.shape[1], q.shape[2]
     job.longest_q, job.longest_k = q_packing.max_length, kv_packing.max_length
     run = library().attention if q.dtype == torch.bfloat16 else library().attention_fp32
+    dbias = None
+    if bias is not None:
+        padded = F.pad(
+            bias.float().contiguous() / scale, (0, ROOM)
+        )  # before the scale, which scores are multiplied by
+        middle = 4 * (bias.shape[1] // 2)  # bytes before distance 0
+        job.bias, job.bias_stride = padded.data_ptr() + middle, padded.shape[1]
+        if backward:
+            dbias = padded.new_zeros(q_packing.count, *padded.shape)
+            job.dbias = dbias.data_ptr() + middle
     if run(ctypes.byref(job), int(backward), torch_threads()):
         raise MemoryError("attention: no memory for a head's working set")
+    return None if dbias is None or bias is None else dbias.sum(0)[:, :-ROOM].to(bias.dtype) / scale
 
 
 def gives_gradient(x: Tensor, weight: Tensor) -> bool:
@@ -116,13 +139,23 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """softmax(Q K^T * scale) V ``[N, H, K]``; for its gradients, two numbers a row and head ``[N, H, 2]``."""
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``; and for gradients two numbers a row and head ``[N, H, 2]``.
+
+    ``bias`` ``[H, 2 L - 1]`` is B by distance, as ``nn.relative`` has it; None: there is none.
+    """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
     stats = q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
-    _run(False, q_packing, kv_packing, causal, scale, q=q, k=k, v=v, o=out, stats=stats)
+    _run(False, q_packing, kv_packing, causal, scale, bias, q=q, k=k, v=v, o=out, stats=stats)
     return out, stats
 
 
@@ -137,9 +170,11 @@ def attention_backward(
     kv_packing: Packing,
     causal: bool,
     scale: float,
+    bias: Tensor | None = None,
     together: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of queries, keys and values ``[N, H, K]`` each, from what ``attention`` took and gave.
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The gradients of queries, keys and values ``[N, H, K]`` each, and of the bias if there is one, from
+    what ``attention`` took and gave.
 
     Args:
         together: as views of one tensor ``[N, 3, H, K]``, where all three have one shape.
@@ -151,24 +186,26 @@ def attention_backward(
     else:
         dq, dk, dv = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
     given = {"q": q, "k": k, "v": v, "out": out, "grad": grad, "stats": stats}
-    _run(True, q_packing, kv_packing, causal, scale, **given, dq=dq, dk=dk, dv=dv)
-    return dq, dk, dv
+    dbias = _run(True, q_packing, kv_packing, causal, scale, bias, **given, dq=dq, dk=dk, dv=dv)
+    return dq, dk, dv, dbias
 
 
 class KernelAttention(torch.autograd.Function):
-    """softmax(Q K^T * scale) V over packed rows, without padding and without keeping the weights."""
+    """softmax(Q K^T * scale + B) V over packed rows, without padding and without keeping the weights."""
 
     @staticmethod
-    def forward(ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float):
+    def forward(
+        ctx, q, k, v, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float, bias: Tensor | None
+    ):
         q, k, v = _rows(q), _rows(k), _rows(v)
-        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale)
-        ctx.save_for_backward(q, k, v, out, stats)
+        out, stats = attention(q, k, v, q_packing, kv_packing, causal, scale, bias)
+        ctx.save_for_backward(q, k, v, out, stats, bias)
         ctx.settings = q_packing, kv_packing, causal, scale
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad):
-        q, k, v, out, stats = ctx.saved_tensors
-        gradients = attention_backward(q, k, v, out, stats, grad, *ctx.settings, together=True)
-        return *gradients, None, None, None, None
+        q, k, v, out, stats, bias = ctx.saved_tensors
+        *three, dbias = attention_backward(q, k, v, out, stats, grad, *ctx.settings, bias, together=True)
+        return *three, None, None, None, None, dbias

@@ -112,6 +112,7 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
         float stats[2 * ROUND(ROWS, TOGETHER)];
         copy_rows(q + i * job->q_stride, job->q_stride, rows, dim, places, room.q);
         product(rows, width / 16, (uint32_t *)room.q, places / 2, room.keys, width, places / 2, room.scores, width, 0);
+        add_bias(job, h, i, rows, s, room.scores, width);
         for (int64_t r = 0; r < rows; r += TOGETHER)
             softmax(job, room.scores + r * width, width, i + r, t, s, stats + 2 * r, room.p + r * width);
         product(rows, dim / 16, (uint32_t *)room.p, width / 2, room.value_rows, dim, key_pairs, room.sums, dim, 0);
@@ -125,9 +126,9 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
     }
 }
 
-/* The weights of a row again, p, and the gradient of its scores, ds = p * (dot - out . grad) * scale. */
+/* The weights of a row again, p, and the gradient of its scores, ds = p * (dot - out . grad) * scale, which dbias gathers. */
 INLINE void row_gradients(const AttentionJob *job, const float *scores, const float *dots, const bf16 *out, const bf16 *grad,
-                          const float *stats, int64_t seen, int64_t width, bf16 *p, bf16 *ds) {
+                          const float *stats, int64_t seen, int64_t width, bf16 *p, bf16 *ds, float *dbias) {
     __m512 both = _mm512_setzero_ps();
     for (int64_t d = 0; d < job->dim; d += 16) both = _mm512_fmadd_ps(wide(out + d), wide(grad + d), both);
     const __m512 scale = _mm512_set1_ps(job->scale), binary = _mm512_set1_ps(job->scale * LOG2_E);
@@ -137,7 +138,9 @@ INLINE void row_gradients(const AttentionJob *job, const float *scores, const fl
         __m512 e = power_of_2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + j), binary, top));
         e = _mm512_maskz_mul_ps(inside(seen - j), e, inverse);
         narrow(p + j, e);
-        narrow(ds + j, _mm512_mul_ps(e, _mm512_fmsub_ps(_mm512_loadu_ps(dots + j), scale, delta)));
+        const __m512 d = _mm512_mul_ps(e, _mm512_fmsub_ps(_mm512_loadu_ps(dots + j), scale, delta));
+        narrow(ds + j, d);
+        if (dbias) _mm512_storeu_ps(dbias + j, _mm512_add_ps(_mm512_loadu_ps(dbias + j), d)); /* 0 from `seen` on */
     }
 }
 
@@ -162,10 +165,11 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
             copy_rows(grad + i * job->grad_stride, job->grad_stride, rows, dim, places, room.grad);
             product(rows, width / 16, (uint32_t *)room.q, places / 2, room.keys, width, places / 2, room.scores, width, 0);
             product(rows, width / 16, (uint32_t *)room.grad, places / 2, room.values, width, places / 2, room.dots, width, 0);
+            add_bias(job, h, i, rows, s, room.scores, width);
             for (int64_t r = 0; r < rows; r++)
                 row_gradients(job, room.scores + r * width, room.dots + r * width, out + (i + r) * job->out_stride,
                               grad + (i + r) * job->grad_stride, job->stats + 2 * ((q0 + i + r) * job->heads + h),
-                              visible(job, i + r, t, s), width, p + r * width, ds + r * width);
+                              visible(job, i + r, t, s), width, p + r * width, ds + r * width, bias_gradient(job, b, h, i + r));
             product(rows, dim / 16, (uint32_t *)ds, width / 2, room.key_rows, dim, key_pairs, room.sums, dim, 0);
             for (int64_t r = 0; r < rows; r++)
                 for (int64_t d = 0; d < dim; d += 16)

@@ -75,6 +75,7 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
         float *out = job->o + (q0 + i) * job->out_stride + h * dim, stats[2 * ROWS];
         copy_rows(job->q + (q0 + i) * job->q_stride + h * dim, job->q_stride, rows, dim, space.q, dim);
         product(rows, reach, space.q, dim, space.keys, width, dim, space.p, width);
+        add_bias(job, h, i, rows, seen, space.p, width);
         for (int64_t r = 0; r < rows; r++)
             softmax(job->scale, space.p + r * width, visible(job, i + r, t, s), reach, stats + 2 * r);
         product(rows, dim, space.p, width, space.value_rows, dim, seen, out, job->out_stride);
@@ -86,9 +87,10 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
     }
 }
 
-/* The weights of a row again, p, from its scores, and the gradient of these, ds = p * (dot - out . grad) * scale. */
+/* The weights of a row again, p, from its scores, and the gradient of these, ds = p * (dot - out . grad) * scale, which dbias
+ * gathers. */
 INLINE void row_gradients(const AttentionJob *job, const float *out, const float *grad, const float *stats, int64_t seen,
-                          int64_t reach, float *p, float *ds) {
+                          int64_t reach, float *p, float *ds, float *dbias) {
     vec both = zero();
     for (int64_t d = 0; d < job->dim; d += LANES) both = fma_(load(out + d), load(grad + d), both);
     const vec scale = all(job->scale), binary = all(job->scale * LOG2_E), top = all(stats[0]), inverse = all(stats[1]);
@@ -97,7 +99,9 @@ INLINE void row_gradients(const AttentionJob *job, const float *out, const float
         vec e = mul(power_of_2(fms(load(p + j), binary, top)), inverse);
         if (j + LANES > seen) e = pick(first(seen - j), e, zero());
         store(p + j, e);
-        store(ds + j, mul(e, fms(load(ds + j), scale, delta)));
+        const vec d = mul(e, fms(load(ds + j), scale, delta));
+        store(ds + j, d);
+        if (dbias) store(dbias + j, add(load(dbias + j), d)); /* 0 from `seen` on */
     }
 }
 
@@ -120,9 +124,11 @@ static void backward_task(const AttentionJob *job, int64_t b, int64_t h, char *m
         copy_rows(job->grad + at * job->grad_stride + h * dim, job->grad_stride, block, dim, space.grad, dim);
         product(block, reach, space.q, dim, space.keys, width, dim, space.p, width);
         product(block, reach, space.grad, dim, space.values, width, dim, space.ds, width);
+        add_bias(job, h, begin, block, seen, space.p, width);
         for (int64_t r = 0; r < block; r++)
             row_gradients(job, out + r * job->out_stride, space.grad + r * dim, job->stats + 2 * ((at + r) * job->heads + h),
-                          visible(job, begin + r, t, s), reach, space.p + r * width, space.ds + r * width);
+                          visible(job, begin + r, t, s), reach, space.p + r * width, space.ds + r * width,
+                          bias_gradient(job, b, h, begin + r));
         product(block, dim, space.ds, width, space.key_rows, dim, seen, job->dq + at * job->dq_stride + h * dim, job->dq_stride);
         product_turned(seen, dim, space.p, width, space.grad, dim, block, space.dv, dim);
         product_turned(seen, dim, space.ds, width, space.q, dim, block, space.dk, dim);

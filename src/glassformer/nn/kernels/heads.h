@@ -21,6 +21,24 @@ INLINE int64_t visible(const AttentionJob *job, int64_t i, int64_t t, int64_t s)
     return n < 0 ? 0 : n > s ? s : n;
 }
 
+/* What depends on how far key j stands behind query i, for all j of a row: where it is read, and where its gradient goes. */
+INLINE const float *bias_of(const AttentionJob *job, int64_t h, int64_t i) {
+    return job->bias ? job->bias + h * job->bias_stride - i : NULL;
+}
+INLINE float *bias_gradient(const AttentionJob *job, int64_t b, int64_t h, int64_t i) {
+    return job->dbias ? job->dbias + (b * job->heads + h) * job->bias_stride - i : NULL;
+}
+
+/* The bias of rows i, i + 1, ... added to their scores, up to key s. */
+INLINE void add_bias(const AttentionJob *job, int64_t h, int64_t i, int64_t rows, int64_t s, float *scores, int64_t width) {
+    if (!job->bias) return;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *restrict bias = bias_of(job, h, i + r);
+        float *restrict row = scores + r * width;
+        for (int64_t j = 0; j < s; j++) row[j] += bias[j];
+    }
+}
+
 /* Ask for the rows of some heads ahead of their use, in the order in which they lie: a row's queries, keys and values are
  * neighbours, while a head's rows are a page apart. Inline, because gcc drops calls of functions that only fetch. */
 INLINE void fetch_heads(const AttentionJob *job, int64_t b, int64_t first, int64_t last, int backward) {

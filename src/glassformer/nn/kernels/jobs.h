@@ -4,7 +4,7 @@
 #define JOBS_H
 #include <stdint.h>
 
-enum { ABI = 4 };
+enum { ABI = 5 };
 
 typedef uint16_t bf16;
 #ifndef NUMBER
@@ -18,7 +18,11 @@ typedef struct {
     const NUMBER *q, *k, *v, *out, *grad; /* out and grad: backward only */
     NUMBER *o, *dq, *dk, *dv;             /* o: forward; the others: backward */
     float *stats; /* [N, H, 2]: the highest score of a row times log2 e, and 1 / sum of e^(score - highest) */
-    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride;
+    /* NULL, or what is added to Q K^T before the scale: [H, bias_stride], each row from distance 0 (key less query) on, with
+     * room for a vector behind the furthest; and its gradient of each sequence, [B, H, bias_stride], which starts at 0. */
+    const float *bias;
+    float *dbias;
+    int64_t q_stride, k_stride, v_stride, out_stride, grad_stride, dq_stride, dk_stride, dv_stride, bias_stride;
     const int64_t *q_starts, *q_lengths, *k_starts, *k_lengths; /* [B] */
     int64_t sequences, heads, dim, longest_q, longest_k;
     int32_t causal, threads;

@@ -10,7 +10,9 @@ class AttentionJob(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "out", "grad", "o", "dq", "dk", "dv", "stats")),
+        *((name, ctypes.c_void_p) for name in ("bias", "dbias")),
         *((f"{name}_stride", ctypes.c_int64) for name in ("q", "k", "v", "out", "grad", "dq", "dk", "dv")),
+        ("bias_stride", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("q_starts", "q_lengths", "k_starts", "k_lengths")),
         *((name, ctypes.c_int64) for name in ("sequences", "heads", "dim", "longest_q", "longest_k")),
         ("causal", ctypes.c_int32),

@@ -27,13 +27,15 @@ def attention(
     k_lengths: Sequence[int],
     causal: bool,
     scale: float,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``(output [N, H, K], two numbers a row [N, H, 2])`` of packed queries, keys and values."""
-    return kernels.attention(q, k, v, Packing(tuple(q_lengths)), Packing(tuple(k_lengths)), causal, scale)
+    packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
+    return kernels.attention(q, k, v, *packings, causal, scale, bias)
 
 
 @attention.register_fake
-def _(q, k, v, q_lengths, k_lengths, causal, scale):
+def _(q, k, v, q_lengths, k_lengths, causal, scale, bias=None):
     return q.new_empty(q.shape), q.new_empty(*q.shape[:2], 2, dtype=torch.float32)
 
 
@@ -49,36 +51,49 @@ def attention_backward(
     k_lengths: Sequence[int],
     causal: bool,
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of queries, keys and values."""
+    bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of queries, keys, values and bias; the last is empty without one."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
-    return kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale)
+    *three, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale, bias)
+    return *three, q.new_empty(0) if dbias is None else dbias
 
 
 @attention_backward.register_fake
-def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale):
-    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+def _(q, k, v, out, stats, grad, q_lengths, k_lengths, causal, scale, bias=None):
+    return *(x.new_empty(x.shape) for x in (q, k, v)), q.new_empty(0) if bias is None else torch.empty_like(
+        bias
+    )
 
 
 def _keep_attention(ctx, inputs, output):
-    q, k, v, *ctx.settings = inputs
-    ctx.save_for_backward(q, k, v, *output)
+    q, k, v, *ctx.settings, bias = inputs
+    ctx.save_for_backward(q, k, v, *output, bias)
 
 
 def _attention_gradients(ctx, grad, _):
-    return *attention_backward(*ctx.saved_tensors, grad, *ctx.settings), None, None, None, None
+    *saved, bias = ctx.saved_tensors
+    *three, dbias = attention_backward(*saved, grad, *ctx.settings, bias)
+    return *three, None, None, None, None, None if bias is None else dbias
 
 
 attention.register_autograd(_attention_gradients, setup_context=_keep_attention)
 
 
 def packed_attention(
-    q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    q_packing: Packing,
+    kv_packing: Packing,
+    causal: bool,
+    scale: float,
+    bias: Tensor | None = None,
 ) -> Tensor:
-    """softmax(Q K^T * scale) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
+    """softmax(Q K^T * scale + B) V ``[N, H, K]``: in a graph by the operator, else by the function itself."""
     if is_compiling():
-        return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale)[0]
-    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale)
+        return attention(q, k, v, list(q_packing.lengths), list(kv_packing.lengths), causal, scale, bias)[0]
+    return kernels.KernelAttention.apply(q, k, v, q_packing, kv_packing, causal, scale, bias)
 
 
 @torch.library.custom_op("glassformer::gelu", mutates_args=(), device_types="cpu")

@@ -12,10 +12,17 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from glassformer.checkpoints.catalog import CATALOG
 from glassformer.errors import OtherLanguageWarning
 from glassformer.train.defaults import outside
 
-OF_ENGLISH = ("all-minilm-l6-v2", "bert-base-uncased", "bert-large-uncased", "distilbert-base-uncased")
+OF_ENGLISH = (
+    "all-minilm-l6-v2",
+    "all-mpnet-base-v2",
+    "bert-base-uncased",
+    "bert-large-uncased",
+    "distilbert-base-uncased",
+)
 WORD = re.compile(r"[^\W\d_]+")
 MOST, LEAST = 5_000, 200  # words that are looked at; fewer say nothing
 CUT = 1.4  # pieces a word, above which the texts are no English
@@ -36,7 +43,7 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
 
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
     """Warn where an encoder of English, by its name, is to learn from texts in another language."""
-    if str(model).lower() not in OF_ENGLISH:
+    if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in OF_ENGLISH]:
         return
     if (pieces := pieces_per_word(tokenizer, texts)) is not None and pieces > CUT:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"

@@ -1,0 +1,124 @@
+"""MPNet (Song et al., 2020): RoBERTa's layers and heads without segments, and one bias of relative positions.
+
+The bias of each distance and head (``nn/relative.py``) is the same in all layers. Positions begin behind
+row 1 whatever ``pad_token_id`` says, and ``transformers`` reads 32 buckets whatever ``config.json`` says;
+other values are an error here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from glassformer.checkpoints.settings import shown
+from glassformer.errors import CheckpointError
+from glassformer.families import bert, roberta
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.positions import Learned
+
+BUCKETS = 32
+NAMES = replace(
+    roberta.NAMES,
+    prefix="mpnet.",
+    encoder={
+        **{ours: name for ours, name in bert.NAMES.encoder.items() if "segments" not in ours},
+        "encoder.layers.{i}.attention.out": "encoder.layer.{i}.attention.attn.o",
+        "encoder.layers.{i}.norm1": "encoder.layer.{i}.attention.LayerNorm",
+        "encoder.relative": "encoder.relative_attention_bias",
+    },
+    fused={
+        "encoder.layers.{i}.attention.qkv": (
+            "encoder.layer.{i}.attention.attn.q",
+            "encoder.layer.{i}.attention.attn.k",
+            "encoder.layer.{i}.attention.attn.v",
+        )
+    },
+)
+# Of BERT's config.json, what this one has no key for.
+FOREIGN = ("type_vocab_size", "position_embedding_type")
+
+
+def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
+    """``config.json`` as our config.
+
+    Raises:
+        CheckpointError: what BERT's raises, another ``pad_token_id`` or number of buckets, or no positions.
+    """
+    fixed = {"pad_token_id": roberta.PAD, "relative_attention_num_buckets": BUCKETS}
+    for key, value in fixed.items():
+        if settings.get(key, value) != value:
+            what, fix = (
+                f"{key} = {shown(settings[key])} is not supported",
+                f"Use {value}, as MPNet was trained",
+            )
+            raise CheckpointError(what, where=where, fix=fix)
+    config = roberta.read({k: v for k, v in settings.items() if k not in FOREIGN} | fixed, where)
+    embedding = replace(config.embedding, segments=0)
+    return replace(config, embedding=embedding, encoder=replace(config.encoder, relative_buckets=BUCKETS))
+
+
+def expresses(config: TextEncoderConfig) -> bool:
+    """Whether the Hub's layout can express this encoder."""
+    e, c = config.embedding, config.encoder
+    as_roberta = replace(config, embedding=replace(e, segments=1), encoder=replace(c, relative_buckets=0))
+    return (
+        (c.relative_buckets, e.segments) == (BUCKETS, 0)
+        and isinstance(e.positions, Learned)
+        and e.positions.offset == roberta.PAD + 1
+        and roberta.expresses(as_roberta)
+    )
+
+
+def write(config: TextEncoderConfig) -> dict[str, Any]:
+    settings = {k: v for k, v in roberta.write(config).items() if k not in FOREIGN}
+    return settings | {"model_type": "mpnet", "relative_attention_num_buckets": BUCKETS}
+
+
+# --- presets: plain functions with every number visible -------------------------------------------
+
+
+def mpnet(
+    vocab_size: int = 30_527,
+    d_model: int = 768,
+    num_layers: int = 12,
+    num_heads: int = 12,
+    d_ff: int = 3072,
+    max_positions: int = 512,
+    dropout: float = 0.1,
+    **options,
+) -> TextEncoderConfig:
+    """MPNet-base: L12 H768 A12, 109 M parameters."""
+    config = roberta.roberta(
+        vocab_size, d_model, num_layers, num_heads, d_ff, max_positions, dropout, **options
+    )
+    embedding: EmbeddingConfig = replace(config.embedding, segments=0)
+    encoder: EncoderConfig = replace(config.encoder, relative_buckets=BUCKETS)
+    return replace(config, embedding=embedding, encoder=encoder)
+
+
+MPNET = Family(
+    "mpnet",
+    TextEncoder,
+    TextEncoderConfig,
+    lambda: mpnet(31, 12, 2, 3, 17, 19, head="classification", num_labels=3),
+    HubLayout(
+        read,
+        write,
+        expresses,
+        NAMES,
+        partial(roberta.from_hub, names=NAMES),
+        partial(roberta.to_hub, names=NAMES),
+        classes={
+            None: "MPNetModel",
+            "classification": "MPNetForSequenceClassification",
+            "tokens": "MPNetForTokenClassification",
+            "mlm": "MPNetForMaskedLM",
+            "spans": "MPNetForQuestionAnswering",
+        },
+    ),
+    examples=("sentence-transformers/all-mpnet-base-v2", "microsoft/mpnet-base"),
+)
