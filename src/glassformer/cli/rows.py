@@ -189,10 +189,10 @@ def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str],
 
 
 def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None:
-    from glassformer.data.checks import check_texts
+    from glassformer.data.checks import check_cells
 
     try:
-        check_texts([text])
+        check_cells([text])
     except DataError as error:
         if not skip:
             fix = f"{instead or error.fix or 'Correct it'}, {WAY_OUT}"

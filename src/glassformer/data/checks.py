@@ -20,6 +20,7 @@ from glassformer.errors import CheckpointError, DataError
 
 MAX_LABEL = 1_000  # characters
 MAX_EXACT = 2**53  # of floats: beyond it they skip whole numbers
+NO_TEXT = "the text is not a string"
 
 
 def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
@@ -30,11 +31,14 @@ def place(origin: str, index: int, rows: Sequence[int] | None) -> str:
 def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int] | None = None) -> list[str]:
     """The texts as a list of ``str``.
 
+    Args:
+        rows: of the file that the texts are from, where an object or a list is no text.
+
     Raises:
         DataError: no texts at all, or one that is missing, not a string, empty, or holds a NUL
             character or half of a surrogate pair; a set, a dict, or a table of several columns.
     """
-    checked = list(read_rows(texts, origin, "texts"))
+    checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
         raise DataError("no texts", where=origin, fix="Give at least one")
     for index, text in enumerate(checked):
@@ -48,12 +52,21 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     return checked
 
 
+def check_cells(values: Sequence[Any]) -> list[str]:
+    """As ``check_texts`` of a file's cells, without saying where they stand."""
+    return check_texts(values, rows=range(len(values)))
+
+
 def _text_error(text: Any, where: str) -> DataError:
     if not isinstance(text, str) and is_missing(text):
         return DataError("the text is missing", where=where, fix="Fill it in or remove the row")
     if not isinstance(text, str):
-        kind = type(text).__name__
-        return DataError(f"the text is not a string but {kind}", where=where, fix="Name the column of texts")
+        kind, fix = type(text).__name__, "Name the column of texts"
+        if isinstance(text, dict | list):
+            keys = ", ".join(repr(str(key)[:20]) for key in [*text][:3]) if isinstance(text, dict) else ""
+            kind = f"an object ({keys})" if isinstance(text, dict) else "a list"
+            fix = "Write the text itself in its place, or name another column of texts"
+        return DataError(f"{NO_TEXT} but {kind}", where=where, fix=fix)
     if not text.strip():
         return DataError("the text is empty", where=where, fix="Fill it in or remove the row")
     if "\0" in text:

@@ -90,12 +90,8 @@ def _kind_of_table(table: Table) -> Kind:
     if names & {*SCORE_NAMES} and usual_sides([*names], COMPARED):
         return "scored pairs"
     words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)
-    if (
-        table.typed
-        and words
-        and names & {*TAG_COLUMNS}
-        and isinstance(next(iter(table.read(words)), None), list)
-    ):
+    tags = [name for name in table.names if name.lower() in TAG_COLUMNS and name != words]
+    if table.typed and words and _is_list(table, words) and any(_is_list(table, name) for name in tags):
         return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"
@@ -110,6 +106,10 @@ def _kind_of_table(table: Table) -> Kind:
     except DataError:
         return "texts"
     return "pairs" if all(_holds_sentences(table.read(column)) for column in columns) else "texts"
+
+
+def _is_list(table: Table, column: str) -> bool:
+    return isinstance(next(iter(table.read(column)), None), list)
 
 
 def _holds_sentences(values: Sequence[Any]) -> bool:

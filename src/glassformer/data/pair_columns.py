@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.checks import check_cells, check_labels, check_texts
 from glassformer.data.column_contents import sentence_size, text_size
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, UNEVEN, Columns, find_column, label_beside
 from glassformer.data.spreadsheet import REVIEWED
@@ -219,7 +219,7 @@ def side_checks(first: str, second: str) -> dict[str, Any]:
     def check(which: str) -> Any:
         def checked(values: list[Any]) -> None:
             try:
-                check_texts(values)
+                check_cells(values)
             except DataError as error:
                 what = error.what.replace("the text", f"the {which} text", 1)
                 raise DataError(what, where=error.where, fix=error.fix) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_cells, check_texts
 from glassformer.errors import DataError
 
 Gaps = Literal["refuse", "keep", "skip"]
@@ -20,7 +20,7 @@ class Unusable(str):
     def of(text: Any) -> str:
         """The text, or its place where it is none."""
         try:
-            return check_texts([text])[0]
+            return check_cells([text])[0]
         except DataError as error:
             place = Unusable()
             place.reason = error.what

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.data.amounts import LOOKS
-from glassformer.data.checks import check_labels, check_texts
+from glassformer.data.checks import NO_TEXT, check_cells, check_labels
 from glassformer.data.files import encoding_fix
 from glassformer.data.label_kinds import what_labels_are
 from glassformer.data.row_errors import not_text
@@ -100,7 +100,7 @@ def without_bad_rows(
         DataError: none is left.
     """
     if checks is None:
-        checks = {text: check_texts} | ({label: check_labels} if label else {})
+        checks = {text: check_cells} | ({label: check_labels} if label else {})
     named = [text, *([label] if label else []), *checks]
     columns = {name: table.read(name) for name in dict.fromkeys(named)}
     good, first = [], None
@@ -116,7 +116,7 @@ def without_bad_rows(
     if not good:
         kind = what_labels_are(columns[label]) if label else None
         what = f"no row can be used; the first: {rejected[-len(table.rows)].reason}"
-        fix = first.fix if first and LOOKS in first.what else "Correct the table"
+        fix = first.fix if first and (LOOKS in first.what or NO_TEXT in first.what) else "Correct the table"
         what, fix = (f"{what}; {kind[0]}", kind[1]) if kind else (what, fix)
         raise DataError(what, where=table.origin, fix=fix)
     chosen = {name: [values[i] for i in good] for name, values in columns.items()}

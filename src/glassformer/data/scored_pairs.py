@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_texts, is_missing, place
+from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import text_size
 from glassformer.data.dataset import choose_splits
 from glassformer.data.folders import data_folders
@@ -234,7 +234,7 @@ def _split(
             what = f"no column {missing[0]!r}, which the first table has"
             raise DataError(what, where=table.origin, fix=nearest(missing[0], table.names))
         if rejected is not None:
-            checks: dict[str, Any] = {first: check_texts, second: check_texts}
+            checks: dict[str, Any] = {first: check_cells, second: check_cells}
             checks |= {score: check_scores} if score is not None else {}
             table = without_bad_rows(table, first, None, rejected, checks)
         with way_out(rejected):

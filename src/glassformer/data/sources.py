@@ -18,7 +18,7 @@ from unicodedata import normalize
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
 from glassformer.data.amounts import Format, said_of_amounts
-from glassformer.data.checks import check_texts
+from glassformer.data.checks import check_cells, check_texts
 from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import (
@@ -211,7 +211,7 @@ def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[Reje
     """The rows of a table that can be used; the others are added to ``rejected``."""
     checks = row_checks(found)
     if sets := _label_checks(table, found.label, columns):
-        checks = (checks or {found.text: check_texts}) | sets
+        checks = (checks or {found.text: check_cells}) | sets
     return without_bad_rows(table, found.text, found.label, rejected, checks)
 
 
