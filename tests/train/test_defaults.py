@@ -29,6 +29,14 @@ def steps(values: dict, given: dict, examples: int) -> int:
     return -(-examples // v["batch_size"]) * v["epochs"]
 
 
+def test_many_classes_want_a_higher_rate_and_more_steps_from_a_solved_head():
+    few, many = (chosen(ClassifierFitConfig(), "solved", 384, 9001, classes) for classes in (2, 77))
+    assert (few["lr"], few["epochs"]) == (1e-4, 2)
+    assert (many["lr"], many["epochs"]) == (4e-4, 4)
+    assert chosen(ClassifierFitConfig(), "solved", 384, 9001, 151)["lr"] == 4e-4  # and no more
+    assert chosen(ClassifierFitConfig(), "pretrained", 384, 9001, 77) == few
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "solved head"])
 @pytest.mark.parametrize("examples", [2, 7, 64, 97, 1009, 10_007, 1_000_003])
 def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examples):

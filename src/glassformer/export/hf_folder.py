@@ -132,7 +132,7 @@ def export_hf(
     """
     found: dict[str, Any] = {}
     if not getattr(clf, "reads_tokens", True):
-        what = f"transformers has no class for {clf.model!r}, a linear model of n-grams"
+        what = "transformers has no class for a linear model of n-grams (tfidf)"
         fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
         raise ConfigError(what, where="--to hf", fix=fix)
     if not getattr(clf, "add_special_tokens", True) and len(clf.tokenizer_.encode("a")) > len(

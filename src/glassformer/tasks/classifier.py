@@ -216,7 +216,7 @@ class Supervised(Explains, Adapts, Estimator):
     def _choose(self, fit: Fit) -> dict[str, Any]:
         kind = kind_of(fit.train, fit.network, self._is_from_scratch(), fit.solved is not None)
         warn_of_high_rate(fit.train, kind, fit.network.width)
-        return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets))
+        return chosen(fit.train, kind, fit.network.width, len(fit.examples.targets), len(self.classes_))
 
     def _loop(self, fit: Fit) -> tuple[Stream, Callable, Callable[[], dict[str, float]] | None]:
         stream, objective = self._stream(fit), self._objective(fit)

@@ -23,6 +23,7 @@ FIXES = {"epochs": "raise epochs", "batch_size": "lower batch_size"}
 HURRY = 300  # steps in which a rate for long trainings gets nowhere
 BATCHES = (32, 16, 8, 4, 2)
 TOO_HIGH = 100  # times the usual rate
+MOST_RATE = 4.0
 EPOCH_STEPS = 8  # an epoch has at least so many where the batches allow it
 GIVEN_STEPS = 72  # likewise all epochs together, where their number is given
 
@@ -38,6 +39,7 @@ class Kind:
         width, power: the rate falls with ``(d_model / width) ** power``: wide layers want smaller steps.
         low, high: the rate's bounds.
         hurried: factor on the rate where the epochs that are given leave fewer than ``HURRY`` steps.
+        by_classes: whether more classes than three want a higher rate and more steps (``for_classes``).
     """
 
     lr: float
@@ -50,6 +52,12 @@ class Kind:
     low: float = 0.0
     high: float = 1.0
     hurried: float = 1.0
+    by_classes: bool = False
+
+    def for_classes(self, classes: int) -> Kind:
+        """As many classes want it: with the logarithm of their number, the rate up to ``MOST_RATE`` times."""
+        more = max(math.log2(max(classes, 1)) / 1.5, 1.0) if self.by_classes else 1.0
+        return replace(self, lr=self.lr * min(more, MOST_RATE), steps=round(self.steps * more))
 
     def rate(self, d_model: int, steps: float = math.inf) -> float:
         """The learning rate for a model of this width, two digits of it."""
@@ -61,7 +69,7 @@ class Kind:
 # Figures: benchmarks/defaults.py, docs/defaults.md.
 KINDS: dict[str, Kind] = {
     "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
-    "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
+    "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3, by_classes=True),
     "adapter": Kind(5e-4, 700, 3, 20, width=384, power=1.0, low=2e-4, high=2e-3),
     "head": Kind(1e-2, 1500, 10, 60),
     "solved head": Kind(1e-2, 1500, 10, 60),
@@ -71,13 +79,16 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -> dict[str, Any]:
+def chosen(
+    train: ClassifierFitConfig, kind: str, d_model: int, examples: int, classes: int = 0
+) -> dict[str, Any]:
     """What each setting of ``CHOSEN`` that is unset becomes.
 
     Args:
         kind: a key of ``KINDS``.
         d_model: width of the model's rows.
         examples: of training.
+        classes: of the head; 0: it has none.
     """
     out: dict[str, Any] = {}
     # Nothing is left to learn, unless a rate or epochs are given.
@@ -85,7 +96,7 @@ def chosen(train: ClassifierFitConfig, kind: str, d_model: int, examples: int) -
         out = {"lr": 0.0, "epochs": 1, "warmup": 0.0}
         out |= {"batch_size": SOLVED_BATCH} if train.batch_size is None else {}
         train = replace(train, **out)
-    want = KINDS[kind]
+    want = KINDS[kind].for_classes(classes)
     batch, epochs = train.batch_size, train.epochs
     if batch is None:
         needed = EPOCH_STEPS if epochs is None else math.ceil(GIVEN_STEPS / epochs)

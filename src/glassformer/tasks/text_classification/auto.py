@@ -7,7 +7,7 @@
 Each predicts the same examples, which it has not learned from: the validation examples where there are
 enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
 ahead by half a standard error of the difference. What is tried follows from the data alone, so that the same
-seed gives the same bits; only ``time_limit`` leaves candidates out, and says which.
+seed gives the same bits. A candidate without an error leaves the dearer ones out; so does ``time_limit``.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
 FOLDED_TOKENS = 100_000  # training tokens above which one fold decides for all of them
+PERFECT = "no error left to mend"
 DRAWN = 0.1  # the part that is held out
 MARGIN = 0.5  # standard errors
 RESAMPLES = 50  # of the bootstrap that estimates these where the score is no mean over examples
+PASSES = 5  # of prediction that a step of training takes as long as, at most
 # Settings that every candidate obeys. Any other that is given asks for an encoder.
 NEUTRAL = frozenset(
     {"model", "max_length", "clean", "lowercase", "strip_accents", "class_weight", "pos_weight"}
@@ -105,8 +107,10 @@ def fit_auto(
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     limit = getattr(clf, "time_limit", None)
     for candidate in candidates():
-        if limit is not None and search.tried and time.perf_counter() - started > limit:
-            search.left_out.append(candidate.name)
+        if search.tried and search.tried[-1].score == search.perfect:
+            search.left_out[candidate.name] = PERFECT
+        elif limit is not None and search.tried and time.perf_counter() - started > limit:
+            search.left_out[candidate.name] = "time_limit"
         else:
             search.run(candidate)
     kind, classes = clf.kind_, clf.classes_
@@ -134,7 +138,8 @@ class Search:
         stops = [call for call in callbacks if isinstance(call, StopOnSignal)]
         self.quiet: list[Callback] = [StopUnsaved(call.folder) for call in stops]
         self.tried: list[Tried] = []
-        self.left_out: list[str] = []
+        self.left_out: dict[str, str] = {}  # candidate -> why
+        self.pass_seconds = 0.0  # of the last candidate, for one example to be predicted
         self.X, self.targets, self.weights = fit.examples
         rows = np.arange(len(self.X))
         self.learned, self.decide = rows, rows[:0]  # training rows; those of them that decide
@@ -174,19 +179,24 @@ class Search:
             dear = candidate.learns
             fitted = self._fitted(candidate, self.learned, self.calls if dear else self.quiet, dear)
             held = self.fit.held[0] if not len(self.decide) else [self.X[i] for i in self.decide]
-            outputs = fitted.outputs(held)
+            outputs = self._outputs(fitted, held)
         score = self._score(outputs, slice(None))
         self.tried.append(Tried(candidate, outputs, score, time.perf_counter() - began, fitted))
         for call in self.calls:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
     def _expected(self) -> float:
-        """Seconds that fine-tuning takes at most: a step costs three passes of the frozen encoder, whose time
-        counts its loading and its regression too."""
-        epochs = chosen(self.fit.train, "solved", WIDTH, len(self.X))["epochs"]
+        """Seconds that fine-tuning takes at most, by how long the frozen encoder predicted."""
+        epochs = chosen(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))["epochs"]
         folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # the last one on all examples
-        return 3 * epochs * fits * self.tried[-1].seconds / max(folds, 1)
+        return PASSES * epochs * fits * len(self.X) * self.pass_seconds
+
+    def _outputs(self, fitted: Any, X: Sequence[Any]) -> np.ndarray:
+        began = time.perf_counter()
+        outputs = fitted.outputs(X)
+        self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
+        return outputs
 
     def _cross_validated(self, candidate: Candidate) -> np.ndarray:
         """Outputs ``[m, C]`` for the rows that decide, each by a model that has not learned from it."""
@@ -194,7 +204,7 @@ class Search:
         for fold in sorted({*self.place[self.decide].tolist()}):
             held = np.flatnonzero(self.place == fold)
             fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), self.quiet, False)
-            part = fitted.outputs([self.X[i] for i in held])
+            part = self._outputs(fitted, [self.X[i] for i in held])
             if found is None:
                 found = np.empty((len(self.X), part.shape[1]))
             found[held] = part
@@ -234,6 +244,11 @@ class Search:
         if not kind.labels_given:
             return {"loss": "R²"}.get(monitor, monitor)
         return {"loss": "log loss (negative)"}.get(monitor, monitor)
+
+    @property
+    def perfect(self) -> float:
+        """The metric of predictions without an error."""
+        return 0.0 if self.metric == "log loss (negative)" else 1.0
 
     def _score(self, outputs: np.ndarray, rows: Any) -> float:
         kind, truth, found = self.clf.kind_, self.truth[rows], outputs[rows]
@@ -296,7 +311,7 @@ class Search:
             }
             for tried in self.tried
         ]
-        return found + [{"model": name, "left out": "time_limit"} for name in self.left_out]
+        return found + [{"model": name, "left out": why} for name, why in self.left_out.items()]
 
 
 class StopUnsaved(StopOnSignal):

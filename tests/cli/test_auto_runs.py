@@ -1,0 +1,85 @@
+"""A run without a named model, whichever candidate wins: every verb works on what it leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.similarity.tiny import checkpoint
+
+from glassformer.checkpoints.files import read_json
+from glassformer.tasks.text_classification import auto
+from glassformer.tasks.text_classification.auto import Candidate
+
+from .every import A, Done, call, make_data
+
+WINNERS = ("tfidf", "frozen", "fine-tuned")
+KINDS = {"texts": ([], "classifier"), "numbers": (["--set", "target=number"], "regressor")}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    """A run for each winner and kind of target, in a folder of its own."""
+    home = tmp_path_factory.mktemp("auto")
+    data, encoder = make_data(home), str(checkpoint(home / "mean"))
+    known = {
+        "tfidf": auto.TFIDF,
+        "frozen": Candidate("tiny, frozen", {"model": encoder, "head_start": "solved", "train_layers": 0}),
+        "fine-tuned": Candidate(
+            "tiny, fine-tuned",
+            {"model": encoder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
+            learns=True,
+        ),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for winner, candidate in known.items():
+            patch.setattr(auto, "candidates", lambda one=candidate: [one])
+            for kind, (more, _) in KINDS.items():
+                done = train(data[kind], home / f"{winner}-{kind}", *more)
+                assert done.code == 0, done.err
+    return home
+
+
+@pytest.fixture(autouse=True)
+def inside(home, monkeypatch):
+    monkeypatch.chdir(home)
+
+
+def train(data: Path, out: Path, *more: object) -> Done:
+    quick = ["--set", "bootstrap=7", "--set", "max_length=13", "--set", "threads=1"]
+    return call("train", "--text", data, "--out", out, *quick, *more)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("winner", WINNERS)
+def test_every_verb_takes_the_winner(home, winner, kind):
+    run = f"{winner}-{kind}"
+    tried = read_json(home / run / "metrics.json")["tried"]
+    assert [(one["model"].split(", ")[-1], one["chosen"]) for one in tried] == [(winner, True)]
+    page = (home / run / "report.html").read_text()
+    assert "Models that were tried" in page
+    assert ("n-grams" in page) == (winner == "tfidf")
+    predicted = call("predict", run, A)
+    assert predicted.code == 0, predicted.err
+    assert A in predicted.out
+    again = call("evaluate", run, "--json")
+    assert again.code == 0, again.err
+    key = "r2" if kind == "numbers" else "accuracy"
+    judged = read_json(home / run / "metrics.json")["test"]
+    assert json.loads(again.out)[key] == pytest.approx(judged[key], rel=1e-5)
+    assert call("report", run).code == 0
+    explained = call("explain", run, A, "--out", f"{run}.html")
+    assert explained.code == 0, explained.err
+    assert A.split()[0] in (home / f"{run}.html").read_text()
+
+
+@pytest.mark.parametrize("winner", WINNERS)
+def test_only_an_encoder_makes_a_folder_for_transformers(home, winner):
+    done = call("export", f"{winner}-texts", "--to", "hf", "--out", f"hf-{winner}")
+    if winner == "tfidf":
+        assert done.code != 0
+        assert "transformers has no class for a linear model of n-grams" in done.err
+    else:
+        assert done.code == 0, done.err
+        assert (home / f"hf-{winner}" / "model.safetensors").is_file()
