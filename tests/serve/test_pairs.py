@@ -86,6 +86,40 @@ def test_what_does_not_fit_is_refused(path, body, said, served):
     assert said in answer.body["error"]["what"]
 
 
+@pytest.fixture(scope="module")
+def alone(models):
+    """A server of the model of pairs, or of the other one, and of no second one."""
+    made = [
+        Running([(Served("m", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
+        for clf in models
+    ]
+    yield made
+    for running in made:
+        running.stop()
+
+
+@pytest.mark.parametrize("named", [{}, {"model": "m"}])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("predict", {"text": "a"}), ("predict", {"texts": ["a", "b"]}), ("explain", {"text": "a"})],
+)
+def test_single_texts_for_a_model_of_pairs(path, body, named, alone):
+    answer = alone[0].ask(f"/v1/{path}", body | named)
+    assert answer.status == 422
+    assert answer.body["error"]["what"] == "this model reads pairs of texts"
+    assert answer.body["error"]["fix"].startswith('Send "pairs": [["FIRST", "SECOND"]] to /v1/predict')
+
+
+@pytest.mark.parametrize("named", [{}, {"model": "m"}])
+def test_pairs_for_a_model_of_single_texts(named, alone):
+    answer = alone[1].ask("/v1/predict", {"pairs": [["a", "b"]]} | named)
+    assert answer.status == 422
+    assert (answer.body["error"]["what"], answer.body["error"]["fix"]) == (
+        "this model reads one text",
+        'Send "text" or "texts"',
+    )
+
+
 @pytest.mark.parametrize("pair", [["a"], ["a", "b", "c"], ["a", ""], ["a", " "], "ab"])
 def test_half_a_pair_is_refused(pair, served):
     assert served.ask("/v1/predict", {"pairs": [pair]}).status == 422

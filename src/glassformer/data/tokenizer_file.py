@@ -59,6 +59,14 @@ CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
 HEAD = 4_000  # characters of the file, among which its truncation stands
 # Classes of transformers that take the file as it is.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# Classes that frame texts where the file does not, as BERT does or as RoBERTa does; and whose ``model_type`` in
+# ``config.json`` stands for one where no class is named. Both as transformers 5 has them.
+FRAMES = {
+    "BertTokenizer": "bert", "DistilBertTokenizer": "bert", "bert": "bert", "distilbert": "bert",
+    "RobertaTokenizer": "roberta", "XLMRobertaTokenizer": "roberta", "CamembertTokenizer": "roberta",
+    "roberta": "roberta", "xlm-roberta": "roberta", "camembert": "roberta",
+}  # fmt: skip
+USUAL_FRAME = {"bert": ("[CLS]", "[SEP]"), "roberta": ("<s>", "</s>")}
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
@@ -209,9 +217,36 @@ def _from_json(file: Path, text: str) -> Tokenizer:
         definition = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"not a tokenizer ({error})", where=str(file), fix=fix) from None
-    definition = _as_configured(definition, _settings(file))
+    config = _settings(file)
+    definition = _as_configured(definition, config)
     made = json_text(checked(definition, str(file)), ascii=True)  # what was checked and nothing else
-    return _built(lambda: Tokenizer.from_str(made), str(file), fix)
+    tokenizer = _built(lambda: Tokenizer.from_str(made), str(file), fix)
+    return tokenizer if definition.get("post_processor") else _framed(tokenizer, config, file)
+
+
+def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Tokenizer:
+    """A tokenizer whose file puts nothing around texts, with what the class of its kind puts there."""
+    kind = config.get("tokenizer_class")
+    if kind is None:
+        about = _settings(file, "config.json")
+        kind = None if "glassformer" in about else about.get("model_type")
+    frame = FRAMES.get(str(kind).removesuffix("Fast"))
+    if frame is None:
+        return tokenizer
+
+    def special(name: str, usual: str) -> str:
+        said = config.get(f"{name}_token", usual)
+        said = said.get("content", usual) if isinstance(said, dict) else said
+        return said if isinstance(said, str) else usual
+
+    cls, sep = (special(*names) for names in zip(("cls", "sep"), USUAL_FRAME[frame], strict=True))
+    ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
+    if None in ids.values():
+        return tokenizer
+    if frame == "bert":
+        return frame_texts(tokenizer, cls, sep)
+    tokenizer.post_processor = processors.RobertaProcessing((sep, ids[sep]), (cls, ids[cls]))
+    return tokenizer
 
 
 def _no_number(name: str) -> float:
@@ -259,9 +294,9 @@ def _more(file: Path) -> str | None:
     return more
 
 
-def _settings(file: Path) -> dict[str, Any]:
-    """``tokenizer_config.json`` beside a file; empty where there is none."""
-    config_file = file.with_name(SETTINGS)
+def _settings(file: Path, name: str = SETTINGS) -> dict[str, Any]:
+    """``tokenizer_config.json``, or another file of settings, beside a file; empty where there is none."""
+    config_file = file.with_name(name)
     if not config_file.is_file():
         return {}
     try:

@@ -172,6 +172,9 @@ class Server:
                 what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
                 others = [s for s in self.models.values() if s.kind == kind and s.gives in ASKED_AT]
                 ways = [f"POST {ASKED_AT[s.gives]} for {s.name}" for s in others]
+                near = [s for s in self.models.values() if (s.kind, s.gives) == (kind, gives)]
+                if near and not ways:
+                    raise _of_pairs(near[0])
                 raise Problem(
                     422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does"
                 )
@@ -188,12 +191,7 @@ class Server:
             use = USES[served.gives]
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
         if getattr(served, "pairs", False) != pairs:
-            what, fix = (
-                ("pairs of texts", "Send pairs, or text with text_pair")
-                if served.pairs
-                else ("one text", "Send texts, or text alone")
-            )
-            raise Problem(422, f"this model reads {what}", where="model", fix=fix)
+            raise _of_pairs(served)
         return served
 
     async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
@@ -285,6 +283,15 @@ def create_app(
         held=server.held,
     )
     return app
+
+
+def _of_pairs(served: Any) -> Problem:
+    """What is said to who sends single texts to a model of pairs, or pairs to one of single texts."""
+    what, fix = "one text", 'Send "text" or "texts"'
+    if getattr(served, "pairs", False):
+        what = "pairs of texts"
+        fix = f'Send "pairs": [["FIRST", "SECOND"]] to {PREDICT}, "text" and "text_pair" to /v1/explain'
+    return Problem(422, f"this model reads {what}", where="model", fix=fix)
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
