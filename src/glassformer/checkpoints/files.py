@@ -22,6 +22,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -35,6 +36,7 @@ from glassformer.outputs import readable
 from glassformer.reading import open_regular, read_regular, unique_keys
 
 MANIFEST = "manifest.json"
+MOST_NAMED, MOST_LOOKED_AT = 3, 1_000  # folders below one that holds no model
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20
 # of all files that a manifest lists: more is no model, and would be summed up for hours
@@ -177,6 +179,22 @@ def missing_run(path: Path) -> str:
         return "Check the path"
     name = path.parts[1]
     return f"Check the path; if {name} is a recipe, run 'glassformer train {name}' first, in this folder"
+
+
+def models_below(folder: Path, *marks: str) -> str:
+    """The first folders up to two levels below that hold one of the files ``marks``; empty: there is none.
+
+    A run stands for the model in it.
+    """
+    found: dict[Path, None] = {}
+    for depth in ("*", "*/*"):
+        for mark in marks if len(found) <= MOST_NAMED else ():
+            files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MOST_LOOKED_AT)), MOST_NAMED + 1)
+            homes = (file.parent for file in files)
+            found |= dict.fromkeys(home.parent if home.name == "model" else home for home in homes)
+    found.pop(folder, None)
+    shown = ", ".join(map(str, list(found)[:MOST_NAMED]))
+    return shown + (", ..." if len(found) > MOST_NAMED else "")
 
 
 def temporary_name(path: Path) -> Path:

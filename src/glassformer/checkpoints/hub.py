@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from glassformer.checkpoints.catalog import CATALOG, Known
-from glassformer.checkpoints.files import file_sha256, missing_run
+from glassformer.checkpoints.files import file_sha256, missing_run, models_below
 from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
@@ -267,7 +267,9 @@ def _checked_folder(folder: Path, shown: str) -> Path:
     if (folder / "model" / "config.json").is_file():  # a run
         return folder / "model"
     refuse_unfinished(folder)
-    raise CheckpointError("has no config.json", where=shown, fix="Name the folder of one model, or of a run")
+    found = models_below(folder, "config.json")
+    fix = f"Give one below it: {found}" if found else "Name the folder of one model, or of a run"
+    raise CheckpointError("has no config.json", where=shown, fix=fix)
 
 
 def _offline() -> bool:

@@ -34,7 +34,7 @@ from glassformer.cli.output import (
     show_table,
     show_translation_scores,
 )
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, no_run
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
@@ -94,7 +94,7 @@ def check_run(folder: str | Path) -> Path:
     """
     folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
-        raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+        raise no_run(folder)
     from glassformer.checkpoints.unfinished import refuse_unfinished
 
     refuse_unfinished(folder)

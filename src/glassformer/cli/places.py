@@ -8,6 +8,7 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+from glassformer.checkpoints.files import models_below
 from glassformer.checkpoints.locks import refuse_held
 from glassformer.errors import ConfigError
 
@@ -35,6 +36,8 @@ def no_run(folder: Path) -> ConfigError:
     """What is said of a run that is not there: the nearest folder beside where it would be."""
     fix = "Name the --out of 'glassformer train'"
     if folder.is_dir():
+        if found := models_below(folder, "config.toml"):
+            fix = f"Give one below it: {found}"
         return ConfigError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         beside = [

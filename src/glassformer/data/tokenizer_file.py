@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from glassformer.data.added_tokens import ADDED, FLAGS, SETTINGS, added_tokens
 from glassformer.data.compiled import failure
@@ -59,8 +59,8 @@ CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
 HEAD = 4_000  # characters of the file, among which its truncation stands
 # Classes of transformers that take the file as it is.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Classes that frame texts where the file does not, as BERT does or as RoBERTa does; and whose ``model_type`` in
-# ``config.json`` stands for one where no class is named. Both as transformers 5 has them.
+# Classes that frame texts where the file does not, as BERT or RoBERTa do; where no class is named, the
+# ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
 FRAMES = {
     "BertTokenizer": "bert", "DistilBertTokenizer": "bert", "bert": "bert", "distilbert": "bert",
     "RobertaTokenizer": "roberta", "XLMRobertaTokenizer": "roberta", "CamembertTokenizer": "roberta",

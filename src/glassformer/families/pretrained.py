@@ -52,7 +52,10 @@ HEADS: dict[str, HeadKind] = {
     "spans.out.weight": "spans",
 }
 # The ending of a class in ``architectures`` -> a head with the tensors of a classifier's that is none.
-UNREAD = {"ForMultipleChoice": "a head that chooses among several texts"}
+UNREAD = {
+    "ForMultipleChoice": "a head that chooses among several texts",
+    "ForNextSentencePrediction": "a head that says whether one text follows another",
+}
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,8 @@ def _check_made_as(settings: dict[str, Any], where: str) -> None:
     for name in made_as if isinstance(made_as, list) else ():
         for ending, what in UNREAD.items():
             if isinstance(name, str) and name.endswith(ending):
-                raise CheckpointError(f"{what} ({shown(name)}) is not supported", where=where)
+                fix = "Fine-tune its encoder: save it alone with transformers.AutoModel, and name that folder"
+                raise CheckpointError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
 
 
 def _head(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.exchange import steadily
-from glassformer.checkpoints.files import MANIFEST, read_json, restore_folder, verify_folder
+from glassformer.checkpoints.files import MANIFEST, models_below, read_json, restore_folder, verify_folder
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
@@ -71,6 +71,12 @@ def _load(folder: Path, path: str | Path) -> Any:
         if (folder / MANIFEST).exists():  # an export of ours has one; so has an estimator that lost its file
             verify_folder(folder)
         return _of_transformers(folder)
+    if (
+        not (folder / MANIFEST).exists()
+        and not (folder / ABOUT).exists()
+        and (found := models_below(folder, ABOUT, "config.json"))
+    ):
+        raise CheckpointError("holds no model itself", where=str(path), fix=f"Give one below it: {found}")
     verify_folder(folder)
     about = read_about(folder, FORMAT)
     task = task_making(about["kind"])
