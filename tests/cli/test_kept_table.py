@@ -10,6 +10,8 @@ import pytest
 from glassformer.cli.kept_table import kept_table
 from glassformer.cli.rows import Layout, Row, read_rows
 from glassformer.data.text_pairs import TextPair
+from glassformer.errors import DataError
+from glassformer.evaluate.table_file import table_file
 
 from .tiny import sentences, settings, write_csv
 
@@ -54,14 +56,33 @@ def test_a_table_that_was_answered_can_be_answered_again_and_again(gf, run: Path
     assert row[2] == row[4] == row[6]
 
 
-def test_another_encoding_gets_a_mark_and_utf8_without_one_gets_none(gf, run: Path, tmp_path: Path):
-    for name, encoding, marked in (("old.csv", "cp1252", True), ("new.csv", "utf-8", False)):
-        (tmp_path / name).write_bytes("text,who\na splendid café,Zoë\n".encode(encoding))
-        words = ("--encoding", encoding) if marked else ()
-        told = gf(*words, "predict", run, name, "--out", f"out-{name}", "--keep-table")
-        assert told.code == 0, told.err
-        assert (tmp_path / f"out-{name}").read_bytes().startswith(MARK) is marked
-        assert records(tmp_path / f"out-{name}")[1][:2] == ["a splendid café", "Zoë"]
+@pytest.mark.parametrize("piecewise", [False, True])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_encoding_and_line_ends_stay(
+    gf, run: Path, tmp_path: Path, monkeypatch, encoding, line_end, piecewise
+):
+    if piecewise:
+        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
+    lines = ["text,who", "a splendid café,Zoë", "dreadful,Ann"]
+    (tmp_path / "t.csv").write_bytes((line_end.join(lines) + line_end).encode(encoding))
+    words = ("--encoding", encoding) if encoding in ("cp1252", "utf-16") else ()
+    told = gf(*words, "predict", run, "t.csv", "--out", "o.csv", "--keep-table")
+    assert told.code == 0, told.err
+    raw = (tmp_path / "o.csv").read_bytes()
+    assert raw.startswith(MARK) is (encoding == "utf-8-sig")
+    found = raw.decode(encoding).split(line_end)
+    assert found[0].startswith("text,who,")
+    assert [row.split(",")[:2] for row in found[1:3]] == [line.split(",") for line in lines[1:]]
+    assert found[3:] == [""]
+    assert not {"\r", "\n"} - {*line_end} & {*raw.decode(encoding)}
+
+
+def test_a_character_that_the_encoding_lacks_is_named(tmp_path: Path):
+    raised = pytest.raises(DataError, match="'ě' cannot be written in")
+    with raised, table_file(tmp_path / "o.csv", encoding="cp1252") as writer:
+        writer.writerow(["ě"])
+    assert not (tmp_path / "o.csv").exists()
 
 
 CELLS = (

@@ -21,7 +21,9 @@ class KeptTable:
 
     names: tuple[str, ...]  # of its columns, in their order
     delimiter: str
-    mark: bool  # whether it begins with a byte order mark, or needs one where its encoding is another
+    mark: bool  # whether it begins with a byte order mark
+    encoding: str = "utf-8"
+    line_end: str = "\n"
     pair: tuple[str, str] | None = None  # the columns of the first and second texts, of pairs
 
     @contextmanager
@@ -42,7 +44,8 @@ class KeptTable:
         while any(taken := [head in self.names for head in heads]):
             heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
         guard = guard_under(self.names)
-        with table_file(out, delimiter=self.delimiter, mark=self.mark) as writer:
+        how: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
+        with table_file(out, delimiter=self.delimiter, **how) as writer:
             writer.writerow([*self.names, *map(csv_safe, heads)])
 
             def write(rows: Sequence[Row], values: Sequence[Sequence[Any]]) -> None:
@@ -70,7 +73,7 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
         what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {OPTION}"
         raise ConfigError(what, where=OPTION, fix=fix)
     from glassformer.data.delimiter import delimiter_of
-    from glassformer.data.files import ESCAPE, UTF8, encoding_of
+    from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
     from glassformer.data.tables import whole_records
 
     delimiter = delimiter_of(path, ESCAPE)
@@ -80,7 +83,10 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
         raise ConfigError(what, where=OPTION, fix="Leave it out, or cut the table to the columns you need")
     with path.open("rb") as file:
         marked = file.read(3) == b"\xef\xbb\xbf"
-    return KeptTable(tuple(names), delimiter, marked or encoding_of(path) != UTF8)
+    first = next(text_lines(path, newline="", errors=ESCAPE), "\n")
+    line_end = first[len(first.rstrip("\r\n")) :] or "\n"
+    encoding = encoding_of(path)
+    return KeptTable(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
 
 
 def _sides(text: Any) -> tuple[str, ...]:

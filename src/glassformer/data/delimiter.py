@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from itertools import islice
@@ -17,6 +18,7 @@ LONGEST_HEADER = 1 << 20  # characters that are looked through for the end of a 
 USUAL, RARE = ",;\t", "|^~\x01\x1f"  # the latter where the header has none of the former
 LOOKED_AT = 20  # lines that have as many of a rare one as the header
 _QUOTED = re.compile(r'"[^"]*"')
+BLANK_QUOTE = re.compile(' +"').match  # what an unquoted cell hardly begins with
 _JOINED = re.compile(
     r"(text|label|sentence|review)\s*([^\w\s]+)\s*(text|label|sentence|review)", re.IGNORECASE
 )
@@ -61,6 +63,35 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
         fix = "Save the table with commas, semicolons, tabs or pipes between its columns"
         raise DataError(what, where=f"{path}, row 1", fix=fix)
     return usual
+
+
+def blanks_before_quotes(path: Path, delimiter: str, errors: str) -> bool:
+    """Whether cells of a table begin with blanks that are no part of them and a quote: each such row at the
+    beginning of the file has as many cells as the header without them."""
+    lines: list[str] = []
+    size = 0
+    for line in text_lines(path, newline="", errors=errors):
+        lines.append(line)
+        size += len(line)
+        if size > LONGEST_HEADER:
+            break
+    lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
+    found = re.compile(re.escape(delimiter) + ' +"').search
+    if not any(map(found, lines)):
+        return False
+    fits, width = [], 0
+    try:
+        if not any(BLANK_QUOTE(cell) for row in csv.reader(lines, delimiter=delimiter) for cell in row):
+            return False
+        rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
+        for row in rows:
+            width = width or len(row)
+            if any(map(found, lines[before : rows.line_num])):
+                fits.append(len(row) == width)
+            before = rows.line_num
+    except csv.Error:
+        return size > LONGEST_HEADER and all(fits)  # cut within a row
+    return all(fits)
 
 
 def too_many(count: int, where: str) -> DataError:

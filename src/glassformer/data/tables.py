@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed
-from glassformer.data.delimiter import MAX_COLUMNS, delimiter_of, too_many
+from glassformer.data.delimiter import BLANK_QUOTE, MAX_COLUMNS, blanks_before_quotes, delimiter_of, too_many
 from glassformer.data.doubtful import HEAD, Cells, first_row, no_header, rows_in_a_cell
 from glassformer.data.encodings import header, other_encoding, quoting, reading, said_of_tables
 from glassformer.data.files import (
@@ -55,6 +55,8 @@ PLAIN = ".txt"  # one text a line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
+RAGGED_FIX = "Put a text that holds the separator or a line break into double quotes"
+BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
 _CHUNK = 1 << 20
 MAX_VALUES = 1 << 22  # in one JSON object, and separators in one line of CSV
 KEPT_COLUMNS = 16  # of a table with more, rows are read again for each column that is asked for
@@ -179,7 +181,7 @@ def _fitting(
             error = RowError(
                 f"{len(record)} fields where the header has {len(names)}",
                 where=f"{path}, row {row}",
-                fix="Put a text that holds the separator or a line break into double quotes",
+                fix=BLANK_FIX if any(map(BLANK_QUOTE, record)) else RAGGED_FIX,
             )
             error.values, error.ragged = dict(zip(names, record, strict=False)), True
             refuse(error, row)
@@ -228,6 +230,8 @@ def _records(
     quotes = quoting() or ("none" if path.suffix.lower() == PLAIN else "")
     plain, asked = quotes == "none", quotes == ""
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if plain else {"strict": True}
+    if not plain and blanks_before_quotes(path, delimiter, errors):
+        options["skipinitialspace"] = True
     while True:
         try:
             for record in csv_rows(lines, MAX_TEXT, delimiter=delimiter, **options):
