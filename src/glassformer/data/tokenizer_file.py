@@ -62,10 +62,10 @@ AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Classes that frame texts where the file does not, as BERT or RoBERTa do; where no class is named, the
 # ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
 FRAMES = {
-    "BertTokenizer": "bert", "DistilBertTokenizer": "bert", "bert": "bert", "distilbert": "bert",
-    "RobertaTokenizer": "roberta", "XLMRobertaTokenizer": "roberta", "CamembertTokenizer": "roberta",
-    "roberta": "roberta", "xlm-roberta": "roberta", "camembert": "roberta",
-}  # fmt: skip
+    **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "bert"),
+    **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "roberta"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "roberta"),
+}
 USUAL_FRAME = {"bert": ("[CLS]", "[SEP]"), "roberta": ("<s>", "</s>")}
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
