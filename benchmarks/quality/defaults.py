@@ -1,6 +1,6 @@
 """How good is what one gets without a setting? Accuracy on test splits beside the simple ways.
 
-    GLASSFORMER_DATA=... .venv/bin/python benchmarks/quality/defaults.py [--data banking77 sick] [--rows 100 1000 all]
+    GLASSFORMER_DATA=... .venv/bin/python benchmarks/quality/defaults.py [--data banking77 sick] [--rows 100 1000 10-each all]
         [--methods ours tfidf svc embeddings] [--draws 3] [--table]
 
     ours         gf.TextClassifier().fit(texts, labels), no setting at all (of scores gf.TextRegressor())
@@ -41,6 +41,8 @@ ENCODER = "all-minilm-l6-v2"
 CHOSE = ("banking77", "tweet-irony", "imdb", "sick")  # on which rules may be chosen; all others report
 WHOLE = ("banking77", "clinc150", "tweet-emotion", "ag-news-7600", "ntc-scv")  # with all rows, too
 DATA = (*WHOLE, "tweet-irony", "tweet-offensive", "imdb", "goemotions", "sick", "stsb")
+ROWS = ("100", "1000", "10-each", "all")
+EACH = ("banking77",)  # with ten of each class, too
 PAIRED = {"sick": ("premise", "hypothesis"), "stsb": ("sentence1", "sentence2")}
 SIMPLE = ("tfidf", "svc", "embeddings")
 FOLDS, RESAMPLES = 3, 1_000
@@ -62,10 +64,18 @@ def split_of(name: str, split: str) -> tuple[list[Any], list[Any]]:
     return table["text"], table["label"]
 
 
-def drawn(y: list[Any], rows: int, draw: int) -> np.ndarray:
-    """Rows of a draw; every class has one at least."""
+def drawn(y: list[Any], rows: str, draw: int) -> np.ndarray:
+    """Rows of a draw; every class has one at least, and with ``k-each`` k."""
     rng = np.random.default_rng(draw)
     order = rng.permutation(len(y))
+    number, each, _ = rows.partition("-each")
+    if each:
+        classes = np.asarray(y)[order]
+        return np.concatenate([order[classes == k][: int(number)] for k in np.unique(classes)])
+    return _with_every_class(y, int(rows), order)
+
+
+def _with_every_class(y: list[Any], rows: int, order: np.ndarray) -> np.ndarray:
     if isinstance(y[0], float):
         return order[:rows]
     first = {y[i]: i for i in order[::-1]}
@@ -82,7 +92,10 @@ def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tupl
     kind = gf.TextRegressor if isinstance(y[0], float) else gf.TextClassifier
     model = kind(seed=draw, threads=1) if name is None else kind(name, seed=draw, threads=1)
     model.fit(X, y)
-    return model.predict, {"tried": [*model.tried_]} if model.tried_ else {}
+    more: dict[str, Any] = {"tried": [*model.tried_]} if model.tried_ else {}
+    if isinstance(model, gf.TextClassifier):
+        more["probabilities"] = model
+    return model.predict, more
 
 
 def named(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
@@ -207,11 +220,11 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
     X, y = split_of(data, "train")
     judged, truth = split_of(data, "test")
     for draw in range(len(cell["draws"]), 1 if rows == "all" else draws):
-        chosen = range(len(y)) if rows == "all" else drawn(y, int(rows), draw).tolist()
+        chosen = range(len(y)) if rows == "all" else drawn(y, rows, draw).tolist()
         began = time.perf_counter()
         predict, more = METHODS[method]([X[i] for i in chosen], [y[i] for i in chosen], draw)
         seconds = time.perf_counter() - began
-        answers = np.asarray(predict(judged))
+        answers, probabilities = np.asarray(predict(judged)), more.pop("probabilities", None)
         record: dict[str, Any] = {"draw": draw, "rows": len(chosen), "seconds": round(seconds, 1), **more}
         if isinstance(truth[0], float):
             from scipy.stats import spearmanr
@@ -224,10 +237,22 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
                 "n": len(right),
                 "right": np.packbits(right).tobytes().hex(),
             }
+        if probabilities is not None:
+            record["calibration_error"] = round(_calibration_error(probabilities, judged, truth), 4)
         cell["draws"].append(record)
         write_result(file, cell | {"environment": environment("scikit-learn")})
         said = record.get("accuracy", record.get("spearman"))
         print(f"{data}, {rows} rows, {method}, draw {draw}: {said:.4f}, {seconds:.0f} s", flush=True)
+
+
+def _calibration_error(model: Any, X: list[Any], truth: list[Any]) -> float:
+    """Of the examples whose class the training rows have."""
+    from glassformer.evaluate.calibrate import calibration_error
+
+    number = {label: k for k, label in enumerate(model.classes_.tolist())}
+    known = [i for i, label in enumerate(truth) if label in number]
+    found = model.predict_proba([X[i] for i in known])
+    return calibration_error(found, [number[truth[i]] for i in known])
 
 
 def cells() -> dict[tuple[str, str, str], list[dict[str, Any]]]:
@@ -262,7 +287,7 @@ def table() -> str:
     lines = [f"| Data | Rows | {' | '.join(names)} | ours less the simple way that validation chooses |"]
     lines.append("|" + "---|" * (len(names) + 3))
     for data in DATA:
-        for rows in ("100", "1000", "all"):
+        for rows in ROWS:
             there = {name: known[data, rows, name] for name in names if (data, rows, name) in known}
             if not there:
                 continue
@@ -288,7 +313,7 @@ def table() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--data", nargs="+", default=DATA, choices=DATA)
-    parser.add_argument("--rows", nargs="+", default=["100", "1000", "all"], choices=["100", "1000", "all"])
+    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
     parser.add_argument("--methods", nargs="+", default=[*METHODS], choices=METHODS)
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument(
@@ -302,8 +327,10 @@ def main() -> None:
     for data in args.data:
         for rows in args.rows:
             for method in args.methods:
-                if (rows == "all" and data not in WHOLE) or (
-                    method == "setfit" and (rows == "all" or data in PAIRED)
+                if (
+                    (rows == "all" and data not in WHOLE)
+                    or (rows == "10-each" and data not in EACH)
+                    or (method == "setfit" and (rows == "all" or data in PAIRED))
                 ):
                     continue
                 measure(data, rows, method, args.draws)
