@@ -111,7 +111,7 @@ def of_what(*wanted: str) -> list[tuple[str, str]]:
 def test_classes_have_their_probabilities(kind, folder):
     logits = outputs(folder(*kind), *kind, A)[0].logits[0]
     wanted = dict(zip(CLASSES, logits.softmax(0).tolist(), strict=True))
-    found = told("predict", folder(*kind), A)
+    found = told("predict", folder(*kind), A, "--precision", "fp32")
     own = dict(zip(found["classes"], found["answers"][0]["probabilities"], strict=True))
     assert own == pytest.approx(wanted, **NEAR)
     assert found["answers"][0]["label"] == max(wanted, key=wanted.get)  # type: ignore[arg-type]  # all are there

@@ -21,13 +21,26 @@ KINDS = {
     "distilbert": "DistilBertTokenizer",
     "xlm-roberta": "XLMRobertaTokenizer",
     "camembert": "CamembertTokenizer",
+    "mpnet": "MPNetTokenizer",
 }
 
 
 def bare_tokenizer(folder: Path, kind: str, said: str | None) -> None:
     """A tokenizer.json without a post-processor, and settings that name a class, or none."""
     folder.mkdir(exist_ok=True)
-    if "bert" in kind and "roberta" not in kind and kind != "camembert":
+    if kind == "mpnet":
+        pieces = [*ROBERTA, "[UNK]", *BERT[5:]]
+        made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(pieces)}, unk_token="[UNK]"))
+        names = {
+            "bos": "<s>",
+            "pad": "<pad>",
+            "sep": "</s>",
+            "unk": "[UNK]",
+            "mask": "<mask>",
+            "cls": "<s>",
+            "eos": "</s>",
+        }
+    elif kind in ("bert", "distilbert"):
         made = Tokenizer(models.WordPiece({w: i for i, w in enumerate(BERT)}, unk_token="[UNK]"))
         names = dict(zip(("pad", "unk", "cls", "sep", "mask"), BERT, strict=False))
     else:

@@ -65,6 +65,7 @@ FRAMES = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "bert"),
     **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "roberta"),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "roberta"),
+    **dict.fromkeys(("MPNetTokenizer", "mpnet"), "roberta"),
 }
 USUAL_FRAME = {"bert": ("[CLS]", "[SEP]"), "roberta": ("<s>", "</s>")}
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
