@@ -14,6 +14,7 @@ from typing import Literal
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 NormOrder = Literal["pre", "post"]
 AttentionKind = Literal["full", "local", "linear"]
+FeedForwardKind = Literal["plain", "swiglu"]
 Positions = Literal["learned", "sinusoidal", "none"]
-PoolingKind = Literal["first", "mean", "max", "attention", "pooler", "tokens"]
+PoolingKind = Literal["first", "mean", "max", "attention", "pooler", "tokens", "first-mean"]
 HeadKind = Literal["classification", "mlm", "pretraining", "spans"]

@@ -38,9 +38,15 @@ CATALOG = {
     "vit-base-patch16-224-in21k": Known(
         "google/vit-base-patch16-224-in21k", "b4569560a39a0f1af58e3ddaf17facf20ab919b0"
     ),
+    "dinov2-small": Known("facebook/dinov2-small", "ed25f3a31f01632728cabb09d1542f84ab7b0056"),
 }
+
 # One word is enough for the usual ones.
-CATALOG |= {"minilm": CATALOG["all-minilm-l6-v2"], "mpnet": CATALOG["all-mpnet-base-v2"]}
+CATALOG |= {
+    "minilm": CATALOG["all-minilm-l6-v2"],
+    "mpnet": CATALOG["all-mpnet-base-v2"],
+    "dinov2": CATALOG["dinov2-small"],
+}
 
 
 def is_named(name: str | Path) -> bool:

@@ -30,6 +30,7 @@ RANGES = {
     "head_dropout": (0.0, 1.0), "patch_dropout": (0.0, 1.0), "damp_repeats": (0.0, 1.0),
     "feed_forward_dropout": (0.0, 1.0), "head_input_dropout": (0.0, 1.0),
     "init_std": (0.0, 1e3),
+    "layer_scale": (0.0, 1e3),
     "embedding_std": (0.0, 1e3), "position_std": (0.0, 1e3), "scale": (1e-6, 1e6),
 }  # fmt: skip
 ENCODER_KEYS = ("embeddings.", "encoder.")

@@ -7,7 +7,7 @@ the model's own. ``draw`` makes SVG of that, with nothing but shapes and text; c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any, Literal
 
@@ -159,15 +159,16 @@ def _layers(name: str, stack: Any, shape: str, known: Known) -> Block:
     branches = [("self-attention", layer.attention, heads)]
     if hasattr(layer, "cross"):
         branches.append(("cross-attention", layer.cross, f"{heads}, over the encoder's rows"))
-    branches.append(
-        ("feed-forward", layer.feed_forward, f"{c.d_model} → {c.d_ff} → {c.d_model}, {c.activation}")
-    )
+    inside = f"{c.d_model} → {c.d_ff} → {c.d_model}, {layer.feed_forward.activation}"
+    branches.append(("feed-forward", layer.feed_forward, inside))
     parts = []
     for number, (what, module, about) in enumerate(branches, 1):
         branch, norm = (
             _part(what, module, known, about, past),
             _part("norm", getattr(layer, f"norm{number}"), known),
         )
+        if scale := known.new(getattr(layer, f"scale{number}", nn.Identity())):
+            branch = replace(branch, about=f"{branch.about}; scaled", parameters=branch.parameters + scale)
         parts += [norm, branch] if c.norm == "pre" else [branch, norm]
     about = f"{c.norm}-norm, d_model {c.d_model}, {c.num_heads} heads, d_ff {c.d_ff}"
     made = Block(f"{name} layer", about, shape, known.new(stack.layers), c.num_layers, parts=parts)

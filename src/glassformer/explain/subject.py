@@ -22,7 +22,7 @@ from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
 from glassformer.finite import finite
 from glassformer.models.output import ModelOutput
-from glassformer.nn.pooling import AttentionPooling, FirstPooling, Pooler
+from glassformer.nn.pooling import AttentionPooling, FirstMeanPooling, FirstPooling, Pooler
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes_gradients
@@ -142,11 +142,14 @@ def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
 
 
 def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
-    """How much of each row the pooling takes, ``[T]``: [CLS] alone, or all rows equally."""
+    """How much of each row the pooling takes, ``[T]``: [CLS] alone, it and patches, or all rows equally."""
     weights = np.full(length, 1.0 / length)
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
         weights[0] = 1.0
+    elif isinstance(pooling, FirstMeanPooling):  # the two halves that the head reads weigh the same
+        weights[:] = 0.0
+        weights[0], weights[pooling.skip :] = 0.5, 0.5 / (length - pooling.skip)
     elif (row := getattr(pooling, "row", None)) is not None:  # one word of a sentence, or two ends of a span
         read = np.unique(row)
         weights[:] = 0.0

@@ -8,6 +8,7 @@ from typing import Any
 from glassformer.checkpoints.names import NameTable
 from glassformer.families.baselines import RNN, TEXTCNN
 from glassformer.families.bert import BERT
+from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.family import Family
 from glassformer.families.mpnet import MPNET
@@ -24,6 +25,8 @@ FAMILIES: dict[str, Family] = {
     "distilbert": DISTILBERT,
     "mpnet": MPNET,
     "vit": VIT,
+    "dinov2": DINOV2,
+    "dinov2_with_registers": DINOV2_REGISTERS,
     "glassformer-text": OWN_TEXT,
     "glassformer-image": OWN_IMAGE,
     "glassformer-rnn": RNN,

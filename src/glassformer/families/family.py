@@ -24,7 +24,7 @@ class HubLayout:
         to_hub: our tensors, whether the encoder's get the prefix, our config -> the Hub's tensors.
         classes: kind of head (None: none; "tokens": of classes of each token; "spans": of where an answer
             begins and ends) -> the class of ``transformers`` that holds the whole model.
-        pooling: what the Hub's own classifier reads: "pooler", or the "first" row as it is.
+        pooling: what the Hub's own classifier reads: "pooler", the "first" row as it is, or "first-mean".
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
     """
 

@@ -296,7 +296,9 @@ def _load(
     unfit = bool(other) and head == "classification"
     new_head = unfit or wanted != config.head or bool(num_labels and num_labels != config.num_labels)
     if new_head:
-        pooling = config.pooling_under(wanted)
+        hub = checkpoint.family.hub
+        reads = checkpoint.family.model.reads
+        pooling = hub.pooling if hub and reads == "pictures" else config.pooling_under(wanted)
         changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
         if wanted == "classification":
             changes["num_labels"] = num_labels or _labels(

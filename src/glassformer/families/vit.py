@@ -57,14 +57,17 @@ PATCHES = "embeddings.projection.weight"
 
 
 def from_hub(
-    tensors: dict[str, Tensor], where: str, config: ImageEncoderConfig | None = None
+    tensors: dict[str, Tensor],
+    where: str,
+    config: ImageEncoderConfig | None = None,
+    names: NameTable = NAMES,
 ) -> dict[str, Tensor]:
     """The Hub's tensors under our names: no leading axes of 1, and a convolution's kernel as a matrix.
 
     Raises:
         CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
     """
-    out = NAMES.from_hub(tensors, where)
+    out = names.from_hub(tensors, where)
     for key in ("embeddings.cls", "embeddings.positions"):
         if key in out and out[key].ndim == 3:
             out[key] = out[key][0, 0] if key.endswith("cls") else out[key][0]
@@ -76,14 +79,16 @@ def from_hub(
     return out
 
 
-def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig) -> dict[str, Tensor]:
+def to_hub(
+    tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = NAMES
+) -> dict[str, Tensor]:
     """Our tensors with the Hub's names and shapes; ``with_prefix`` puts ``vit.`` before the encoder's."""
     shaped = dict(tensors)
     shaped["embeddings.cls"] = tensors["embeddings.cls"][None, None]
     shaped["embeddings.positions"] = tensors["embeddings.positions"][None]
     weight = tensors[PATCHES]
     shaped[PATCHES] = weight.view(len(weight), config.embedding.channels, *config.embedding.patch_size)
-    return NAMES.to_hub(shaped, with_prefix)
+    return names.to_hub(shaped, with_prefix)
 
 
 # --- config.json ------------------------------------------------------------------------------------
@@ -97,6 +102,8 @@ def expresses(config: ImageEncoderConfig) -> bool:
         and e.positions == "learned"
         and e.bias
         and not e.stem
+        and not e.registers
+        and not e.antialias
         and e.dropout == c.dropout
         and c.norm == "pre"
         and c.is_plain
@@ -104,7 +111,7 @@ def expresses(config: ImageEncoderConfig) -> bool:
     )
 
 
-def _pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
+def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[int, ...]:
     """A height and width, which stand there as one number or two."""
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
@@ -121,7 +128,7 @@ def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
         raise CheckpointError("a pooler of another width than the encoder is not supported", where=where)
     dropout = real(settings, "hidden_dropout_prob", where, 0.0, 1)
     channels = number(settings, "num_channels", where, 3)
-    size, patch = _pair(settings, "image_size", 224, where), _pair(settings, "patch_size", 16, where)
+    size, patch = pair(settings, "image_size", 224, where), pair(settings, "patch_size", 16, where)
     return ImageEncoderConfig(
         PatchConfig(d, size, patch, channels, dropout=dropout),
         EncoderConfig(

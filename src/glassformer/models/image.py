@@ -19,7 +19,7 @@ from glassformer.models.output import ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import head_of
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures, interpolate_positions
-from glassformer.nn.pooling import make_pooling
+from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.trace import Trace
 from glassformer.types import HeadKind, PoolingKind
 
@@ -52,6 +52,9 @@ class ImageEncoderConfig:
             )
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
+        if self.pooling == "first-mean" and not self.embedding.class_token:
+            what = "first-mean reads a class token, which this model lacks"
+            raise ConfigError(what, where="pooling", fix="Use mean")
 
     def pooling_under(self, head: str | None) -> PoolingKind | None:
         """What a new head reads, unless something else is asked for: [CLS] as it is."""
@@ -69,9 +72,9 @@ class ImageEncoder(Backbone):
         d = c.encoder.d_model
         self.embeddings = PatchEmbedding(c.embedding)
         self.encoder = Encoder(c.encoder)
-        self.pooling = make_pooling(c.pooling, d) if c.pooling else None
+        self.pooling = make_pooling(c.pooling, d, skip=c.embedding.before) if c.pooling else None
         if c.head == "classification":
-            self.head = head_of(c, d)
+            self.head = head_of(c, pooled_width(c.pooling, d))
         self.init_weights()
 
     def forward(
@@ -108,6 +111,6 @@ class ImageEncoder(Backbone):
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:
             first, table = int(old.class_token), out["embeddings.positions"]
-            grid = interpolate_positions(table[first:], old.grid, new.grid)
+            grid = interpolate_positions(table[first:], old.grid, new.grid, new.antialias)
             out["embeddings.positions"] = torch.cat([table[:first], grid])
         return out

@@ -40,7 +40,7 @@ class PatchDecoder(nn.Module):
     def __init__(self, sizes: DecoderSizes, width: int, patches: PatchConfig):
         super().__init__()
         d = sizes.d_model
-        self.grid, self.class_token = patches.grid, patches.class_token
+        self.grid, self.before = patches.grid, patches.before
         self.enter = nn.Linear(width, d)
         self.hidden = nn.Parameter(torch.zeros(d))
         layers = EncoderConfig(
@@ -50,9 +50,9 @@ class PatchDecoder(nn.Module):
         self.out = nn.Linear(d, patches.channels * math.prod(patches.patch_size))
 
     def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        """``[B, 1 + K, D]`` ([CLS] first where there is one) and ``seen`` ``[B, K]`` -> ``[B, n, P]``."""
+        """``[B, 1 + K, D]`` ([CLS] and the like first) and ``seen`` ``[B, K]`` -> ``[B, n, P]``."""
         x = self.enter(states)
-        first, x = x[:, : int(self.class_token)], x[:, int(self.class_token) :]
+        first, x = x[:, : self.before], x[:, self.before :]
         b, n, d = len(x), math.prod(self.grid), x.shape[2]
         rows = self.hidden.to(x.dtype).expand(b, n, d)
         rows = rows.scatter(1, seen[:, :, None].expand(-1, -1, d), x)  # [B, n, D']
@@ -60,7 +60,7 @@ class PatchDecoder(nn.Module):
         rows = torch.cat([first, rows], dim=1)
         packing = Packing.uniform(b, rows.shape[1], rows.device)
         out = self.encoder(rows.flatten(0, 1), packing).view(b, -1, d)
-        return self.out(out[:, int(self.class_token) :])
+        return self.out(out[:, self.before :])
 
 
 class MaskedAutoencoder(ImageEncoder):

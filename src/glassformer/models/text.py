@@ -20,7 +20,7 @@ from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import MaskedLMHead, SpanHead, head_of
-from glassformer.nn.pooling import make_pooling
+from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.types import Activation, HeadKind, PoolingKind
@@ -86,7 +86,7 @@ class TextEncoder(TextDoors, Backbone):
         drop = c.head_dropout if c.drop_before_pooler and c.head == "classification" else 0.0
         self.pooling = make_pooling(c.pooling, d, drop) if c.pooling else None
         if c.head == "classification":
-            self.head = head_of(c, d)
+            self.head = head_of(c, pooled_width(c.pooling, d))
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
             self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import get_args
 
+import torch
 from torch import Tensor, nn
 
 from glassformer.config import nearest
@@ -16,13 +17,13 @@ from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
-from glassformer.nn.feedforward import FeedForward
+from glassformer.nn.feedforward import FeedForward, GatedFeedForward
 from glassformer.nn.local import check_window
 from glassformer.nn.norm import LayerNorm
 from glassformer.nn.relative import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
-from glassformer.types import Activation, AttentionKind, NormOrder
+from glassformer.types import Activation, AttentionKind, FeedForwardKind, NormOrder
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class EncoderConfig:
     attention: AttentionKind = "full"  # local: within the window; linear: no softmax (see nn/cheaper.py)
     attention_window: int = 64  # of local attention: places seen on either side
     relative_buckets: int = 0  # of relative positions, whose bias all layers share (nn/relative.py); 0: none
+    feed_forward: FeedForwardKind = "plain"  # swiglu: a gate in the place of the activation
+    layer_scale: float | None = (
+        None  # what learned scales of residual branches begin with; None: there are none
+    )
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -65,6 +70,10 @@ class EncoderConfig:
             what = f"no attention {self.attention!r}"
             raise ConfigError(what, where="attention", fix=nearest(self.attention, kinds))
         check_window(self.attention_window, "attention_window")
+        forwards = get_args(FeedForwardKind)
+        if self.feed_forward not in forwards:
+            what = f"no feed-forward network {self.feed_forward!r}"
+            raise ConfigError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
         if self.attention != "full" and self.attention_dropout:
             what = f"{self.attention} attention has no weights to drop"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
@@ -75,7 +84,8 @@ class EncoderConfig:
     @property
     def is_plain(self) -> bool:
         """Whether layers are those of Vaswani et al., which every layout of the Hub can express."""
-        return self.attention == "full" and not self.relative_buckets
+        extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
+        return self.attention == "full" and not extra
 
 
 def attention_of(config: EncoderConfig) -> MultiHeadAttention:
@@ -88,6 +98,17 @@ def attention_of(config: EncoderConfig) -> MultiHeadAttention:
     return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
 
 
+class LayerScale(nn.Module):
+    """A learned factor for each feature of a residual branch (Touvron et al., 2021, CaiT)."""
+
+    def __init__(self, d_model: int, begin: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((d_model,), begin))
+
+    def forward(self, x: Tensor) -> Tensor:  # [..., D] -> [..., D]
+        return x * self.weight
+
+
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each with a residual connection and a layer norm."""
 
@@ -97,10 +118,19 @@ class EncoderLayer(nn.Module):
         self.pre_norm = c.norm == "pre"
         self.attention = attention_of(c)
         self.norm1 = LayerNorm(c.d_model, eps=c.eps)
-        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
+        gated = c.feed_forward == "swiglu"
+        self.feed_forward: FeedForward | GatedFeedForward = (
+            GatedFeedForward(c.d_model, c.d_ff, c.feed_forward_dropout)
+            if gated
+            else FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
+        )
         self.norm2 = LayerNorm(c.d_model, eps=c.eps)
         self.dropout = Dropout(c.dropout)
         self.drop_path = drop_path
+        begin = c.layer_scale
+        self.scale1, self.scale2 = (
+            nn.Identity() if begin is None else LayerScale(c.d_model, begin) for _ in range(2)
+        )
 
     def forward(
         self,
@@ -116,22 +146,23 @@ class EncoderLayer(nn.Module):
         """
         attended = self.norm1(x) if self.pre_norm else x
         more = {} if bias is None else {"bias": bias}  # cheaper attention has no place for one
-        a = self._branch(self.attention(attended, packing, rows=rows, record=record, **more), packing, rows)
+        a = self.scale1(self.attention(attended, packing, rows=rows, record=record, **more))
+        a = self._branch(a, packing, rows)
         x = x if rows is None else x[rows]
         if self.pre_norm:
             x = x + a
-            return x + self._branch(self.feed_forward(self.norm2(x)), packing, rows)
+            return x + self._branch(self.scale2(self.feed_forward(self.norm2(x))), packing, rows)
         x = self.norm1(x, a)  # norm(x + a), in one pass
-        return self.norm2(x, self._branch(self.feed_forward(x), packing, rows))
+        return self.norm2(x, self._branch(self.scale2(self.feed_forward(x)), packing, rows))
 
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode, ``mask`` ``[B, T]`` True: real; for graphs."""
         more = {} if bias is None else {"bias": bias}
         if self.pre_norm:
-            x = x + self.attention.padded(self.norm1(x), mask, **more)
-            return x + self.feed_forward(self.norm2(x))
-        x = self.norm1(x + self.attention.padded(x, mask, **more))
-        return self.norm2(x + self.feed_forward(x))
+            x = x + self.scale1(self.attention.padded(self.norm1(x), mask, **more))
+            return x + self.scale2(self.feed_forward(self.norm2(x)))
+        x = self.norm1(x + self.scale1(self.attention.padded(x, mask, **more)))
+        return self.norm2(x + self.scale2(self.feed_forward(x)))
 
     def _branch(self, x: Tensor, packing: Packing, rows: Tensor | None) -> Tensor:
         packing = packing if rows is None else packing.one_row_each

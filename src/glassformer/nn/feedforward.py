@@ -36,6 +36,26 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+class GatedFeedForward(nn.Module):
+    """``W2 (silu(W1 x) * W3 x)``, each with a bias (SwiGLU; Shazeer, 2020); ``up`` is W1 above W3.
+
+    Args:
+        dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
+    """
+
+    activation = "swiglu"
+
+    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
+        super().__init__()
+        self.up = Linear(d_model, 2 * d_ff)
+        self.down = Linear(d_ff, d_model)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
+        gate, up = self.up(x).chunk(2, -1)
+        return self.down(self.dropout(F.silu(gate) * up))
+
+
 class FeedForward(nn.Module):
     """``W2 f(W1 x + b1) + b2`` (Vaswani et al., 2017, equation 2), with f a ReLU or a GELU.
 

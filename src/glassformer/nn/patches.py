@@ -47,6 +47,8 @@ class PatchConfig:
     dropout: float = 0.0  # after adding positions
     patch_dropout: float = 0.0  # share of the patches left out of each picture in training (Liu et al., 2022)
     position_std: float = 0.02
+    registers: int = 0  # learned rows without a position behind [CLS] (Darcet et al., 2024)
+    antialias: bool = False  # of learned positions that are read on a coarser grid
 
     def __post_init__(self) -> None:
         sizes = (self.d_model, self.channels, *self.image_size, *self.patch_size)
@@ -62,6 +64,9 @@ class PatchConfig:
                 f"patches of {self.patch_size} pixels do not fit into a picture of {self.image_size}",
                 where="patch_size",
             )
+        if self.registers < 0 or (self.registers and not self.class_token):
+            what = f"{self.registers} registers, which stand behind a class token"
+            raise ConfigError(what, where="registers", fix="Use 0, or a model with class_token")
         if self.stem and any(p % STEM_STRIDE for p in self.patch_size):
             raise ConfigError(
                 f"the stem divides the picture by {STEM_STRIDE}, "
@@ -78,9 +83,14 @@ class PatchConfig:
         return h // p, w // q
 
     @property
+    def before(self) -> int:
+        """Rows before those of the patches: [CLS] and registers."""
+        return self.class_token + self.registers
+
+    @property
     def num_tokens(self) -> int:
         """Of one picture, [CLS] included: 197 for 224 pixels and patches of 16."""
-        return math.prod(self.grid) + self.class_token
+        return math.prod(self.grid) + self.before
 
 
 def cut_patches(pictures: Tensor, patch: tuple[int, ...]) -> Tensor:
@@ -105,12 +115,17 @@ def sinusoidal_2d(grid: tuple[int, int], d_model: int) -> Tensor:
     return torch.cat([rows.repeat_interleave(gw, 0), columns.repeat(gh, 1)], dim=1)
 
 
-def interpolate_positions(table: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Learned positions ``[gh * gw, D]`` of one grid, bicubic on another (Dosovitskiy et al., sect. 3.2)."""
+def interpolate_positions(
+    table: Tensor, old: tuple[int, int], new: tuple[int, int], antialias: bool = False
+) -> Tensor:
+    """Learned positions ``[gh * gw, D]`` of one grid, bicubic on another (Dosovitskiy et al., sect. 3.2).
+
+    ``antialias``: on a coarser grid each place is a mean over all places that it covers.
+    """
     if old == new:
         return table
     image = table.float().view(*old, -1).permute(2, 0, 1)[None]  # [1, D, gh, gw]
-    image = F.interpolate(image, size=new, mode="bicubic", align_corners=False)
+    image = F.interpolate(image, size=new, mode="bicubic", align_corners=False, antialias=antialias)
     return image[0].flatten(1).T.to(table.dtype)
 
 
@@ -148,8 +163,11 @@ class PatchEmbedding(nn.Module):
         self.projection = nn.Linear((c.stem or c.channels) * math.prod(self.patch), c.d_model, bias=c.bias)
         self.cls = nn.Parameter(torch.zeros(c.d_model)) if c.class_token else None
         self.positions = (
-            nn.Parameter(torch.zeros(c.num_tokens, c.d_model)) if c.positions == "learned" else None
+            nn.Parameter(torch.zeros(c.num_tokens - c.registers, c.d_model))
+            if c.positions == "learned"
+            else None
         )
+        self.registers = nn.Parameter(torch.zeros(c.registers, c.d_model)) if c.registers else None
         self.dropout = Dropout(c.dropout)
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
@@ -170,10 +188,9 @@ class PatchEmbedding(nn.Module):
             x = x.view(len(counts), counts[0], -1) + self._grid_positions(grids[0], x)
             return self._finish(x)
         x = x + torch.cat([self._grid_positions(grid, x) for grid in grids])
-        rows = []
-        for part in x.split(counts):
-            rows += [part] if self.cls is None else [self._first(x)[None], part]
-        packing = Packing(tuple(n + (self.cls is not None) for n in counts), x.device)
+        before = self._before(x)
+        rows = [row for part in x.split(counts) for row in (before, part)]
+        packing = Packing(tuple(n + len(before) for n in counts), x.device)
         return self._leave(torch.cat(rows)), packing
 
     def _cut(self, pictures: Pictures) -> tuple[Tensor | list[Tensor], list[tuple[int, int]]]:
@@ -227,8 +244,8 @@ class PatchEmbedding(nn.Module):
             chosen = chosen[:kept].sort().values
             x = self._project(one[chosen])
             x = x + self._grid_positions(grid, x)[chosen]
-            rows += [x] if self.cls is None else [self._first(x)[None], x]
-            lengths.append(kept + (self.cls is not None))
+            rows += [self._before(x), x]
+            lengths.append(kept + self.config.before)
         return self._leave(torch.cat(rows)), Packing(tuple(lengths), rows[0].device)
 
     def some(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Packing]:
@@ -245,25 +262,25 @@ class PatchEmbedding(nn.Module):
         return self._finish(x + self._grid_positions(grid, x)[chosen])
 
     def _finish(self, x: Tensor) -> tuple[Tensor, Packing]:
-        """``[B, n, D]`` with [CLS] before it, as packed rows."""
-        if self.cls is not None:
-            x = torch.cat([self._first(x).expand(len(x), 1, -1), x], dim=1)
+        """``[B, n, D]`` with [CLS] and registers before it, as packed rows."""
+        x = torch.cat([self._before(x).expand(len(x), -1, -1), x], dim=1)
         return self._leave(x.flatten(0, 1)), Packing.uniform(len(x), x.shape[1], x.device)
 
     def _leave(self, x: Tensor) -> Tensor:
         return self.dropout(x if self.compute_dtype is None else x.to(self.compute_dtype))
 
-    def _first(self, like: Tensor) -> Tensor:
-        """[CLS] with its position ``[D]``; fixed positions leave it alone."""
-        assert self.cls is not None
-        first = self.cls if self.positions is None else self.cls + self.positions[0]
-        return first.to(like.dtype)
+    def _before(self, like: Tensor) -> Tensor:  # [before, D]
+        """[CLS] with its position, then registers; fixed positions leave both alone."""
+        if self.cls is None:
+            return like.new_empty(0, self.config.d_model)
+        first = (self.cls if self.positions is None else self.cls + self.positions[0])[None]
+        return (first if self.registers is None else torch.cat([first, self.registers])).to(like.dtype)
 
     def _grid_positions(self, grid: tuple[int, int], like: Tensor) -> Tensor:  # [gh * gw, D]
         c = self.config
         if self.positions is not None:
             table = self.positions[int(c.class_token) :]
-            return interpolate_positions(table, c.grid, grid).to(like.dtype)
+            return interpolate_positions(table, c.grid, grid, c.antialias).to(like.dtype)
         if c.positions == "none":
             return like.new_zeros(1, c.d_model).expand(math.prod(grid), -1)
         if grid not in self._fixed or self._fixed[grid].device != like.device:
@@ -275,7 +292,7 @@ class PatchEmbedding(nn.Module):
         """First weights of what starts otherwise than products do."""
         # The patch product sees few inputs: a wide start keeps what it makes of them beside the positions.
         nn.init.normal_(self.projection.weight, std=self.projection.in_features**-0.5)
-        for table in (self.positions, self.cls):
+        for table in (self.positions, self.cls, self.registers):
             if table is not None:
                 nn.init.normal_(table, std=self.config.position_std)
 
@@ -299,5 +316,4 @@ class PatchEmbedding(nn.Module):
             x = x + sinusoidal_2d(c.grid, c.d_model)
         if self.cls is None:
             return x
-        first = self.cls if self.positions is None else self.cls + self.positions[0]
-        return torch.cat([first.expand(x.shape[0], 1, -1), x], dim=1)
+        return torch.cat([self._before(x).expand(x.shape[0], -1, -1), x], dim=1)

@@ -64,6 +64,37 @@ class MeanPooling(nn.Module):
         return (x * real).sum(1) / real.sum(1)
 
 
+class FirstMeanPooling(nn.Module):
+    """The first row beside the mean of those from ``skip`` on: ``[N, D]`` -> ``[B, 2 D]`` (DINOv2).
+
+    Args:
+        skip: rows before those that the mean is of: [CLS] and registers.
+    """
+
+    reads_first_row_only = False
+
+    def __init__(self, skip: int = 1):
+        super().__init__()
+        self.skip = skip
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        if len(x) == packing.count:  # pooled already, as features are
+            return x
+        if packing.is_uniform:
+            rest = x.view(packing.count, packing.max_length, -1)[:, self.skip :].float().mean(1)
+        else:
+            later = packing.positions >= self.skip
+            rest = x.new_zeros(packing.count, x.shape[1], dtype=torch.float32)
+            rest = rest.index_add(0, packing.sequence_ids[later], x[later].float())
+            rest = rest / (packing.length_tensor[:, None] - self.skip)
+        return torch.cat([first_rows(x, packing), rest.to(x.dtype)], 1)
+
+    def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        real = _real(x, mask)
+        later = real * (real.cumsum(1) > self.skip)
+        return torch.cat([padded_first(x, mask), (x * later).sum(1) / later.sum(1)], 1)
+
+
 class MaxPooling(nn.Module):
     reads_first_row_only = False
 
@@ -138,15 +169,23 @@ POOLINGS = {
     "attention": AttentionPooling,
     "tokens": lambda d: TokenPooling(),
     "pooler": Pooler,
+    "first-mean": lambda d: FirstMeanPooling(),
 }
 
 
-def make_pooling(kind: str, d_model: int, dropout: float = 0.0) -> nn.Module:
-    """The pooling of that name; ``dropout`` is a pooler's.
+def pooled_width(kind: str | None, d_model: int) -> int:
+    """Of the vector that a pooling makes of rows of that width."""
+    return 2 * d_model if kind == "first-mean" else d_model
+
+
+def make_pooling(kind: str, d_model: int, dropout: float = 0.0, skip: int = 1) -> nn.Module:
+    """The pooling of that name; ``dropout`` is a pooler's, ``skip`` of first-mean.
 
     Raises:
         ConfigError: no such pooling.
     """
     if kind not in POOLINGS:
         raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
+    if kind == "first-mean":
+        return FirstMeanPooling(skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

@@ -314,7 +314,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
         table, model = opened.encode(opened.check(X)), opened.predictor()
         device = next(model.parameters()).device
-        first = int(model.config.embedding.class_token)
+        first = model.config.embedding.before
         out: list[np.ndarray] = []
         with computing(opened.threads):
             for start in range(0, len(table), BATCH):

@@ -132,7 +132,8 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     notes = []
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
-    own = base.pooling if base.pooling and not base.embedding.class_token else "first"
+    hub = checkpoint.family.hub
+    own = base.pooling if base.pooling and not base.embedding.class_token else hub.pooling if hub else "first"
     pooling = own if model.pooling == "auto" else model.pooling
     has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []

@@ -73,8 +73,8 @@ class ImageModelConfig(Section):
 
     model: str = setting("vit-tiny", "a checkpoint (name, folder, Hub id) or a from-scratch architecture")
     revision: str | None = setting(None, "commit of a Hub checkpoint")
-    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = setting(
-        "auto", "what the head reads"
+    pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
+        "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"
     )
     head: Literal["auto", "linear", "mlp"] = setting("auto", "mlp: Linear, ReLU, Dropout, Linear")
     head_hidden: int | None = setting(None, "width of the mlp head; None: d_model")

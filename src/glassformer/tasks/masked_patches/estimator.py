@@ -198,7 +198,7 @@ class MaskedPatches(Estimator):
             fit.table,
             self.transform_,
             Changes(image.augment, image.flip),
-            kept + patches.class_token,
+            kept + patches.before,
             fit.train.batch_size,
             fit.train.accumulate,
             fit.train.seed,
@@ -282,7 +282,7 @@ class MaskedPatches(Estimator):
         """``[n, D]`` fp32: the mean of all patches' states, nothing hidden."""
         model = self.predictor()
         table = read_pictures(check_pictures(self.rows_of(pictures)), self.transform_)
-        device, first = next(model.parameters()).device, int(model.config.embedding.class_token)
+        device, first = next(model.parameters()).device, model.config.embedding.before
         out = []
         with computing():
             for start in range(0, len(table), JUDGED_AT_ONCE):

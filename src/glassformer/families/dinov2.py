@@ -1,0 +1,278 @@
+"""DINOv2 (Oquab et al., 2024), without and with registers (Darcet et al., 2024): settings, names both ways.
+
+ViT's patches and pre-norm layers, with a learned scale on each residual branch; the largest model gates its
+feed-forward networks (SwiGLU). The classifier reads [CLS] beside the mean of the patches. The two kinds
+differ in registers, and in how positions are read on another grid: with registers, means of those covered.
+``drop_path_rate`` is of training and not read: ``stochastic_depth`` says it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import number, real, shown
+from glassformer.errors import CheckpointError
+from glassformer.families import vit
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.image import ImageEncoder, ImageEncoderConfig
+from glassformer.nn.encoder import EncoderConfig
+from glassformer.nn.patches import PatchConfig
+
+PLAIN, REGISTERS = "dinov2", "dinov2_with_registers"
+MASK = "embeddings.mask_token"
+# The Hub's name -> the one in the table, which knows weights and biases of one feed-forward network.
+RENAMED = (
+    ("layer_scale1.lambda1", "layer_scale1.weight"),
+    ("layer_scale2.lambda1", "layer_scale2.weight"),
+    ("mlp.weights_in.", "mlp.fc1."),
+    ("mlp.weights_out.", "mlp.fc2."),
+)
+
+
+def _names(kind: str) -> NameTable:
+    encoder = {
+        **vit.NAMES.encoder,
+        "encoder.layers.{i}.norm1": "encoder.layer.{i}.norm1",
+        "encoder.layers.{i}.norm2": "encoder.layer.{i}.norm2",
+        "encoder.layers.{i}.scale1": "encoder.layer.{i}.layer_scale1",
+        "encoder.layers.{i}.scale2": "encoder.layer.{i}.layer_scale2",
+        "encoder.layers.{i}.feed_forward.up": "encoder.layer.{i}.mlp.fc1",
+        "encoder.layers.{i}.feed_forward.down": "encoder.layer.{i}.mlp.fc2",
+    }
+    qkv = tuple(f"encoder.layer.{{i}}.attention.{part}_proj" for part in "qkv")
+    return replace(
+        vit.NAMES,
+        prefix=f"{kind}.",
+        encoder={ours: theirs for ours, theirs in encoder.items() if not ours.startswith("pooling")},
+        whole={**vit.NAMES.whole, "embeddings.registers": "embeddings.register_tokens"},
+        newer={
+            "encoder.layers.{i}.attention.qkv": qkv,  # type: ignore[dict-item]  # three names
+            "encoder.layers.{i}.attention.out": "encoder.layer.{i}.attention.o_proj",
+            "encoder.layers.{i}.feed_forward.up": encoder["encoder.layers.{i}.feed_forward.up"],
+            "encoder.layers.{i}.feed_forward.down": encoder["encoder.layers.{i}.feed_forward.down"],
+        },
+    )
+
+
+def from_hub(
+    tensors: dict[str, Tensor],
+    where: str,
+    config: ImageEncoderConfig | None = None,
+    names: NameTable = vit.NAMES,
+) -> dict[str, Tensor]:
+    """The Hub's tensors under our names and in our shapes.
+
+    Raises:
+        CheckpointError: keys that the table does not explain, or a missing third of q, k, v.
+    """
+    known = {}
+    for key, tensor in tensors.items():
+        for theirs, plain in RENAMED:
+            key = key.replace(theirs, plain)
+        known[key] = tensor
+    out = vit.from_hub(known, where, config, names)
+    if (registers := out.get("embeddings.registers")) is not None and registers.ndim == 3:
+        out["embeddings.registers"] = registers[0]
+    return out
+
+
+def to_hub(
+    tensors: dict[str, Tensor], with_prefix: bool, config: ImageEncoderConfig, names: NameTable = vit.NAMES
+) -> dict[str, Tensor]:
+    """Our tensors with the Hub's names and shapes, and a mask token of zeros, which nothing here has."""
+    shaped = dict(tensors)
+    if config.embedding.registers:
+        shaped["embeddings.registers"] = tensors["embeddings.registers"][None]
+    gated = config.encoder.feed_forward == "swiglu"
+    out = {(names.prefix if with_prefix else "") + MASK: torch.zeros(1, config.encoder.d_model)}
+    for key, tensor in vit.to_hub(shaped, with_prefix, config, names).items():
+        for theirs, plain in RENAMED if gated else RENAMED[:2]:
+            key = key.replace(plain, theirs)
+        out[key] = tensor
+    return out
+
+
+# --- config.json ------------------------------------------------------------------------------------
+
+
+def _hidden(d_model: int, ratio: float, gated: bool) -> int:
+    """Width inside of a feed-forward network; a gate takes its third from both products."""
+    wide = int(d_model * ratio)
+    return (int(wide * 2 / 3) + 7) // 8 * 8 if gated else wide
+
+
+def _ratio(c: EncoderConfig) -> int | None:
+    """The ``mlp_ratio`` of an encoder; None: no whole number gives its width."""
+    gated = c.feed_forward == "swiglu"
+    near = range(1, 3 * c.d_ff // c.d_model + 2)
+    return next((n for n in near if _hidden(c.d_model, n, gated) == c.d_ff), None)
+
+
+def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncoderConfig:
+    """``config.json`` as our config.
+
+    Raises:
+        CheckpointError: a missing key, another activation, a value that cannot be, or patches in no square.
+    """
+    gated = settings.get("use_swiglu_ffn", False)
+    if not isinstance(gated, bool):
+        raise CheckpointError(f"use_swiglu_ffn = {shown(gated)} is no truth value", where=where)
+    d = number(settings, "hidden_size", where)
+    size = vit.pair(settings, "image_size", 224, where)
+    patch = vit.pair(settings, "patch_size", 16 if kind == REGISTERS else 14, where)
+    patches = PatchConfig(
+        d,
+        size,
+        patch,
+        number(settings, "num_channels", where, 3),
+        dropout=real(settings, "hidden_dropout_prob", where, 0.0, 1),
+        registers=number(settings, "num_register_tokens", where, 4) if kind == REGISTERS else 0,
+        antialias=kind == REGISTERS,
+    )
+    if not _is_square(patches):
+        what = f"pictures of {size} pixels in patches of {patch}, whose positions are no square"
+        raise CheckpointError(what, where=where)
+    encoder = EncoderConfig(
+        d,
+        number(settings, "num_hidden_layers", where),
+        number(settings, "num_attention_heads", where),
+        _hidden(d, real(settings, "mlp_ratio", where, 4), gated),
+        "pre",
+        activation(settings, where),  # type: ignore[arg-type]  # checked
+        real(settings, "layer_norm_eps", where, 1e-6),
+        attention_dropout=real(settings, "attention_probs_dropout_prob", where, 0.0, 1),
+        final_norm=True,
+        feed_forward="swiglu" if gated else "plain",
+        layer_scale=float(real(settings, "layerscale_value", where, 1.0)),
+    )
+    return ImageEncoderConfig(
+        patches, encoder, pooling=None, init_std=real(settings, "initializer_range", where, 0.02)
+    )
+
+
+def _is_square(e: PatchConfig) -> bool:
+    """Whether positions are a square of a square picture: others do not open in ``transformers``."""
+    return e.image_size[0] == e.image_size[1] and e.grid[0] == e.grid[1]
+
+
+def expresses(config: ImageEncoderConfig, kind: str = PLAIN) -> bool:
+    """Whether the Hub's layout can express patches and encoder."""
+    e, c = config.embedding, config.encoder
+    with_registers = kind == REGISTERS
+    plain = replace(c, feed_forward="plain", layer_scale=None)
+    return (
+        e.class_token
+        and e.positions == "learned"
+        and e.bias
+        and not e.stem
+        and _is_square(e)
+        and (e.registers > 0) == e.antialias == with_registers
+        and c.norm == "pre"
+        and c.final_norm
+        and plain.is_plain
+        and c.layer_scale is not None
+        and _ratio(c) is not None
+    )
+
+
+def write(config: ImageEncoderConfig) -> dict[str, Any]:
+    e, c = config.embedding, config.encoder
+    settings = {
+        "model_type": PLAIN,
+        "hidden_size": c.d_model,
+        "num_hidden_layers": c.num_layers,
+        "num_attention_heads": c.num_heads,
+        "mlp_ratio": _ratio(c),
+        "hidden_act": THEIR_ACTIVATION[c.activation],
+        "hidden_dropout_prob": e.dropout,
+        "attention_probs_dropout_prob": c.attention_dropout,
+        "initializer_range": config.init_std,
+        "layer_norm_eps": c.eps,
+        "layerscale_value": c.layer_scale,
+        "use_swiglu_ffn": c.feed_forward == "swiglu",
+        "image_size": e.image_size[0],
+        "patch_size": e.patch_size[0] if e.patch_size[0] == e.patch_size[1] else list(e.patch_size),
+        "num_channels": e.channels,
+        "qkv_bias": True,
+        "torch_dtype": "float32",
+    }
+    return settings | ({"model_type": REGISTERS, "num_register_tokens": e.registers} if e.registers else {})
+
+
+# --- plain functions with every number visible ----------------------------------------------------
+
+
+def dinov2(
+    image_size: tuple[int, ...] = (518, 518),
+    patch_size: tuple[int, ...] = (14, 14),
+    d_model: int = 384,
+    num_layers: int = 12,
+    num_heads: int = 6,
+    d_ff: int = 1536,
+    registers: int = 0,
+    gated: bool = False,
+    **options,
+) -> ImageEncoderConfig:
+    """DINOv2-small: L12 H384 A6, 22 M parameters."""
+    return ImageEncoderConfig(
+        PatchConfig(d_model, image_size, patch_size, registers=registers, antialias=registers > 0),
+        EncoderConfig(
+            d_model,
+            num_layers,
+            num_heads,
+            d_ff,
+            "pre",
+            "gelu",
+            1e-6,
+            final_norm=True,
+            feed_forward="swiglu" if gated else "plain",
+            layer_scale=1.0,
+        ),
+        pooling=options.pop("pooling", None),
+        **options,
+    )
+
+
+def _family(kind: str, classes: str, tiny: Callable[[], ImageEncoderConfig], *examples: str) -> Family:
+    names = _names(kind)
+    return Family(
+        kind,
+        ImageEncoder,
+        ImageEncoderConfig,
+        tiny,
+        HubLayout(
+            partial(read, kind=kind),
+            write,
+            partial(expresses, kind=kind),
+            names,
+            partial(from_hub, names=names),
+            partial(to_hub, names=names),
+            classes={None: f"{classes}Model", "classification": f"{classes}ForImageClassification"},
+            pooling="first-mean",
+        ),
+        examples=examples,
+    )
+
+
+def _tiny(d_ff: int, registers: int, gated: bool) -> ImageEncoderConfig:
+    head: dict[str, Any] = {"pooling": "first-mean", "head": "classification", "num_labels": 3}
+    return dinov2((8, 8), (4, 4), 12, 2, 3, d_ff, registers, gated, **head)
+
+
+DINOV2 = _family(
+    PLAIN, "Dinov2", partial(_tiny, 24, 0, False), "facebook/dinov2-small", "facebook/dinov2-base"
+)
+DINOV2_REGISTERS = _family(
+    REGISTERS,
+    "Dinov2WithRegisters",
+    partial(_tiny, 16, 3, True),
+    "facebook/dinov2-with-registers-small",
+)

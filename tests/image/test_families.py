@@ -1,0 +1,190 @@
+"""Every image family of the Hub at work: tuned, frozen, by LoRA, explained, exported, served, and by its names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import glassformer as gf
+from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.transform import IMAGENET_MEAN, IMAGENET_STD, ImageTransform
+from glassformer.explain.methods import OF_LAYERS
+from glassformer.export.hf_folder import export_hf
+from glassformer.export.onnx_folder import export_onnx
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import save_pretrained
+from glassformer.tasks.image_classification.build import save_transform
+
+from ..checkpoints.conftest import fake_hub  # noqa: F401  a fixture
+from .conftest import quarters
+
+EACH = pytest.mark.parametrize(
+    "name", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"]
+)
+SMALL = {"precision": "fp32", "threads": 1, "batch_size": 16, "lr": 1e-2, "epochs": 9, "augment": "none"}
+PICTURES, LABELS = quarters(48, 3)
+
+
+def put(name: str, folder: Path) -> Path:
+    """A folder as the Hub has it, for pictures of 11 pixels of which it cuts 8."""
+    torch.manual_seed(13)
+    config = replace(FAMILIES[name].tiny(), init_std=0.2, head=None, pooling=None)
+    save_pretrained(FAMILIES[name].model(config).eval(), folder)
+    save_transform(ImageTransform((8, 8), "crop", 9, "bicubic", IMAGENET_MEAN, IMAGENET_STD), folder)
+    return folder
+
+
+@EACH
+def test_tuned_whole_by_lora_and_by_its_head(name, tmp_path):
+    folder = put(name, tmp_path / "hub")
+    start = gf.load_pretrained(folder).state_dict()
+    for i, options in enumerate(
+        ({"epochs": 29}, {"lora_rank": 3}, {"train_layers": 0}, {"image_size": 12, "epochs": 1})
+    ):
+        clf = gf.ImageClassifier(str(folder), **(SMALL | options)).fit(PICTURES, LABELS)
+        assert i or clf.score(PICTURES, LABELS) >= 0.9
+        assert clf.model_.config.pooling == FAMILIES[name].hub.pooling
+        state = clf.model_.state_dict()
+        kept = all(torch.equal(state[k], v) for k, v in start.items() if k.startswith("encoder."))
+        assert kept == ("train_layers" in options)
+        clf.save(tmp_path / f"saved-{i}")
+        again = gf.load(tmp_path / f"saved-{i}")
+        np.testing.assert_array_equal(again.predict_proba(PICTURES), clf.predict_proba(PICTURES))
+        assert again.model_.config == clf.model_.config
+    probe = gf.Probe(str(folder), pooling="patches").fit(PICTURES, LABELS)
+    assert probe.predict(PICTURES[:3]).shape == (3,)
+    assert probe.explain_similarity(*PICTURES[:2]).table.shape == (4, 4)  # patches alone
+
+
+@EACH
+def test_patches_are_explained_and_maps_shown(name, tmp_path):
+    clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(PICTURES, LABELS)
+    tokens = clf.model_.config.embedding.num_tokens
+    for method in OF_LAYERS:
+        found = clf.explain(PICTURES[1], method=method, maps=True)
+        assert found.scores.shape == (2, 2)
+        assert np.abs(found.scores).max() > 0
+        assert found.maps.shape == (2, 3, tokens, tokens)
+        np.testing.assert_allclose(found.maps.sum(-1), 1.0, atol=1e-5)
+    assert "</svg>" in found.save(tmp_path / "page.html").read_text()
+
+
+@EACH
+def test_half_precision_and_int8_are_near(name, tmp_path):
+    clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **SMALL).fit(PICTURES, LABELS)
+    exact = clf.predict_proba(PICTURES)
+    rough = clf.set_params(precision="bf16").predict_proba(PICTURES)
+    assert float(np.abs(exact - rough).max()) < 0.1
+
+
+@EACH
+def test_exported_to_the_hub_s_layout(name, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder, hub = put(name, tmp_path / "hub"), FAMILIES[name].hub
+    clf = gf.ImageClassifier(str(folder), **(SMALL | {"epochs": 1})).fit(PICTURES, LABELS)
+    found = export_hf(clf, tmp_path / "whole", PICTURES)
+    assert (found["opens_as"], found["whole"]) == (hub.classes["classification"], True)
+    model = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "whole").eval()
+    processor = transformers.AutoImageProcessor.from_pretrained(tmp_path / "whole", backend="pil")
+    with torch.inference_mode():
+        logits = model(**processor(PICTURES, return_tensors="pt")).logits
+    np.testing.assert_allclose(logits.softmax(1).numpy(), clf.predict_proba(PICTURES), atol=1e-5)
+    again = gf.load(tmp_path / "whole").set_params(precision="fp32")
+    np.testing.assert_allclose(again.predict_proba(PICTURES), clf.predict_proba(PICTURES), atol=1e-6)
+
+
+@EACH
+@pytest.mark.parametrize("pooling", ["mean", "first-mean"])
+def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path):
+    pytest.importorskip("transformers")
+    pil = pytest.importorskip("PIL.Image")
+    folder = put(name, tmp_path / "hub")
+    clf = gf.ImageClassifier(str(folder), pooling=pooling, head="mlp", **(SMALL | {"epochs": 1}))
+    clf.fit(PICTURES, LABELS)
+    assert not export_hf(clf, tmp_path / "beside", PICTURES)["whole"]
+    files = []
+    for i, picture in enumerate(PICTURES[:3]):
+        files.append(str(tmp_path / f"{i}.png"))
+        pil.fromarray(picture).save(files[-1])
+    said = subprocess.run(
+        [sys.executable, str(tmp_path / "beside" / "run.py"), *files],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert [line.split("\t")[0] for line in said.splitlines()] == clf.predict(PICTURES[:3]).tolist()
+
+
+@pytest.mark.slow
+@EACH
+def test_exported_as_a_graph(name, tmp_path):
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(
+        PICTURES, LABELS
+    )
+    assert export_onnx(clf, tmp_path / "graph", PICTURES)["largest_difference"] <= 1e-4
+
+
+@EACH
+def test_served(name, tmp_path):
+    pytest.importorskip("fastapi")
+    import base64
+    import io
+
+    from fastapi.testclient import TestClient
+    from PIL import Image
+
+    from glassformer.serve.app import create_app
+    from glassformer.serve.guard import PREDICT
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.loading import load_models
+
+    clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(
+        PICTURES, LABELS
+    )
+    clf.save(tmp_path / "saved")
+    sent = []
+    for picture in PICTURES[:3]:
+        file = io.BytesIO()
+        Image.fromarray(picture).save(file, "PNG")
+        sent.append(base64.b64encode(file.getvalue()).decode())
+    limits = Limits()
+    with TestClient(
+        create_app(load_models([tmp_path / "saved"], limits, precision="fp32"), limits)
+    ) as client:
+        answer = client.post(PREDICT, json={"images": sent}).json()
+    assert [one["label"] for one in answer["predictions"]] == clf.predict(PICTURES[:3]).tolist()
+
+
+@EACH
+def test_masked_patches_go_on_from_it(name, tmp_path):
+    options = {"mask_share": 0.5, "epochs": 1, "batch_size": 16}
+    mae = gf.MaskedPatches(str(put(name, tmp_path / "hub")), precision="fp32", **options).fit(PICTURES)
+    assert mae.embed(PICTURES[:3]).shape == (3, 12)
+    mae.save(tmp_path / "saved")
+    assert (
+        gf.ImageClassifier(str(tmp_path / "saved"), **SMALL).fit(PICTURES, LABELS).score(PICTURES, LABELS)
+        > 0.5
+    )
+
+
+def test_a_short_name_means_the_pinned_commit_of_its_checkpoint(tmp_path, fake_hub):  # noqa: F811
+    known = CATALOG["dinov2-small"]
+    assert CATALOG["dinov2"] == known
+    folder = put("dinov2", tmp_path / "hub")
+    fake_hub.repos[known.repo] = {
+        known.revision: {file.name: file.read_bytes() for file in folder.iterdir()},
+        "2" * 40: {"config.json": b"{}"},
+    }
+    for name in ("dinov2", "dinov2-small", known.repo):
+        assert resolve_checkpoint(name).source.endswith(known.revision)
+    clf = gf.ImageClassifier("dinov2", **(SMALL | {"epochs": 1})).fit(PICTURES, LABELS)
+    assert clf.model_.weights_source.startswith(f"Hugging Face Hub {known.repo} at commit {known.revision}")
