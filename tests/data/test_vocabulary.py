@@ -66,6 +66,18 @@ def test_special_tokens_by_other_names():
     assert np.flatnonzero(known.special(tokenizer)).tolist() == [0, 1, 2, 3, 4]
 
 
+def test_a_piece_with_the_name_of_a_special_token_is_none():
+    """MPNet's list holds BERT's special tokens as pieces, beside its own that the tokenizer adds as such."""
+    names = ["<s>", "<pad>", "</s>", "<unk>", "[PAD]", "a", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<mask>"]
+    tokenizer = Tokenizer(models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
+    plain = Vocabulary.of(tokenizer)
+    assert (plain.pad, plain.cls, plain.sep, plain.mask, plain.unk) == (4, 7, 8, 9, 6)
+    tokenizer.add_special_tokens([*names[:4], "[UNK]", "<mask>"])
+    known = Vocabulary.of(tokenizer)
+    assert (known.pad, known.cls, known.sep, known.mask, known.unk) == (1, 0, 2, 10, 6)
+    assert known.tokens["mask"] == "<mask>"
+
+
 def test_words_are_hidden_behind_the_unknown_token_or_nothing():
     assert Vocabulary.of(roberta_like("<unk>")).hiding == 0
     bare = Vocabulary.of(roberta_like())

@@ -82,10 +82,10 @@ def put_fast(folder: Path) -> None:
 
 
 def put_pieces(folder: Path) -> None:
-    """MPNet's: BERT's pieces between RoBERTa's special tokens."""
+    """MPNet's: BERT's pieces between RoBERTa's special tokens, and BERT's own special tokens as plain pieces."""
     tokenizer = wordpiece_tokenizer(TEXTS, vocab_size=61, min_count=1)
     pieces = [piece for piece in tokenizer.get_vocab() if not piece.startswith("[")]
-    names = [*SPECIAL[:3], *sorted(pieces), "[UNK]", "<mask>"]
+    names = [*SPECIAL[:3], "[PAD]", *sorted(pieces), "[UNK]", "[CLS]", "[SEP]", "[MASK]", "<mask>"]
     own = Tokenizer(models.WordPiece({name: i for i, name in enumerate(names)}, unk_token="[UNK]"))
     own.normalizer, own.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
     own.add_special_tokens([*SPECIAL[:3], "[UNK]", "<mask>"])

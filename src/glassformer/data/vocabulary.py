@@ -48,12 +48,12 @@ class Vocabulary:
     @staticmethod
     def of(tokenizer: Tokenizer) -> Vocabulary:
         found: dict[str, str] = {}
+        added = {token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special}
         for kind, names in NAMES.items():
             own = (getattr(tokenizer.model, "unk_token", None),) if kind == "unk" else ()
-            for name in (*own, *names):
-                if name and tokenizer.token_to_id(name) is not None:
-                    found[kind] = name
-                    break
+            known = [name for name in (*own, *names) if name and tokenizer.token_to_id(name) is not None]
+            if known:  # MPNet's list has BERT's special tokens too, as pieces that mean nothing
+                found[kind] = min(known, key=lambda name: (name not in own, name not in added))
         ids = {kind: tokenizer.token_to_id(found[kind]) if kind in found else None for kind in NAMES}
         return Vocabulary(**ids, tokens=found)
 
