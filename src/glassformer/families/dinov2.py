@@ -262,17 +262,15 @@ def _family(kind: str, classes: str, tiny: Callable[[], ImageEncoderConfig], *ex
     )
 
 
-def _tiny(d_ff: int, registers: int, gated: bool) -> ImageEncoderConfig:
+def _tiny(registers: int) -> ImageEncoderConfig:
     head: dict[str, Any] = {"pooling": "first-mean", "head": "classification", "num_labels": 3}
-    return dinov2((8, 8), (4, 4), 12, 2, 3, d_ff, registers, gated, **head)
+    return dinov2((8, 8), (4, 4), 12, 2, 3, 24, registers, **head)
 
 
-DINOV2 = _family(
-    PLAIN, "Dinov2", partial(_tiny, 24, 0, False), "facebook/dinov2-small", "facebook/dinov2-base"
-)
+DINOV2 = _family(PLAIN, "Dinov2", partial(_tiny, 0), "facebook/dinov2-small", "facebook/dinov2-base")
 DINOV2_REGISTERS = _family(
     REGISTERS,
     "Dinov2WithRegisters",
-    partial(_tiny, 16, 3, True),
+    partial(_tiny, 3),
     "facebook/dinov2-with-registers-small",
 )

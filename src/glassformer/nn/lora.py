@@ -19,6 +19,7 @@ from torch.nn.utils import parametrize
 
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+from glassformer.nn.feedforward import GatedFeedForward
 
 # The linear layers of an encoder layer, and the parts of their weights that can have updates, in row order.
 LAYERS = {
@@ -93,7 +94,8 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     """Freeze the encoder and what stands before it, and let low-rank updates of the ``targets`` learn.
 
     Raises:
-        ConfigError: a rank below 1 or above the width of encoder or target; no such target (``parts_of``).
+        ConfigError: a rank below 1 or above the width of encoder or target; no such target (``parts_of``), or
+            one inside of a gated feed-forward network.
     """
     layers: Any = model.get_submodule("encoder").layers
     wanted = parts_of(targets)
@@ -102,6 +104,10 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     width = min(width, layers[0].attention.qkv.in_features)
     if not 1 <= rank <= width:
         raise ConfigError(f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64")
+    gated = any(isinstance(part, GatedFeedForward) for part in model.modules())
+    if gated and (refused := [part for part in wanted if part in ("up", "down")]):
+        what = f"{refused[0]!r} of a gated feed-forward network has no update that PEFT could open"
+        raise ConfigError(what, where="lora_targets", fix="Use q,k,v,o")
     for name, p in model.named_parameters():
         if name.startswith(("embeddings.", "encoder.")):
             p.requires_grad_(False)
