@@ -43,6 +43,13 @@ def test_a_model_that_opens(gf, kind, tmp_path):
     assert "ready" in gf("doctor", tmp_path / "m").out
 
 
+@pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"])
+def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
+    said = lines(gf("doctor", put(tmp_path / "m", kind, tokenizer=False), "--json"))["fine-tune"]["found"]
+    assert f": {FAMILIES[kind].hub.pooling} pooling under a new linear head" in said
+    assert "opens whole" not in said
+
+
 def test_what_embed_will_do(gf, tmp_path):
     folder = put(tmp_path / "m", "bert")
     (folder / "1_Pooling").mkdir()
@@ -53,6 +60,8 @@ def test_what_embed_will_do(gf, tmp_path):
     assert (
         "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
     )
+    said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
+    assert ": first pooling under a new linear head" in said
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
     assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("refused: ")

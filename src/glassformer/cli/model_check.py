@@ -241,11 +241,13 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
 
 
 def _tuned(checkpoint: Any) -> str:
-    from glassformer.tasks.build import usual_pooling
+    from glassformer.tasks.build import own_pooling
+    from glassformer.tasks.image_classification.build import usual_pooling
 
     if checkpoint.family.configure is not None:
         return "all of it under a new head"
-    hub, pooling = checkpoint.family.hub, usual_pooling(checkpoint.config)
+    texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
+    pooling = own_pooling(checkpoint) if texts else usual_pooling(checkpoint)
     said = f"{pooling} pooling under a new linear head"
     if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
         return said

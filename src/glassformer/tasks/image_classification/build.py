@@ -16,7 +16,7 @@ from glassformer.data.image import ImageRange
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
-from glassformer.families.pretrained import read_checkpoint, with_dropout
+from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
 from glassformer.finite import json_text
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.tasks.layers import given, layers_over
@@ -132,9 +132,7 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     notes = []
     if base.embedding.image_size != transform.size:
         notes.append(f"positions interpolated to {transform.size[0]} x {transform.size[1]} pixels")
-    hub = checkpoint.family.hub
-    own = base.pooling if base.pooling and not base.embedding.class_token else hub.pooling if hub else "first"
-    pooling = own if model.pooling == "auto" else model.pooling
+    pooling = usual_pooling(checkpoint) if model.pooling == "auto" else model.pooling
     has_pooler = base.pooling == "pooler"
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(
@@ -168,6 +166,14 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         ]
     )
     return built
+
+
+def usual_pooling(checkpoint: Checkpoint) -> Any:
+    """What a new head reads where nothing is said: as the family's classifier, or without [CLS] as before."""
+    base, hub = checkpoint.config, checkpoint.family.hub
+    if base.pooling and not base.embedding.class_token:
+        return base.pooling
+    return hub.pooling if hub else "first"
 
 
 def _unseen(network: Any) -> list[str]:
