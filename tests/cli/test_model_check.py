@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from glassformer.data.text import wordpiece_tokenizer
+from glassformer.data.transform import ImageTransform
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
+from glassformer.tasks.image_classification.build import save_transform
 
 
 def put(folder: Path, kind: str, tokenizer: bool = True) -> Path:
@@ -45,7 +47,9 @@ def test_a_model_that_opens(gf, kind, tmp_path):
 
 @pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"])
 def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
-    said = lines(gf("doctor", put(tmp_path / "m", kind, tokenizer=False), "--json"))["fine-tune"]["found"]
+    folder = put(tmp_path / "m", kind, tokenizer=False)
+    save_transform(ImageTransform((8, 8)), folder)
+    said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
     assert f": {FAMILIES[kind].hub.pooling} pooling under a new linear head" in said
     assert "opens whole" not in said
 
