@@ -83,6 +83,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "keep_epochs",
         "time_limit",  # tests/tasks/test_auto.py
         "head_start",  # tests/tasks/test_solved_head.py
+        "start_share",
         "calibration",
         "device",
         "threads",

@@ -90,7 +90,7 @@ def test_a_dearer_model_must_be_ahead_by_the_margin(tried, monkeypatch):
         return np.eye(2)[said]
 
     found = iter([outputs(10), outputs(10), outputs(2)])
-    monkeypatch.setattr(auto.Search, "_cross_validated", lambda self, candidate: next(found))
+    monkeypatch.setattr(auto.Search, "_cross_validated", lambda self, candidate: {0.0: next(found)})
     clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
     assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     found = iter([outputs(2), outputs(2), outputs(2)])

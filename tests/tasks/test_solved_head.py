@@ -10,6 +10,7 @@ from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
 from glassformer.tasks.solved_head import solve_classes, solve_label_sets, solve_numbers
+from glassformer.train.loop import SHARES
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
 RNG = np.random.default_rng(5)
@@ -133,3 +134,26 @@ def test_probabilities_are_calibrated_on_enough_held_out_examples(folder):
     peer = plain.calibrate(*held)
     assert clf.temperature_ == pytest.approx(peer.temperature_)
     assert (clf.predict(texts) == peer.predict(texts)).all()
+
+
+def test_the_share_of_the_start_is_what_does_best_on_the_validation_examples(folder):
+    held, fit = (TEXTS[:23], LABELS[:23]), (TEXTS[23:], LABELS[23:])
+    settings = {**QUICK, "epochs": 2, "lr": 3e-3, "keep_best": False, "monitor": "loss"}
+    clf = gf.TextClassifier(folder, **settings).fit(*fit, validation=held)
+    losses = {}
+    for share in SHARES:
+        one = gf.TextClassifier(folder, **settings, start_share=share).fit(*fit, validation=held)
+        losses[share] = -np.log(
+            one.predict_proba(held[0])[range(23), [int(y == "none") for y in held[1]]]
+        ).mean()
+    best = min(losses, key=lambda share: losses[share])
+    assert clf.chosen_["start_share"] == best
+    assert len({round(loss, 6) for loss in losses.values()}) == len(SHARES)
+    peer = gf.TextClassifier(folder, **settings, start_share=best).fit(*fit, validation=held)
+    np.testing.assert_allclose(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS), atol=1e-6)
+    assert "start_share" not in gf.TextClassifier(folder, **settings).fit(*fit).chosen_  # nothing decides
+
+
+def test_a_share_of_random_weights_is_refused():
+    with pytest.raises(gf.errors.ConfigError, match=r"start_share = 0\.5 keeps a share of random weights"):
+        gf.TextClassifier("encoder-mini", start_share=0.5, epochs=1).fit(TEXTS, LABELS)

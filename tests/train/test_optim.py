@@ -11,7 +11,7 @@ from torch import nn
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
-from glassformer.train.config import FitConfig
+from glassformer.train.config import ClassifierFitConfig, FitConfig
 from glassformer.train.optim import MasterOptimizer, decays, learning_rate
 from glassformer.train.state import Training
 
@@ -282,6 +282,24 @@ def test_without_a_running_mean_the_weights_are_the_masters():
     backward(model, 1)
     optimizer.step(0.1)
     assert not torch.equal(weights["head.out.weight"], optimizer.masters["head.out.weight"])  # a copy
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
+    model = build()
+    start = {n: p.detach().clone() for n, p in model.named_parameters()}
+    optimizer = MasterOptimizer(model, ClassifierFitConfig(lr=0.05, average=average, start_share=0.25), dtype)
+    alone = build()
+    plain = MasterOptimizer(alone, ClassifierFitConfig(lr=0.05, average=average), dtype)
+    for step in range(3):
+        for m, o in ((model, optimizer), (alone, plain)):
+            backward(m, step)
+            o.step(0.05)
+    for n, w in optimizer.weights().items():
+        torch.testing.assert_close(w, 0.75 * plain.weights()[n] + 0.25 * start[n])
+        assert torch.equal(optimizer.masters[n], plain.masters[n])  # which learn on as without
+    assert not optimizer.judges_masters
 
 
 # --- state ----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from glassformer.data.checks import check_pairs, check_two, check_weights, read_
 from glassformer.data.in_memory import as_targets
 from glassformer.data.splits import grouped_split
 from glassformer.data.target_columns import refuse_target_sides
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains
 from glassformer.families.pretrained import save_pretrained
@@ -188,6 +188,9 @@ class Supervised(Explains, Adapts, Estimator):
         """The model; its head solved on the frozen encoder's vectors where ``head_start`` says so."""
         network = super()._network(fit)
         fit.solved = None
+        if fit.train.start_share and self._is_from_scratch():
+            what = f"start_share = {fit.train.start_share:g} keeps a share of random weights"
+            raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
         if not self._starts_solved(fit, network):
             return network
         model = compute_model(network, self._number_format(fit), fit.device)
@@ -209,6 +212,14 @@ class Supervised(Explains, Adapts, Estimator):
             return False
         linear = getattr(network.config, "head_type", "linear") == "linear"
         return linear and network.has_attention and network.has_features
+
+    def _chooses_share(self, fit: Fit) -> bool:
+        train = fit.train
+        learns = train.train_layers != 0 or train.unfreeze_every > 0
+        one = fit.ranks.size == 1 and not train.lora_rank
+        return (
+            train.start_share is None and fit.solved is not None and fit.held is not None and learns and one
+        )
 
     def _number_format(self, fit: Fit) -> str:
         return "auto" if fit.train.precision == "int8" else fit.train.precision

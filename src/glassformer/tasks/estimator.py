@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -55,7 +55,7 @@ from glassformer.train.defaults import CHOSEN, settled, warn_of_few, warn_of_idl
 from glassformer.train.distributed import Ranks, join, refuse_several
 from glassformer.train.epochs import KeepEpochs
 from glassformer.train.freezing import Unfreeze, freeze
-from glassformer.train.loop import Stream, count_steps
+from glassformer.train.loop import Stream, choose_share, count_steps
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
@@ -221,6 +221,9 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             fit.network = self._network(fit)
             self.chosen_ = self._choose(fit)
             train = configs["train"] = settled(train, self.chosen_)
+            chooses = self._chooses_share(fit)
+            if getattr(train, "start_share", 0.0) is None and not chooses:
+                train = configs["train"] = replace(train, start_share=0.0)
             optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
             stream, objective, judge = self._loop(fit)
             training = Training(fit.network, optimizer, train, count_steps(stream, train.epochs))
@@ -232,9 +235,15 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             warn_of_idle(train, fit.held is not None, self.chosen_)
             calls = self._callbacks(training, callbacks, checkpoints, resume)
             run_with(calls, training, stream, objective, judge)
+            if chooses and judge is not None:
+                self.chosen_ = {**self.chosen_, "start_share": choose_share(training, judge)}
             self._keep(fit, training)
             self.train_seconds_ = training.began - started + training.seconds_spent
         return self
+
+    def _chooses_share(self, fit: Fit) -> bool:
+        """Whether validation data say how far the weights go back towards their start."""
+        return False
 
     @contextmanager
     def _rollback(self) -> Iterator[None]:

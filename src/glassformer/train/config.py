@@ -112,6 +112,12 @@ class ClassifierFitConfig(FitConfig):
         "pooled as the checkpoint says; cross-validation chooses its strength",
         in_file="random",
     )
+    start_share: float | None = setting(
+        None,
+        "share of the weights that a checkpoint's training began with in those that are judged and kept; "
+        "none: after a solved start, what does best on the validation examples, else 0",
+        in_file=0.0,
+    )
     calibration: Literal["auto", "none"] = setting(
         "auto",
         "auto: a temperature is fitted on the validation examples, where there are 100 or more",
@@ -160,6 +166,12 @@ class NumberFitConfig(FitConfig):
         "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
         "pooled as the checkpoint says; cross-validation chooses its strength",
         in_file="random",
+    )
+    start_share: float | None = setting(
+        None,
+        "share of the weights that a checkpoint's training began with in those that are judged and kept; "
+        "none: after a solved start, what does best on the validation examples, else 0",
+        in_file=0.0,
     )
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss", "what decides which weights are best; loss: the squared error, as R² does"

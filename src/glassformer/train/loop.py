@@ -120,6 +120,9 @@ class WordStream(TextStream):
         return self.words
 
 
+SHARES = (0.0, 0.25, 0.5, 0.75)  # of the start in the weights to keep
+
+
 def run(
     training: Training,
     stream: Stream,
@@ -204,13 +207,38 @@ def _judge_start(training: Training, evaluate: Callable) -> None:
     training.model.eval()
     with training.evaluation_weights():
         record = evaluate()
-    score = record.pop(INSTEAD, None)
-    if score is None:
-        score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+    score = _score(training, record)
     training.best_score, training.best_loss, training.best_step = score, record["loss"], 0
     if config.keep_best:
         training.best_weights = training.optimizer.weights()
     training.history.append({"kind": "start", "step": 0, "epoch": 0, **record})
+
+
+def _score(training: Training, record: dict[str, Any]) -> float:
+    """What decides which weights are best, the higher the better."""
+    score, monitor = record.pop(INSTEAD, None), training.config.monitor
+    if score is not None:
+        return score
+    return -record["loss"] if monitor == "loss" else record[monitor]
+
+
+@torch.no_grad()
+def choose_share(training: Training, evaluate: Callable[[], dict[str, float]]) -> float:
+    """Move the weights to keep towards those that the training began with, by the share that does best.
+
+    Returns:
+        The share, one of ``SHARES``; of equal scores, that of the lower validation loss.
+    """
+    optimizer, end = training.optimizer, training.final_weights()
+    found: list[tuple[float, float, float]] = []  # score, minus the loss, minus the share
+    training.model.eval()
+    for share in SHARES:
+        optimizer.load(optimizer.towards_start(end, share))
+        record = evaluate()
+        found.append((_score(training, record), -record["loss"], -share))
+    share = -max(found)[-1]
+    training.best_weights = optimizer.towards_start(end, share)
+    return share
 
 
 def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[dict[str, Any], bool]:
@@ -225,9 +253,7 @@ def _judge(training: Training, evaluate: Callable | None, epoch: int) -> tuple[d
         training.model.eval()
         with training.evaluation_weights():
             record |= evaluate()
-        score = record.pop(INSTEAD, None)
-        if score is None:
-            score = -record["loss"] if config.monitor == "loss" else record[config.monitor]
+        score = _score(training, record)
         finite(np.array([record["loss"], score]), "validation losses or scores")
         better = training.best_score is None or score > training.best_score
         is_best = better or (score == training.best_score and training.surer(record["loss"]))

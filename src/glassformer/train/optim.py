@@ -59,9 +59,12 @@ class MasterOptimizer:
         self.optimizers = self._make(config)
         self.average = {n: m.detach().clone() for n, m in self.masters.items()} if config.average else None
         self.decay = config.average  # of that mean; see bound_average
-        self.averaged = torch.zeros(
-            ()
-        )  # steps whose weights the mean has seen; a tensor, as all that is kept
+        # Steps whose weights the mean has seen; a tensor, as all that is kept.
+        self.averaged = torch.zeros(())
+        self.start_share = getattr(config, "start_share", 0.0)
+        # None: chosen once the training is over (``choose_share``).
+        keeps = self.start_share is None or self.start_share > 0
+        self.start = {n: m.detach().clone() for n, m in self.masters.items()} if keeps else None
 
     def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
         """AdamW or Adam for everything, or Muon for the matrices of the encoder and AdamW for the rest.
@@ -161,10 +164,25 @@ class MasterOptimizer:
             master.copy_(weights[name])
         self.publish()
 
-    def weights(self) -> dict[str, Tensor]:
-        """The weights to judge and to keep: the running mean where there is one, else the masters."""
+    @property
+    def judges_masters(self) -> bool:
+        """Whether the weights to judge are those that learn."""
+        return self.average is None and not self.start_share
+
+    def judged(self) -> dict[str, Tensor]:
+        """This process's parts of the weights to judge: the running mean where there is one, else the
+        masters, with the share of the start that is given."""
         source = self.average if self.average is not None else self.masters
-        return {name: w.clone() for name, w in self._whole(source).items()}
+        return self.towards_start(source, self.start_share) if self.start_share else source
+
+    def towards_start(self, weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
+        """``(1 - share) * weights + share * start`` (Wortsman et al., 2022, equation 1)."""
+        assert self.start is not None
+        return {n: torch.lerp(w.detach(), self.start[n], share) for n, w in weights.items()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """The weights to judge and to keep, whole: a copy."""
+        return {name: w.clone() for name, w in self._whole(self.judged()).items()}
 
     def _whole(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: self.ranks.whole(w.detach(), self.shapes[name]) for name, w in parts.items()}

@@ -135,13 +135,13 @@ class Training:
 
     @contextmanager
     def evaluation_weights(self):
-        """Compute with the weights to be judged (the running mean, where there is one)."""
-        if self.optimizer.average is None:
+        """Compute with the weights to be judged (``MasterOptimizer.judged``)."""
+        if self.optimizer.judges_masters:
             with self.ranks.gathered():
                 yield
             return
         masters = {n: m.detach().clone() for n, m in self.optimizer.masters.items()}
-        self.optimizer.load(self.optimizer.average)
+        self.optimizer.load(self.optimizer.judged())
         try:
             with self.ranks.gathered():
                 yield

@@ -93,6 +93,7 @@ class ImageRegressor(Regressor, ImageModel):
         early_stopping: int = 0,
         monitor: str = "loss",
         head_start: str = "solved",
+        start_share: float | None = None,
         number_scale: str = "linear",
         keep_best: bool = True,
         evaluate_every: int = 0,

@@ -6,19 +6,21 @@
 
 Each predicts the same examples, which it has not learned from: the validation examples where there are
 enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
-ahead by half a standard error of the difference. What is tried follows from the data alone, so that the same
+ahead by half a standard error of the difference. The fine-tuned encoder goes back towards its start by the
+share that does best (Wortsman et al., 2022). What is tried follows from the data alone, so that the same
 seed gives the same bits. A candidate without an error leaves the dearer ones out; so does ``time_limit``.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.splits import grouped_split
@@ -28,6 +30,7 @@ from glassformer.tasks.estimator import Fit
 from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
 from glassformer.train.defaults import chosen
 from glassformer.train.distributed import join, world
+from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
 WIDTH = 384  # of its vectors
@@ -57,6 +60,10 @@ class Candidate:
     settings: dict[str, Any]
     learns: bool = False
 
+    def with_share(self, share: float) -> Candidate:
+        """With that share of its start, where it learns."""
+        return replace(self, settings=self.settings | {"start_share": share}) if self.learns else self
+
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
 SOLVED = {"model": ENCODER, "head_start": "solved"}
@@ -73,6 +80,12 @@ class Tried:
     score: float
     seconds: float
     fitted: Any = None  # None: by cross-validation alone
+
+    @property
+    def share(self) -> float:
+        """Of the start in the weights."""
+        chosen = {} if self.fitted is None else self.fitted.chosen_
+        return self.candidate.settings.get("start_share", chosen.get("start_share", 0.0))
 
 
 def asks_for_encoder(clf: Any) -> bool:
@@ -174,7 +187,9 @@ class Search:
         began = time.perf_counter()
         fitted = None
         if self.by_folds:
-            outputs = self._cross_validated(candidate)
+            parts = self._cross_validated(candidate)
+            share = max(parts, key=lambda share: self._score(parts[share], slice(None)))
+            candidate, outputs = candidate.with_share(share), parts[share]
         else:
             dear = candidate.learns
             fitted = self._fitted(candidate, self.learned, self.calls if dear else self.quiet, dear)
@@ -198,18 +213,18 @@ class Search:
         self.pass_seconds = (time.perf_counter() - began) / max(len(X), 1)
         return outputs
 
-    def _cross_validated(self, candidate: Candidate) -> np.ndarray:
-        """Outputs ``[m, C]`` for the rows that decide, each by a model that has not learned from it."""
-        found: np.ndarray | None = None
+    def _cross_validated(self, candidate: Candidate) -> dict[float, np.ndarray]:
+        """Share of the start -> outputs ``[m, C]`` for the rows that decide, each by a model that has not
+        learned from it."""
+        found: dict[float, np.ndarray] = {}
         for fold in sorted({*self.place[self.decide].tolist()}):
-            held = np.flatnonzero(self.place == fold)
-            fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), self.quiet, False)
-            part = self._outputs(fitted, [self.X[i] for i in held])
-            if found is None:
-                found = np.empty((len(self.X), part.shape[1]))
-            found[held] = part
-        assert found is not None
-        return found[self.decide]
+            held, start = np.flatnonzero(self.place == fold), Start()
+            calls = [start, *self.quiet] if candidate.learns else self.quiet
+            fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), calls, False)
+            for share in start.shares(fitted) if candidate.learns else (0.0,):
+                part = self._outputs(fitted, [self.X[i] for i in held])
+                found.setdefault(share, np.empty((len(self.X), part.shape[1])))[held] = part
+        return {share: outputs[self.decide] for share, outputs in found.items()}
 
     def _fitted(self, candidate: Candidate, rows: np.ndarray, calls: Sequence[Callback], kept: bool) -> Any:
         """The candidate, fitted on training rows; ``kept``: with checkpoints."""
@@ -309,6 +324,7 @@ class Search:
                 "seconds": round(tried.seconds, 2),
                 "chosen": tried is best,
             }
+            | ({"start_share": tried.share} if tried.candidate.learns else {})
             for tried in self.tried
         ]
         return found + [{"model": name, "left out": why} for name, why in self.left_out.items()]
@@ -321,6 +337,23 @@ class StopUnsaved(StopOnSignal):
         if not training.finished and self.signals.received is not None:
             self.signals.obeyed = True
             raise Interrupted(f"stopped while models are compared, which begins anew; {GO_ON}")
+
+
+class Start(Callback):
+    """Keeps the weights that a training begins with."""
+
+    def start(self, training: Any) -> None:
+        self.weights = training.optimizer.weights()
+
+    @torch.no_grad()
+    def shares(self, fitted: Any) -> Iterator[float]:
+        """Each of ``SHARES``, while the fitted weights have that share of the start."""
+        own = {n: p for n, p in fitted.model_.named_parameters() if n in self.weights}
+        end = {n: p.clone() for n, p in own.items()}
+        for share in SHARES:
+            for n, p in own.items():
+                p.copy_(torch.lerp(end[n], self.weights[n], share))
+            yield share
 
 
 class Mirror(Callback):

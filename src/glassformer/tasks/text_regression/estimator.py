@@ -94,6 +94,7 @@ class TextRegressor(Regressor, TextModel):
         early_stopping: int = 0,
         monitor: str = "loss",
         head_start: str = "solved",
+        start_share: float | None = None,
         number_scale: str = "linear",
         time_limit: float | None = None,
         keep_best: bool = True,
