@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import GlassformerError
 from glassformer.families import FAMILIES
@@ -61,6 +62,24 @@ def families() -> Iterator[str]:
             f"`{text}`" if text else "" for text in (given[None], given["classification"], words)
         )
         yield f"| `{name}` | {family.model.reads} | {shown} | {', '.join(family.examples)} |"
+
+
+def names() -> Iterator[str]:
+    """Short names of checkpoints, and the commits that they mean."""
+    yield "| Name | Checkpoint of the Hub | Commit |"
+    yield "|---|---|---|"
+    called: dict[Known, list[str]] = {}
+    for name, known in CATALOG.items():
+        called.setdefault(known, []).append(f"`{name}`")
+    for known, listed in called.items():
+        yield f"| {', '.join(listed)} | {known.repo} | `{known.revision[:12]}` |"
+
+
+NAMES = """## Checkpoints with a short name
+
+`--model` and every estimator take these names. A name, and the Hub id that it stands for, mean the pinned commit;
+`revision` names another. A folder of the same name is opened as `./name`.
+"""
 
 
 def refusal(attempt: Callable[[], Any], *folders: Path) -> str:
@@ -147,6 +166,10 @@ PhoBERT's merges pass through pieces that its table of embeddings has no rows fo
 piece unknown where nothing more can be merged to it. Here the table grows by these rows, which begin as the unknown
 token's: the answers are the same, and the saved model and its `tokenizer.json` go together.
 
+DINOv2's classifier reads [CLS] joined with the mean of the patches (`pooling="first-mean"`); a new head on it does too.
+MPNet's list of pieces has BERT's special tokens in it: those that the tokenizer adds as special (`<pad>`) count, the
+pieces (`[PAD]`) mean nothing.
+
 Where positions begin behind the padding token's row (`pad_token_id`, RoBERTa's layout), that token must be the
 tokenizer's own: a checkpoint whose `pad_token_id` is another's id is refused where it meets its tokenizer. A padding
 token that is written out in a text (`<pad>`) takes a place like any other here; in `transformers` it takes none.
@@ -177,7 +200,17 @@ folders for transformers) raises an error that names another model."""
 
 def page() -> str:
     """The page as the package is now."""
-    lines = [INTRO, *families(), "", TOKENIZERS, "## What a file may hold, and what is refused", ""]
+    lines = [
+        INTRO,
+        *families(),
+        "",
+        NAMES,
+        *names(),
+        "",
+        TOKENIZERS,
+        "## What a file may hold, and what is refused",
+        "",
+    ]
     seen: dict[Any, str] = {}
     for name, family in ON_THE_HUB.items():
         assert family.hub is not None
