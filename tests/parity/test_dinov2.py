@@ -32,12 +32,22 @@ def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
     heads, patch = rng.choice((2, 3, 5, 7)), rng.choice((2, 3, 5))
     more = {"num_register_tokens": rng.choice((1, 3, 5))} if "registers" in kind else {}
     config = transformers.CONFIG_MAPPING[kind](
-        hidden_size=heads * rng.choice((3, 5, 7)), num_attention_heads=heads, num_hidden_layers=rng.choice((1, 2, 3)),
-        mlp_ratio=rng.choice((1, 2, 3)), image_size=patch * rng.choice((3, 5)) + rng.choice((0, 1)), patch_size=patch,
-        num_channels=rng.choice((1, 3)), layer_norm_eps=rng.choice((1e-6, 1e-5)), qkv_bias=draw % 3 > 0,
-        use_swiglu_ffn=draw % 2 > 0, layerscale_value=rng.choice((1.0, 0.1)), drop_path_rate=0.1 * (draw % 2),
-        hidden_act=rng.choice(("gelu", "relu")), **more, **extra,
-    )  # fmt: skip
+        hidden_size=heads * rng.choice((3, 5, 7)),
+        num_attention_heads=heads,
+        num_hidden_layers=rng.choice((1, 2, 3)),
+        mlp_ratio=rng.choice((1, 2, 3)),
+        image_size=patch * rng.choice((3, 5)) + rng.choice((0, 1)),
+        patch_size=patch,
+        num_channels=rng.choice((1, 3)),
+        layer_norm_eps=rng.choice((1e-6, 1e-5)),
+        qkv_bias=draw % 3 > 0,
+        use_swiglu_ffn=draw % 2 > 0,
+        layerscale_value=rng.choice((1.0, 0.1)),
+        drop_path_rate=0.1 * (draw % 2),
+        hidden_act=rng.choice(("gelu", "relu")),
+        **more,
+        **extra,
+    )
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
     model = getattr(transformers, KINDS[kind] + ending)(config).eval()

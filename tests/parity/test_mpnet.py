@@ -31,11 +31,18 @@ def peer_of(draw: int, kind: str = "Model", **extra):
     rng = random.Random(draw)
     heads = rng.choice((2, 3, 5, 7))
     config = transformers.MPNetConfig(
-        vocab_size=rng.choice((101, 103)), hidden_size=heads * rng.choice((3, 5, 16)), num_attention_heads=heads,
-        num_hidden_layers=rng.choice((1, 2, 3)), intermediate_size=rng.choice((23, 29)), initializer_range=0.2,
-        max_position_embeddings=139, layer_norm_eps=rng.choice((1e-12, 1e-5)), hidden_dropout_prob=0.3,
-        hidden_act=rng.choice(("gelu", "relu", "gelu_new")), **extra,
-    )  # fmt: skip
+        vocab_size=rng.choice((101, 103)),
+        hidden_size=heads * rng.choice((3, 5, 16)),
+        num_attention_heads=heads,
+        num_hidden_layers=rng.choice((1, 2, 3)),
+        intermediate_size=rng.choice((23, 29)),
+        initializer_range=0.2,
+        max_position_embeddings=139,
+        layer_norm_eps=rng.choice((1e-12, 1e-5)),
+        hidden_dropout_prob=0.3,
+        hidden_act=rng.choice(("gelu", "relu", "gelu_new")),
+        **extra,
+    )
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
     model = getattr(transformers, f"MPNet{kind}")(config).eval()
@@ -78,7 +85,10 @@ def test_states_maps_and_gradients_of_long_texts(draw, tmp_path):
     (model(ids[mask], packing=gf.Packing(LENGTHS)).last_hidden_state * weights).sum().backward()
     (theirs.last_hidden_state[mask] * weights).sum().backward()
     wanted = {name: p.grad for name, p in peer.named_parameters() if p.grad is not None}
-    for ours_, theirs_ in ((model.encoder.relative.weight, TABLE), (model.embeddings.tokens.weight, "embeddings.word_embeddings.weight")):  # fmt: skip
+    for ours_, theirs_ in (
+        (model.encoder.relative.weight, TABLE),
+        (model.embeddings.tokens.weight, "embeddings.word_embeddings.weight"),
+    ):
         gradient = wanted[theirs_]
         assert bool(gradient.any(1).sum() > 29)  # buckets that are met
         assert float((ours_.grad - gradient).abs().max() / gradient.abs().max()) <= 1e-4
