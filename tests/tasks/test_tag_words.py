@@ -10,6 +10,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.data.kinds import kind_of
+from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
 from glassformer.errors import CheckpointError, DataError, InputError
@@ -161,6 +162,93 @@ def test_numbers_that_are_words_stay_words(tmp_path):
         file.write_text("\n".join(lines))
         words = [word for own in load_tagged(file).splits["train"].words for word in own]
         assert words == [line[0] for line in lines if line]
+
+
+SENTENCES = [("Ann", "B-per"), ("saw", "O"), ("Rome", "B-loc")], [("Bo", "B-per"), ("left", "O")]
+COUNTED = ([["Ann", "saw", "Rome"], ["Bo", "left"]], [["B-per", "O", "B-loc"], ["B-per", "O"]])
+
+
+@pytest.mark.parametrize("between", ["", "X\t", "X\tY\t"])
+@pytest.mark.parametrize("ending", ["conll", "conllu", "iob"])
+def test_fewer_columns_behind_a_counter_with_comments_and_words_of_several_parts(tmp_path, ending, between):
+    lines = []
+    for sentence in SENTENCES:
+        lines += ["# sent_id = 1", "# a remark", f"1-2\tno\t{between}_"]
+        lines += [f"{i}\t{word}\t{between}{tag}" for i, (word, tag) in enumerate(sentence, 1)]
+        lines += [f"2.1\tghost\t{between}O", ""]
+    file = tmp_path / f"t.{ending}"
+    file.write_text("\n".join(lines))
+    data = load_tagged(file)
+    assert (data.splits["train"].words, data.splits["train"].tags) == COUNTED
+    said = f"t.{ending}: column 1 counts the words, so words are column 2 and tags the last one"
+    assert data.said == (said,)
+    assert said in [f.message for f in examine_tagged(data).findings]
+
+
+@pytest.mark.parametrize("numbers", ["123 45", "012 34", "789 23", "123 12", "1231 2"])
+@pytest.mark.parametrize("ending", ["conll", "conllu", "txt"])
+def test_a_counter_goes_on_through_the_file(tmp_path, ending, numbers):
+    counters = iter(numbers.replace(" ", ""))
+    text = "\n\n".join(
+        "\n".join(f"{next(counters)}\t{word}\t{tag}" for word, tag in sentence) for sentence in SENTENCES
+    )
+    if numbers == "1231 2":  # no empty line: a sentence ends where the count begins again
+        text = text.replace("\n\n", "\n")
+    (tmp_path / f"t.{ending}").write_text(text)
+    split = load_tagged(tmp_path / f"t.{ending}").splits["train"]
+    assert (split.words, split.tags) == COUNTED
+
+
+def test_a_file_of_conllu_without_counters_keeps_its_numbers(tmp_path):
+    (tmp_path / "t.conllu").write_text("3.5\tB-n\ngrams\tO\n\n7-8\tB-n\npm\tO\n")
+    assert load_tagged(tmp_path / "t.conllu").splits["train"].words == [["3.5", "grams"], ["7-8", "pm"]]
+
+
+def test_a_file_without_empty_lines_is_one_sentence_and_the_doctor_says_so(tmp_path):
+    file = tmp_path / "t.conll"
+    file.write_text("Ann\tB-per\nsaw\tO\nRome\tB-loc\n" * 19)
+    data = load_tagged(file)
+    assert [len(words) for words in data.splits["train"].words] == [57]
+    (found,) = [f for f in examine_tagged(data).findings if f.code == "one-sentence"]
+    assert (found.severity, found.sentence) == (
+        "warning",
+        "t.conll: all 57 words are one sentence, for no empty line ends one: put an empty line behind each sentence",
+    )
+    file.write_text("Ann\tB-per\nsaw\tO\nRome\tB-loc\n\n" * 19)
+    data = load_tagged(file, limit=1)
+    assert len(data.splits["train"]) == 1
+    assert data.unended == ()
+
+
+@pytest.mark.parametrize(
+    "line", ["{tag}\t{word}", "{tag}\tNN\t{word}", "{tag} {word} NN", "{i}\t{tag}\t{word}"]
+)
+def test_columns_that_are_swapped_are_named(tmp_path, line):
+    file = tmp_path / "t.conll"
+    file.write_text(
+        "\n\n".join(
+            "\n".join(line.format(i=i, word=word, tag=tag) for i, (word, tag) in enumerate(sentence, 1))
+            for sentence in SENTENCES
+        )
+    )
+    words, tags = (1 + line.replace("\t", " ").split().index(name) for name in ("{word}", "{tag}"))
+    for need in (True, False):
+        with pytest.raises(DataError, match=f"column {tags} has tags .B-loc, B-per, O. where words") as error:
+            load_tagged(file, need_tags=need)
+        assert f"Set words_column={words} and tags_column={tags}" in str(error.value)
+    split = load_tagged(file, words_column=str(words), tags_column=str(tags)).splits["train"]
+    assert (split.words, split.tags) == COUNTED
+
+
+def test_kinds_that_differ_in_case_are_two_and_the_doctor_says_so(tmp_path):
+    rows = [(["Ann", "Lee"], ["B-PER", "I-PER"]), (["Bo"], ["B-Per"]), (["Rome"], ["B-LOC"])]
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(json.dumps({"tokens": a, "tags": b}) + "\n" for a, b in rows))
+    found = {f.code: f for f in examine_tagged(load_tagged(file)).findings}["twin-kinds"]
+    said = "kinds whose names differ only in case or white space: 'PER' and 'Per'"
+    assert (found.severity, found.message, found.count) == ("warning", said, 1)
+    file.write_text(file.read_text().replace("Per", "PER"))
+    assert "twin-kinds" not in {f.code for f in examine_tagged(load_tagged(file)).findings}
 
 
 @pytest.mark.parametrize("word", ["--5", "5-", "9" * 5_000, "-" + "9" * 5_000, "٣"])

@@ -139,18 +139,24 @@ def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
 
 def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     """Classes whose names are one name, written in two ways."""
-    spellings: dict[str, set[str]] = {}
-    for label in {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}:
-        spellings.setdefault(plain_name(label), set()).add(label)
-    twins = sorted(" and ".join(map(repr, sorted(names))) for names in spellings.values() if len(names) > 1)
+    known = {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}
+    twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
     if twins:
         listed = "; ".join(twins[:3]) + (f" and {len(twins) - 3:,} more" if len(twins) > 3 else "")
         message = "classes whose names differ only in case, white space, invisible characters, the encoding "
         message += f"of accents or the way a number is written: {len(twins):,} ({listed})"
         fix = "make one of them with --set merge_labels=spelling"
         yield Finding("warning", "twin-classes", message, len(twins), tuple(twins[:10]), fix)
-    elif spellings:
+    elif known:
         yield Finding("ok", "twin-classes", "no class is written in two ways")
+
+
+def written_twice(names: Iterable[str]) -> list[list[str]]:
+    """The names that are one name, written in several ways, see ``plain_name``."""
+    spellings: dict[str, set[str]] = {}
+    for name in names:
+        spellings.setdefault(plain_name(name), set()).add(name)
+    return sorted(sorted(same) for same in spellings.values() if len(same) > 1)
 
 
 def without_classes(findings: Sequence[Finding]) -> list[Finding]:

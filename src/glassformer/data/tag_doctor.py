@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassformer.data.doctor_labels import written_twice
 from glassformer.data.doctor_rows import bad_rows, leaks, repeats
 from glassformer.data.findings import DoctorReport, Finding, excerpt, percent
 from glassformer.data.tag_schemes import read_tags
@@ -41,7 +42,10 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     }
     findings = [
         *bad_rows(dataset.rejected),
+        *(Finding("note", "columns", said) for said in dataset.said),
+        *_one_sentence(dataset),
         *spelling,
+        *_twin_kinds(splits, scheme),
         *_not_tagged(splits),
         *(_without_the_setting(f) for f in repeats(counts)),
         *(_without_the_setting(f) for f in leaks(dataset.splits, counts, figures)),  # type: ignore[arg-type]  # texts
@@ -70,6 +74,20 @@ def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[s
         "longest": max(map(len, split.words)),
         "spans": dict(sorted(kinds.items())),
     }
+
+
+def _one_sentence(dataset: TaggedDataset) -> Iterable[Finding]:
+    for what in dataset.unended:
+        yield Finding("warning", "one-sentence", what, 1, fix="put an empty line behind each sentence")
+
+
+def _twin_kinds(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+    kinds = {kind_of_tag(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
+    if twins := written_twice(kinds):
+        pairs = [" and ".join(map(repr, names)) for names in twins]
+        message = f"kinds whose names differ only in case or white space: {'; '.join(pairs[:3])}"
+        fix = "they are learned as different ones: write each in one way"
+        yield Finding("warning", "twin-kinds", message, len(twins), tuple(pairs[:10]), fix)
 
 
 def _not_tagged(splits: dict[str, TaggedSplit]) -> Iterable[Finding]:

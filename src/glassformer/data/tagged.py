@@ -3,10 +3,10 @@
 A path is one file (it becomes ``train``), or a folder with a file a split: ``train.conll``, ``dev.jsonl`` ...
 CoNLL has a word a line, its columns separated by tabs or blanks, and an empty line behind each sentence; the
 first column is the word, the last the tag, and other numbers can be named (from 1). Where the first column
-counts the words of a sentence, the second is the word; of ten such columns the fourth is the tag (CoNLL-U).
-A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or BIOES, is read
-so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of words and a list
-of tags in each row; class names in a Parquet schema replace numbers.
+counts the words of a sentence or of the file, the second is the word; of ten such columns the fourth is the
+tag (CoNLL-U). A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or
+BIOES, is read so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of
+words and a list of tags in each row; class names in a Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,14 @@ from glassformer.errors import DataError
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
 CONLL = (".conll", ".conllu", ".iob", ".iob2", ".bio", ".bioes", ".txt")
-UNIVERSAL = ".conllu"  # Universal Dependencies: of ten columns the word is the second, UPOS the fourth
+UNIVERSAL = ".conllu"  # Universal Dependencies: a counter first; of ten columns UPOS is the fourth
 UNIVERSAL_COLUMNS = 10
 PARTS = re.compile(r"[0-9]+[-.][0-9]+\s")  # there, several words in one, or one that is not said
 ENDINGS = (*CONLL, *READERS)
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
 LOOKED_AT = 1_000  # lines of a file that may be CoNLL
+LONG = 50  # words of a file that are hardly one sentence
 MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag that no word of the sentence is taken for
 
 
@@ -100,6 +101,7 @@ class TaggedDataset:
     rejected: tuple[RejectedRow, ...] = ()  # rows left out
     columns: tuple[str | None, str | None] = (None, None)  # of words, of tags
     said: tuple[str, ...] = ()
+    unended: tuple[str, ...] = ()  # CoNLL files in which no empty line ends a sentence
 
 
 def load_tagged(
@@ -139,7 +141,7 @@ def load_tagged(
     if limit is not None:
         splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
     out = TaggedDataset(path.stem, splits, rejected=tuple(reader.rejected or ()), columns=reader.columns)
-    out = replace(out, said=reader.said())
+    out = replace(out, said=reader.said(), unended=tuple(reader.unended))
     if known is None or not known.tagged:
         return out
     about = {"description": known.description, "licence": known.licence, "notes": known.notes}
@@ -191,6 +193,7 @@ class _Reader:
     columns: tuple[str | None, str | None] = (None, None)
     blanks: list[int] = field(default_factory=list)  # lines that have a blank where a tab belongs
     counted: str = ""  # what is read where the first column counts the words
+    unended: list[str] = field(default_factory=list)
 
     def said(self) -> tuple[str, ...]:
         """What is read otherwise than it stands."""
@@ -265,12 +268,17 @@ class _Reader:
     def _conll(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
         check_utf8(file)
         usual = _word_and_tag(file)
+        if self.words_column is None:
+            _refuse_swapped(file, *usual)
         word_at, tag_at = self._numbers(*usual)
-        if usual[0] == 2 and file.suffix.lower() != UNIVERSAL and self.words_column is None:
+        counted = usual[0] == 2
+        if counted and self.words_column is None and (usual[1] != 4 or file.suffix.lower() != UNIVERSAL):
             tags = "the last one" if tag_at == -1 else f"column {tag_at + 1}"
             self.counted = f"{file.name}: column 1 counts the words, so words are column 2 and tags {tags}"
         self.columns = str(word_at + 1), str(tag_at + 1 if tag_at >= 0 else tag_at)
-        for lines, rows in _sentences(file, usual[0] == 2 or file.suffix.lower() == UNIVERSAL):
+        sentences, words_read = 0, 0
+        for lines, rows in _sentences(file, counted):
+            sentences, words_read = sentences + 1, words_read + len(lines)
             tab = "\t" if "\t" in lines[0] else None
             cells = [line.split(tab) for line in lines]
             for i, row in enumerate(rows if tab else ()):
@@ -293,6 +301,10 @@ class _Reader:
                 self.refuse(error, str(file), rows[0])
             else:
                 yield words, tags, rows[0]
+        if sentences == 1 and words_read >= LONG:
+            self.unended.append(
+                f"{file.name}: all {words_read:,} words are one sentence, for no empty line ends one"
+            )
 
     def _numbers(self, word: int, tag: int) -> tuple[int, int]:
         """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
@@ -328,33 +340,67 @@ def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, w
 def _word_and_tag(file: Path) -> tuple[int, int]:
     """Where word and tag stand in the lines of a CoNLL file, by what stands there: numbers from 1, or from
     the end."""
-    if file.suffix.lower() == UNIVERSAL:
-        first = next(_sentences(file, True), ([""],))[0][0]
-        return (2, 4) if len(first.split("\t")) == UNIVERSAL_COLUMNS else (1, -1)
-    some = [
-        [line.split("\t" if "\t" in lines[0] else None) for line in lines if not PARTS.match(line)]
-        for lines, _ in islice(_sentences(file), LOOKED_AT // 10)
-    ]
-    some = [cells for cells in some if cells]
+    some = _first_cells(file)
     width = len(some[0][0]) if some else 0
-    counted = sum([line[0] for line in cells] in _counts(len(cells)) for cells in some)
-    if width < 3 or max(map(len, some)) < 2 or counted < 0.95 * len(some):
+    universal = file.suffix.lower() == UNIVERSAL
+    if universal and width == UNIVERSAL_COLUMNS:
+        return 2, 4
+    counted = sum(_counts([line[0] for line in cells]) for cells in some)
+    if width < 3 or (max(map(len, some)) < 2 and not universal) or counted < 0.95 * len(some):
         return 1, -1
     last = [line[-1] for cells in some for line in cells]
     spans = all(map(MARKED.fullmatch, last)) and any("-" in tag for tag in last)
     return (2, 4) if width == UNIVERSAL_COLUMNS and not spans else (2, -1)
 
 
-def _counts(n: int) -> tuple[list[str], list[str]]:
-    """The numbers of ``n`` words, from 1 or from 0."""
-    return [str(i + 1) for i in range(n)], [str(i) for i in range(n)]
+def _refuse_swapped(file: Path, word: int, tag: int) -> None:
+    """Raises DataError where the column of words (counted from 1) has tags of BIO or BIOES, and that of tags
+    has none."""
+    lines = [line for cells in _first_cells(file) for line in cells if len(line) > word]
+    if not lines:
+        return
+    tags = [line[word - 1] for line in lines]
+    others = [line[tag if tag < 0 else tag - 1] for line in lines]
+    marked, usual = (sum(map(bool, map(MARKED.fullmatch, column))) for column in (tags, others))
+    if marked < 0.95 * len(lines) or usual > 0.5 * len(lines) or not any("-" in tag for tag in tags):
+        return
+    width = min(map(len, lines))
+    place = max(range(word, width), key=lambda i: len({line[i] for line in lines})) + 1
+    what = f"column {word} has tags ({listed(sorted({*tags}))}) where words belong"
+    fix = f"Set words_column={place} and tags_column={word} (for predict, --text-column {place})"
+    raise DataError(what, where=str(file), fix=fix)
+
+
+def _first_cells(file: Path) -> list[list[list[str]]]:
+    """The columns of the lines of the first sentences."""
+    some = [
+        [_cells(line, lines) for line in lines if not PARTS.match(line) and line[0] != "#"]
+        for lines, _ in islice(_sentences(file), LOOKED_AT // 10)
+    ]
+    return [cells for cells in some if cells]
+
+
+def _cells(line: str, lines: Sequence[str]) -> list[str]:
+    """The columns of a line; a sentence whose words have tabs has its columns between them."""
+    return line.split("\t" if any("\t" in other for other in lines) else None)
+
+
+def _counts(cells: Sequence[str]) -> bool:
+    """Whether the first column of a sentence counts on by one, from wherever it begins; it may begin again
+    at 0 or 1, where no empty line stands."""
+    if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in cells):
+        return False
+    numbers = list(map(int, cells))
+    again = [b for a, b in pairwise(numbers) if b != a + 1]
+    return {*again} <= {numbers[0]} & {0, 1} and 2 * len(again) <= len(numbers)
 
 
 def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], array]]:
     """The lines of each sentence and their numbers from 1.
 
     Args:
-        counted: the first column counts the words; lines of several words, or of none, are passed over.
+        counted: the first column counts the words; lines of several words, or of none, are passed over, and
+            a sentence ends where the count begins again.
     """
     lines: list[str] = []
     rows = array("q")
@@ -364,9 +410,12 @@ def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], a
             if lines:
                 yield lines, rows
             lines, rows = [], array("q")
-        elif counted and PARTS.match(line):
+        elif counted and (PARTS.match(line) or line[0] == "#"):
             continue
         elif lines or not COMMENT.match(line):
+            if counted and lines and line.split(None, 1)[0] == lines[0].split(None, 1)[0]:
+                yield lines, rows
+                lines, rows = [], array("q")
             lines.append(line)
             rows.append(row)
     if lines:
