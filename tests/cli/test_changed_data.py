@@ -190,3 +190,15 @@ def test_all_rows_of_the_training(gf, tmp_path):
         assert "40 of 40 texts, or copies of them, were in training" in said
         assert "40 other texts, seen in training" in said
         assert "not seen in training" not in said
+
+
+def test_a_finished_run_of_a_linear_model_is_not_trained_anew_on_other_rows(gf, refused, tmp_path):
+    data = write_csv(tmp_path / "d.csv", sentences(59))
+    begin = ("train", "--text", data, "--out", tmp_path / "run", "--model", "tfidf", "--set", "min_count=1")
+    assert gf(*begin).code == 0
+    kept = (tmp_path / "run" / "model" / "model.safetensors").read_bytes()
+    assert gf(*begin, "--resume").code == 0
+    turn_round("texts", data)
+    said = refused(*begin, "--resume")
+    assert f"{data}: has changed since the training. Restore it, or train into another folder" in said
+    assert (tmp_path / "run" / "model" / "model.safetensors").read_bytes() == kept

@@ -143,6 +143,16 @@ def test_what_is_no_classifier_is_refused(texts, changes, said):
         gf.load(texts)
 
 
+def test_one_class_alone_is_refused(tmp_path):
+    config = BertConfig(13, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=7)
+    config.num_labels, config.problem_type = 1, "single_label_classification"
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "one")
+    with pytest.raises(
+        CheckpointError, match="num_labels = 1 with problem_type = 'single_label_classification'"
+    ):
+        gf.load(tmp_path / "one")
+
+
 @pytest.mark.parametrize("kind", [BertForMaskedLM, BertForPreTraining])
 def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
     """Words and probabilities as by transformers' pipeline; saved, it is one of ours."""

@@ -92,6 +92,15 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
     ]
 
 
+def test_base64_may_stand_in_lines(server):
+    whole = png(PICTURES[0])
+    in_lines = "\n".join(whole[i : i + 76] for i in range(0, len(whole), 76)) + "\n"
+    answers = [
+        server.ask("/v1/predict", {"images": [given]}).body["predictions"] for given in (whole, in_lines)
+    ]
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize(
     ("path", "body", "status", "what"),
     [
@@ -107,7 +116,8 @@ def test_an_explanation_says_that_a_part_alone_is_explained(server: Running, cla
             "texts[1]: the text is empty. Send at least 1 character",
         ),
         ("/v1/predict", {"texts": ["a\0b"]}, 422, "NUL"),
-        ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]"),
+        ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]: has half of a surrogate pair"),
+        ("/v1/explain", {"image": ""}, 422, "image: the image is empty"),
         ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
         ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads pictures"),
         ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: there is no such field"),

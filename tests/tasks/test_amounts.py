@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.app import main
-from glassformer.data.amounts import amount, doubtful, how_to_read
+from glassformer.data.amounts import amount, doubtful, how_to_read, said_of_amounts
 from glassformer.data.numbers import check_numbers, far_from
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
@@ -159,9 +159,16 @@ def test_other_data_with_amounts_are_read_with_an_option(skip, tmp_path, capsys)
     assert "number-format comma or --number-format point what stands before the decimals" in err
     assert "Correct the table" not in err
     assert main(["evaluate", run, str(other), *skip, "--number-format", "point", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["mae"] < 1000
+    found = json.loads(capsys.readouterr().out)
+    assert found["mae"] < 1000
+    assert found["seen_in_training"] >= 7  # whose texts the run has learned from, in its own format
     assert main(["evaluate", run, str(other), "--number-format", "poin"]) == 2
     assert "--number-format: 'poin' is not a choice. Did you mean 'point'?" in capsys.readouterr().err
+
+
+def test_plain_numbers_that_the_format_reads_otherwise_are_told():
+    assert said_of_amounts(["8.500", "7"], "comma") == "1 cells are read as amounts ('8.500' as 8500)"
+    assert said_of_amounts(["8.500", "7"], "point") == ""
 
 
 def prices(path: Path, cells: list[str]) -> Path:

@@ -94,7 +94,10 @@ def how_to_read(values: Iterable[Any]) -> str:
 
 def said_of_amounts(values: Iterable[Any], form: Format) -> str:
     """How many cells are read as amounts, with two of them, and their currencies where there are several."""
-    read = [value for value in values if isinstance(value, str) and not is_number(value)]
+    given = [value for value in values if isinstance(value, str)]
+    read = [
+        value for value in given if not is_number(value) or amount(value, form) not in (None, float(value))
+    ]
     if not read:
         return ""
     some = ", ".join(f"{value!r} as {amount(value, form):g}" for value in list(dict.fromkeys(read))[:2])

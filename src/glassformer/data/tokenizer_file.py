@@ -15,7 +15,7 @@ from glassformer.data.compiled import failure
 from glassformer.data.text import frame_texts
 from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
 from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
-from glassformer.data.vocabulary import NAMES, PREFIX, UNK, id_count
+from glassformer.data.vocabulary import FRAMES, NAMES, PREFIX, UNK, USUAL_FRAME, id_count
 from glassformer.errors import CheckpointError, InputError
 from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
@@ -59,15 +59,6 @@ CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
 HEAD = 4_000  # characters of the file, among which its truncation stands
 # Classes of transformers that take the file as it is.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
-# Classes that frame texts where the file does not, as BERT or RoBERTa do; where no class is named, the
-# ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
-FRAMES = {
-    **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "bert"),
-    **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "roberta"),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "roberta"),
-    **dict.fromkeys(("MPNetTokenizer", "mpnet"), "roberta"),
-}
-USUAL_FRAME = {"bert": ("[CLS]", "[SEP]"), "roberta": ("<s>", "</s>")}
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
     (
@@ -244,7 +235,7 @@ def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Toke
     ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
     if None in ids.values():
         return tokenizer
-    if frame == "bert":
+    if frame == "brackets":
         return frame_texts(tokenizer, cls, sep)
     tokenizer.post_processor = processors.RobertaProcessing((sep, ids[sep]), (cls, ids[cls]))
     return tokenizer

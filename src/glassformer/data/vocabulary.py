@@ -27,6 +27,15 @@ NAMES = {
 PREFIX = "##"  # of a piece of WordPiece that goes on with a word
 SPACES = ("Ġ", "▁")  # a blank before the word, in byte-level BPE and in SentencePiece
 WORD_END = "</w>"  # behind the last piece of a word, in BPE of words
+# Classes that frame texts where the file does not, as BERT or RoBERTa do; where no class is named, the
+# ``model_type`` of ``config.json`` stands for one. As transformers 5 has them.
+FRAMES = {
+    **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
+    **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "angles"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "angles"),
+    **dict.fromkeys(("MPNetTokenizer", "mpnet"), "angles"),
+}
+USUAL_FRAME = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
 
 
 def id_count(tokenizer: Tokenizer) -> int:

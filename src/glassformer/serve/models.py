@@ -181,7 +181,7 @@ class Served:
         from PIL import Image
 
         try:
-            found = base64.b64decode(content, validate=True)
+            found = base64.b64decode("".join(content.split()), validate=True)  # in lines, as base64 writes it
         except (binascii.Error, ValueError):
             what = "a URL, which is not opened" if ":" in content[:12] else "not base64"
             raise Problem(

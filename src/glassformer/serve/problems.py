@@ -89,7 +89,10 @@ def _plainly(error: Any) -> tuple[str, str]:
     if kind == "missing":
         return "is missing", "Add it"
     if kind == "string_too_short":
-        return "the text is empty", f"Send at least {_count(known['min_length'], 'character')}"
+        noun = "image" if any(str(part).startswith("image") for part in error["loc"]) else "text"
+        return f"the {noun} is empty", f"Send at least {_count(known['min_length'], 'character')}"
+    if kind == "string_unicode":
+        return "has half of a surrogate pair, which is no character", "Send whole characters"
     if kind == "string_too_long":
         return "the text is too long", f"Send at most {_count(known['max_length'], 'character')}"
     if kind == "too_short":

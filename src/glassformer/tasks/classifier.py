@@ -188,8 +188,8 @@ class Supervised(Explains, Adapts, Estimator):
         """The model; its head solved on the frozen encoder's vectors where ``head_start`` says so."""
         network = super()._network(fit)
         fit.solved = None
-        if fit.train.start_share and self._is_from_scratch():
-            what = f"start_share = {fit.train.start_share:g} keeps a share of random weights"
+        if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
+            what = f"start_share = {fit.train.start_share} keeps a share of random weights"
             raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
         if not self._starts_solved(fit, network):
             return network
@@ -218,7 +218,7 @@ class Supervised(Explains, Adapts, Estimator):
         learns = train.train_layers != 0 or train.unfreeze_every > 0
         one = fit.ranks.size == 1 and not train.lora_rank
         return (
-            train.start_share is None and fit.solved is not None and fit.held is not None and learns and one
+            train.start_share == "auto" and fit.solved is not None and fit.held is not None and learns and one
         )
 
     def _number_format(self, fit: Fit) -> str:

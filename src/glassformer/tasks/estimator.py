@@ -222,7 +222,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             self.chosen_ = self._choose(fit)
             train = configs["train"] = settled(train, self.chosen_)
             chooses = self._chooses_share(fit)
-            if getattr(train, "start_share", 0.0) is None and not chooses:
+            if getattr(train, "start_share", 0.0) == "auto" and not chooses:
                 train = configs["train"] = replace(train, start_share=0.0)
             optimizer = MasterOptimizer(fit.network, train, choose_dtype(train.precision, device), fit.ranks)
             stream, objective, judge = self._loop(fit)

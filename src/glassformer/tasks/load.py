@@ -191,6 +191,11 @@ def _of_transformers(folder: Path) -> Any:
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
         raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
     names = read_labels(names, "id2label", where)
+    if count == 1 and kind_of_target.joint:
+        what = f"num_labels = 1 with problem_type = {shown(settings.get('problem_type'))}: one class alone"
+        raise CheckpointError(
+            what, where=where, fix="For a score set problem_type to regression, or take it out"
+        )
     _check_applied(settings, kind_of_target, where)
     kind: Any = _task_learning(checkpoint, kind_of_target).estimator
     most = {}

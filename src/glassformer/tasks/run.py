@@ -36,7 +36,7 @@ from glassformer.tasks.run_folder import (
     with_bad_rows,
     with_columns,
 )
-from glassformer.tasks.same_data import KEY, part_digests
+from glassformer.tasks.same_data import KEY, check_resumed, part_digests
 from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import Look, Say, Work, write_json
 from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
@@ -78,6 +78,8 @@ def _run(
     work = Work(task, recipe, folder, say, _counter(callbacks))
     work.data = task.load(recipe)
     digests = part_digests(work.data)
+    if resume:
+        check_resumed(folder, work.data, recipe.data.source)
     if late:
         work.data, said = task.leave_out(work.data, work)
         for line in said:

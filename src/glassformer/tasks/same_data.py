@@ -9,7 +9,7 @@ from typing import Any
 from glassformer.checkpoints.files import read_json
 from glassformer.data.copies import content_digest
 from glassformer.errors import DataError, InputError
-from glassformer.tasks.run_folder import is_named
+from glassformer.tasks.run_folder import is_named, read_run_recipe
 from glassformer.tasks.task import Work
 
 KEY = "data_sha256"  # of metrics.json
@@ -30,6 +30,13 @@ def changed_parts(folder: Path, data: Any) -> set[str] | None:
         return None
     now = part_digests(data)
     return {name for name in {*known, *now} if known.get(name) != now.get(name)}
+
+
+def check_resumed(folder: Path, data: Any, source: str) -> None:
+    """Raises DataError where a finished run would be trained anew on other data."""
+    if "train" in (changed_parts(folder, data) or ()):
+        fix = "Restore it, or train into another folder: --out FOLDER"
+        raise DataError("has changed since the training", where=source, fix=fix)
 
 
 def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
@@ -60,10 +67,11 @@ def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
 
 def training_part(work: Work) -> Any:
     """The training examples of a finished run; None where its data have changed since, or are gone."""
-    if not Path(work.recipe.data.source).exists():  # a named data set, which may have to be fetched
+    recipe = read_run_recipe(work.folder)  # as it was trained: other data may have other columns
+    if not Path(recipe.data.source).exists():  # a named data set, which may have to be fetched
         return None
     try:
-        data = work.task.load(work.recipe)
+        data = work.task.load(recipe)
     except InputError:
         return None
     return None if "train" in (changed_parts(work.folder, data) or ()) else data.train

@@ -112,10 +112,10 @@ class ClassifierFitConfig(FitConfig):
         "pooled as the checkpoint says; cross-validation chooses its strength",
         in_file="random",
     )
-    start_share: float | None = setting(
-        None,
+    start_share: str | float = setting(
+        "auto",
         "share of the weights that a checkpoint's training began with in those that are judged and kept; "
-        "none: after a solved start, what does best on the validation examples, else 0",
+        "auto: after a solved start, what does best on the validation examples, else 0",
         in_file=0.0,
     )
     calibration: Literal["auto", "none"] = setting(
@@ -148,6 +148,7 @@ class ClassifierFitConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_share(self.start_share)
         if self.keep_epochs and self.lora_rank:
             what = "low-rank updates become part of the weights at the end, those of an epoch do not"
             raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
@@ -167,10 +168,10 @@ class NumberFitConfig(FitConfig):
         "pooled as the checkpoint says; cross-validation chooses its strength",
         in_file="random",
     )
-    start_share: float | None = setting(
-        None,
+    start_share: str | float = setting(
+        "auto",
         "share of the weights that a checkpoint's training began with in those that are judged and kept; "
-        "none: after a solved start, what does best on the validation examples, else 0",
+        "auto: after a solved start, what does best on the validation examples, else 0",
         in_file=0.0,
     )
     monitor: Literal["loss", "pearson", "spearman"] = setting(
@@ -179,6 +180,17 @@ class NumberFitConfig(FitConfig):
     number_scale: Literal["linear", "log"] = setting(
         "linear", "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_share(self.start_share)
+
+
+def _check_share(share: str | float) -> None:
+    if isinstance(share, str) and share != "auto":
+        raise ConfigError(
+            f"start_share = {share!r} is no share", where="start_share", fix="auto, or a number"
+        )
 
 
 # Keys that every recipe of texts once had: files and calls that have them at these values go on being read.

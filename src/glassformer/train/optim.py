@@ -62,9 +62,10 @@ class MasterOptimizer:
         # Steps whose weights the mean has seen; a tensor, as all that is kept.
         self.averaged = torch.zeros(())
         self.start_share = getattr(config, "start_share", 0.0)
-        # None: chosen once the training is over (``choose_share``).
-        keeps = self.start_share is None or self.start_share > 0
-        self.start = {n: m.detach().clone() for n, m in self.masters.items()} if keeps else None
+        if self.start_share:
+            self.start = {n: m.detach().clone() for n, m in self.masters.items()}
+        if self.start_share == "auto":  # chosen once the training is over (``choose_share``)
+            self.start_share = 0.0
 
     def _make(self, config: FitConfig) -> list[torch.optim.Optimizer]:
         """AdamW or Adam for everything, or Muon for the matrices of the encoder and AdamW for the rest.
@@ -177,7 +178,6 @@ class MasterOptimizer:
 
     def towards_start(self, weights: dict[str, Tensor], share: float) -> dict[str, Tensor]:
         """``(1 - share) * weights + share * start`` (Wortsman et al., 2022, equation 1)."""
-        assert self.start is not None
         return {n: torch.lerp(w.detach(), self.start[n], share) for n, w in weights.items()}
 
     def weights(self) -> dict[str, Tensor]:

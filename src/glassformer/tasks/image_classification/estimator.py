@@ -241,7 +241,7 @@ class ImageClassifier(ImageModel, Classifier):
         strategy: str = "auto",
         verbose: int = 0,
         head_start: str = "solved",
-        start_share: float | None = None,
+        start_share: str | float = "auto",
         calibration: str = "auto",
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,

@@ -93,7 +93,7 @@ class ImageRegressor(Regressor, ImageModel):
         early_stopping: int = 0,
         monitor: str = "loss",
         head_start: str = "solved",
-        start_share: float | None = None,
+        start_share: str | float = "auto",
         number_scale: str = "linear",
         keep_best: bool = True,
         evaluate_every: int = 0,

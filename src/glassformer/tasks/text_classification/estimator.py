@@ -454,7 +454,7 @@ class TextClassifier(TextModel, Classifier):
         strategy: str = "auto",
         verbose: int = 0,
         head_start: str = "solved",
-        start_share: float | None = None,
+        start_share: str | float = "auto",
         calibration: str = "auto",
         label_smoothing: float = 0.0,
         class_weight: str | dict | None = None,

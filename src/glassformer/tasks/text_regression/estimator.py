@@ -94,7 +94,7 @@ class TextRegressor(Regressor, TextModel):
         early_stopping: int = 0,
         monitor: str = "loss",
         head_start: str = "solved",
-        start_share: float | None = None,
+        start_share: str | float = "auto",
         number_scale: str = "linear",
         time_limit: float | None = None,
         keep_best: bool = True,
