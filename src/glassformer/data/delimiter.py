@@ -11,6 +11,7 @@ from pathlib import Path
 from glassformer.data.encodings import quoting
 from glassformer.data.files import text_lines
 from glassformer.data.spreadsheet import SEPARATOR
+from glassformer.data.table_head import check_head
 from glassformer.errors import DataError
 
 MAX_COLUMNS = 1 << 16
@@ -31,8 +32,10 @@ def delimiter_of(path: Path, errors: str) -> str:
     other rare ones count where the header has no comma, semicolon or tab, and most lines have as many.
 
     Raises:
-        DataError: too many columns, or a header of two usual names with something else between them.
+        DataError: too many columns, or a header of two usual names with something else between them; what
+            ``check_head`` refuses.
     """
+    check_head(path, errors)
     lines = text_lines(path, newline="", errors=errors)
     header = next(lines, "")
     if said := SEPARATOR(header):

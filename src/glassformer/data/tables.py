@@ -45,6 +45,7 @@ from glassformer.data.parquet import (
 )
 from glassformer.data.row_errors import NOT_UTF8, Refuse, RowError, not_text, pass_over, readable, stop
 from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_under
+from glassformer.data.table_head import HeaderAgain
 from glassformer.errors import DataError
 from glassformer.process import READING
 from glassformer.reading import unique_keys
@@ -142,7 +143,11 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
     cells.width = len(first)
     rows = [] if header() else list(islice(records, HEAD))
     records = chain(rows, records)
-    what, why = first_row(first, [record for _, record in rows if len(record) == len(first)])
+    again = HeaderAgain(first, path)
+    below = [record for _, record in rows if len(record) == len(first) and not again.holds(record)]
+    what, why = first_row(first, below)
+    if what == "header" or header() == "yes":
+        records = again.without(records, refuse)
     named = header() or ("no" if path.suffix.lower() == PLAIN and what != "header" else "yes")
     if named == "no":
         row, names, records = 0, [f"column{i}" for i in range(1, len(first) + 1)], chain([found], records)
@@ -291,8 +296,14 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
         raise too_many(len(names), where)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        what = f"column {twice[0][:MAX_NAME]!r} stands there twice"
-        raise DataError(what, where=where, fix=f"Rename one of them{without}")
+        what, fix = f"column {twice[0][:MAX_NAME]!r} stands there twice", "Rename one of them"
+        if not twice[0]:
+            empty = [str(i) for i, name in enumerate(names, 1) if not name]
+            what, fix = (
+                f"columns {listed(empty)} have no name",
+                "Name them, or remove them where they are empty",
+            )
+        raise DataError(what, where=where, fix=f"{fix}{without}")
     long = next((i for i, name in enumerate(names, 1) if len(name) > MAX_NAME), None)
     if long is not None:
         what = f"the name of column {long} has {len(names[long - 1]):,} characters"

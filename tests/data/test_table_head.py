@@ -1,0 +1,117 @@
+"""What stands in a file beside one table is named: lines above the header, the header again, HTML."""
+
+from __future__ import annotations
+
+import pytest
+
+from glassformer.data.row_errors import pass_over
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.streamed import StreamedTable
+from glassformer.data.tables import read_table
+from glassformer.errors import DataError
+
+ROWS = [
+    (f"visit {i} was {'superb' if i % 2 else 'slow'}, all in all", "pos" if i % 2 else "neg")
+    for i in range(23)
+]
+LINES = [f'"{text}",{label}' for text, label in ROWS]
+WIDE = [f"{text};{label};;" for text, label in ROWS]
+
+
+def refused(path) -> str:
+    """What both readers and the loader of data sets say, which is the same."""
+    said = set()
+    for read in (
+        read_table,
+        lambda path: read_table(path, pass_over),
+        lambda path: StreamedTable(path, pass_over),
+        load_text_dataset,
+        lambda path: load_text_dataset(path, on_bad_row="skip"),
+    ):
+        with pytest.raises(DataError) as error:
+            read(path)
+        said.add(str(error.value))
+    assert len(said) == 1
+    return said.pop()
+
+
+@pytest.mark.parametrize(
+    ("lines", "first", "header", "names", "fix"),
+    [
+        (["# exported by a form", "# 2024-01-05, 23 rows", "text,label", *LINES], "# exported by a form", 3, "text, label", "the 2 rows"),
+        (["Umfrage 2024;;;", ";;;", "Kommentar;Urteil;;", *WIDE], "Umfrage 2024", 3, "Kommentar, Urteil", "the 2 rows"),
+        (["Umfrage 2024", "", "Kommentar;Urteil", *(x[:-2] for x in WIDE)], "Umfrage 2024", 3, "Kommentar, Urteil", "the 2 rows"),
+        (["Answers", "review\tkind", *(f"{t}\t{k}" for t, k in ROWS)], "Answers", 2, "review, kind", "the row"),
+    ],
+)  # fmt: skip
+def test_lines_above_the_header_are_named(tmp_path, lines, first, header, names, fix):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert refused(path) == (
+        f"{path}: row 1 is no header but a line above the table ({first!r}); row {header} looks like the "
+        f"header: {names}. Remove {fix} above it; if row 1 is the header, say so with --header yes"
+    )
+    path.write_text("\n".join(lines[header - 1 :]).replace(";;", "") + "\n")
+    assert len(read_table(path).rows) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["comment", *(f"good {i}; bad" for i in range(23))],  # one column, a semicolon in each text
+        [",text", *(f'{i},"{text}"' for i, (text, _) in enumerate(ROWS))],  # pandas' index has no name
+        ["#,text", *(f'{i},"{text}"' for i, (text, _) in enumerate(ROWS))],
+        ["label", *(label for _, label in ROWS)],
+        ["text,label", *LINES],
+    ],
+)
+def test_a_header_is_no_line_above_one(tmp_path, lines):
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    assert len(read_table(tmp_path / "t.csv").rows) == 23
+
+
+def test_columns_without_a_name_are_counted(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["Kommentar;Urteil;;", *WIDE]) + "\n")
+    with pytest.raises(DataError, match=r"row 1: columns 3, 4 have no name\. Name them, or remove them"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("begin", ["<html><table>", "<!DOCTYPE html>\n<html>", "\n  <TABLE border=1>"])
+def test_a_page_of_html_is_named(tmp_path, begin):
+    path = tmp_path / "t.csv"
+    path.write_text(f"{begin}\n<tr><td>text</td><td>label</td></tr>\n" + "<tr><td>a, b</td></tr>\n" * 7)
+    assert refused(path) == (
+        f"{path}: the file is a page of HTML, not a table as .csv files are. Open it in a spreadsheet and "
+        "save the sheet as CSV in UTF-8"
+    )
+
+
+@pytest.mark.parametrize("names", ["text,label", "Kommentar,Urteil"])
+def test_rows_that_repeat_the_header_are_named_and_left_out(tmp_path, names):
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join([names, *LINES[:11], names, *LINES[11:19], names, *LINES[19:]]) + "\n")
+    with pytest.raises(DataError) as error:
+        load_text_dataset(path)
+    assert str(error.value) == (
+        f"{path}, row 13: the header once more, where a row is wanted (rows 13, 22) (1 more row cannot be "
+        "used). Remove the rows that repeat the header, or leave such rows out with on_bad_row=skip"
+    )
+    skipped = load_text_dataset(path, on_bad_row="skip", need_labels=True)
+    assert skipped.splits["train"].texts == [text for text, _ in ROWS]
+    assert skipped.splits["train"].labels == [label for _, label in ROWS]
+    assert [(row.row, row.reason) for row in skipped.rejected] == [
+        (row, "the header once more, where a row is wanted") for row in (13, 22)
+    ]
+    assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == ROWS
+
+
+def test_a_header_in_another_order_begins_another_table(tmp_path):
+    path = tmp_path / "t.csv"
+    swapped = [f'{label},"{text}"' for text, label in ROWS[11:]]
+    path.write_text("\n".join(["text,label", *LINES[:11], "label,text", *swapped]) + "\n")
+    assert refused(path) == (
+        f"{path}: row 13 is a second header, in another order (label,text), and begins another table than "
+        "that of row 1 (text,label). Save the rows from row 13 on as a file of their own, or bring their "
+        "columns into the order of the first header"
+    )
