@@ -144,7 +144,8 @@ def test_what_is_no_classifier_is_refused(texts, changes, said):
 
 
 def test_one_class_alone_is_refused(tmp_path):
-    config = BertConfig(13, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=7)
+    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7}
+    config = BertConfig(vocab_size=13, **sizes)
     config.num_labels, config.problem_type = 1, "single_label_classification"
     BertForSequenceClassification(config).save_pretrained(tmp_path / "one")
     with pytest.raises(
