@@ -1,4 +1,4 @@
-"""A blank between a separator and an opening quote: no part of a cell where the rows show it."""
+"""Blanks between a separator and a quote: no part of a cell where the rows show it."""
 
 from __future__ import annotations
 
@@ -72,3 +72,25 @@ def test_a_separator_and_a_quote_within_a_quoted_text(tmp_path):
     table = read_table(tmp_path / "t.csv")
     assert table.read("text") == ['he said, "well", yes', "fine"]
     assert table.read("note") == [" free", " more"]
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+@pytest.mark.parametrize(("before", "behind"), [(" ", " "), ("", " "), ("  ", "   ")])
+def test_blanks_behind_a_closing_quote(tmp_path, sign, before, behind):
+    path = tmp_path / "t.csv"
+    rows = [*ROWS, (f'a "" {sign} "b"\n"c" {sign} d', "neg")]
+    lines = [
+        f"{cell(text)}{behind}{sign}{before}{cell(label)}{behind}"
+        for text, label in [("text", "label"), *rows]
+    ]
+    path.write_bytes("\r\n".join(lines).encode())
+    assert read(path) == rows
+    assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == rows
+    assert load_text_dataset(path).splits["train"].labels == [label for _, label in rows]
+
+
+def test_blanks_behind_a_quote_are_named_where_the_rows_do_not_fit(tmp_path):
+    (tmp_path / "t.csv").write_text('text,label\n"well, yes" ,"pos" \n"fine" , "good" , "neg"\n')
+    with pytest.raises(DataError, match=r"row 2: .*Remove the blanks between a closing quote") as error:
+        read(tmp_path / "t.csv")
+    assert "--quoting" not in str(error.value)

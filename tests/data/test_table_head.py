@@ -115,3 +115,21 @@ def test_a_header_in_another_order_begins_another_table(tmp_path):
         "that of row 1 (text,label). Save the rows from row 13 on as a file of their own, or bring their "
         "columns into the order of the first header"
     )
+
+
+@pytest.mark.parametrize("names", [("text", "label"), ("review", "mood")])
+@pytest.mark.parametrize("column", [None, "named"])
+def test_a_split_without_labels_is_named(tmp_path, names, column):
+    train, test = tmp_path / "train.csv", tmp_path / "test.csv"
+    train.write_text("\n".join([",".join(names), *LINES]) + "\n")
+    test.write_text(
+        "\n".join(["id," + names[0], *(f'{i},"{text}"' for i, (text, _) in enumerate(ROWS))]) + "\n"
+    )
+    column = names[1] if column else None
+    with pytest.raises(DataError) as error:
+        load_text_dataset(tmp_path, need_labels=True, label_column=column)
+    assert str(error.value) == (
+        f"{test}: the split 'test' has no labels: no column {names[1]!r}, which 'train' has. Give {train} alone, "
+        "or move this file out of the folder, or add its labels"
+    )
+    assert len(load_text_dataset(train, need_labels=True, label_column=column).splits["train"].labels) == 23

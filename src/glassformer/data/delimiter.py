@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from glassformer.data.encodings import quoting
 from glassformer.data.files import text_lines
@@ -68,9 +69,9 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
     return usual
 
 
-def blanks_before_quotes(path: Path, delimiter: str, errors: str) -> bool:
-    """Whether cells of a table begin with blanks that are no part of them and a quote: each such row at the
-    beginning of the file has as many cells as the header without them."""
+def blanks_at_quotes(path: Path, delimiter: str, errors: str) -> tuple[bool, bool]:
+    """Whether blanks before an opening quote, and behind a closing one, are no part of cells: each row that
+    has such, at the beginning of the file, has as many cells as the header without them."""
     lines: list[str] = []
     size = 0
     for line in text_lines(path, newline="", errors=errors):
@@ -79,22 +80,56 @@ def blanks_before_quotes(path: Path, delimiter: str, errors: str) -> bool:
         if size > LONGEST_HEADER:
             break
     lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
-    found = re.compile(re.escape(delimiter) + ' +"').search
-    if not any(map(found, lines)):
-        return False
-    fits, width = [], 0
+    cut = size > LONGEST_HEADER  # within a row, maybe
+    before = re.compile(re.escape(delimiter) + ' +"').search
+    bare = list(without_blanks_behind_quotes(lines, delimiter))
+    if bare != lines and _fit(bare, delimiter, blank_behind_quote(delimiter), lines, cut):
+        return any(map(before, lines)), True
+    if not any(map(before, lines)):
+        return False, False
     try:
         if not any(BLANK_QUOTE(cell) for row in csv.reader(lines, delimiter=delimiter) for cell in row):
-            return False
-        rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
+            return False, False
+    except csv.Error:
+        return cut, False
+    return _fit(lines, delimiter, before, lines, cut), False
+
+
+def _fit(
+    lines: list[str], delimiter: str, found: Callable[[str], Any], written: list[str], cut: bool
+) -> bool:
+    """Whether all rows in whose ``written`` lines something is ``found`` have as many cells as the first."""
+    rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
+    fits, width = [], 0
+    try:
         for row in rows:
             width = width or len(row)
-            if any(map(found, lines[before : rows.line_num])):
+            if any(map(found, written[before : rows.line_num])):
                 fits.append(len(row) == width)
             before = rows.line_num
     except csv.Error:
-        return size > LONGEST_HEADER and all(fits)  # cut within a row
+        return cut and all(fits)
     return all(fits)
+
+
+def blank_behind_quote(delimiter: str) -> Callable[[str], Any]:
+    """What finds a quote with blanks between it and the end of its cell in a line."""
+    return re.compile(rf'" +(?={re.escape(delimiter)}|[\r\n]*\Z)').search
+
+
+def without_blanks_behind_quotes(lines: Iterable[str], delimiter: str) -> Iterator[str]:
+    """The lines of a file without the blanks between the closing quote of a cell and the separator."""
+    sign = re.escape(delimiter)
+    cell = rf'(?:[^"]++|"")*+)(?:(") *(?={sign}|[\r\n]*\Z)|\Z)'
+    begun = re.compile(rf'((?:\A|{sign}) *"{cell}')
+    within = re.compile(rf'((?:\A|{sign} *"){cell}')  # the line begins in a quoted cell
+    open_ = False
+    for line in lines:
+        last = ""
+        for match in (within if open_ else begun).finditer(line):
+            last = match[2] or "open"
+        yield (within if open_ else begun).sub(lambda m: m[1] + (m[2] or ""), line) if '"' in line else line
+        open_ = last == "open" or (open_ and not last)
 
 
 def too_many(count: int, where: str) -> DataError:

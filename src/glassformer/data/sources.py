@@ -173,7 +173,10 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
         texts: list[str] = []
         labels: list[Any] = []
         for i, table in enumerate(parts):
-            table, found = _columns_of(table, columns, split, first)
+            try:
+                table, found = _columns_of(table, columns, split, first)
+            except DataError as error:
+                raise _without_label(error, split, first, columns, tables) from None
             parts[i] = table
             first = first or (found if split != "unsupervised" else None)
             if columns.rejected is not None:
@@ -205,6 +208,21 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
     about: dict[str, Any] = {"columns": used, "said": said, "pair_column": first.pair if first else None}
     about |= {"label_candidates": first.candidates, "number_column": first.numbers} if first else {}
     return TextDataset(name, splits, names, notes=tuple(notes), **about)
+
+
+def _without_label(
+    error: DataError, split: str, first: Columns | None, columns: _Columns, tables: dict[str, list[Table]]
+) -> DataError:
+    """What is said of a split without a column of labels, where one before it has them; else ``error``."""
+    missing = tuple(f"no column {name!r}" for name in ("label", columns.label) if name)
+    known = columns.need_labels and first is not None and first.label is not None
+    before, parts = next(iter(tables.items()))
+    if not known or before == split or not error.what.startswith(missing):
+        return error
+    alone = parts[0].origin if len(parts) == 1 else f"the files of {before!r}"
+    what = f"the split {split!r} has no labels: no column {first.label!r}, which {before!r} has"
+    fix = f"Give {alone} alone, or move this file out of the folder, or add its labels"
+    return DataError(what, where=error.where, fix=fix)
 
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:

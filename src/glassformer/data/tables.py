@@ -20,7 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed
-from glassformer.data.delimiter import BLANK_QUOTE, MAX_COLUMNS, blanks_before_quotes, delimiter_of, too_many
+from glassformer.data.delimiter import (
+    BLANK_QUOTE,
+    MAX_COLUMNS,
+    blank_behind_quote,
+    blanks_at_quotes,
+    delimiter_of,
+    too_many,
+    without_blanks_behind_quotes,
+)
 from glassformer.data.doubtful import HEAD, Cells, first_row, no_header, rows_in_a_cell
 from glassformer.data.encodings import header, other_encoding, quoting, reading, said_of_tables
 from glassformer.data.files import (
@@ -56,6 +64,7 @@ PLAIN = ".txt"  # one text a line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
 MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
+BLANK_BEHIND_FIX = "Remove the blanks between a closing quote and the separator or line end behind it"
 RAGGED_FIX = "Put a text that holds the separator or a line break into double quotes"
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
 _CHUNK = 1 << 20
@@ -231,12 +240,14 @@ def _records(
     path: Path, delimiter: str, refuse: Refuse, errors: str, cells: Cells
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
-    row, lines = 0, ReturningLines(_cells_counted(path, delimiter, errors))
+    row, given = 0, _cells_counted(path, delimiter, errors)
     quotes = quoting() or ("none" if path.suffix.lower() == PLAIN else "")
     plain, asked = quotes == "none", quotes == ""
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if plain else {"strict": True}
-    if not plain and blanks_before_quotes(path, delimiter, errors):
-        options["skipinitialspace"] = True
+    if not plain:
+        options["skipinitialspace"], behind = blanks_at_quotes(path, delimiter, errors)
+        given = without_blanks_behind_quotes(given, delimiter) if behind else given
+    lines, blank_behind = ReturningLines(given), blank_behind_quote(delimiter)
     while True:
         try:
             for record in csv_rows(lines, MAX_TEXT, delimiter=delimiter, **options):
@@ -255,6 +266,7 @@ def _records(
             unclosed = "end of data" in str(error)
             what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
             fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
+            fix = BLANK_BEHIND_FIX if any(map(blank_behind, lines.taken[:1])) else fix
             refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
             lines.go_back()
 
