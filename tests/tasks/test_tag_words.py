@@ -251,6 +251,69 @@ def test_kinds_that_differ_in_case_are_two_and_the_doctor_says_so(tmp_path):
     assert "twin-kinds" not in {f.code for f in examine_tagged(load_tagged(file)).findings}
 
 
+def spans_file(folder: Path, *rows: tuple[object, object], key: str = "label") -> Path:
+    file = folder / "t.jsonl"
+    file.write_text("".join(json.dumps({"id": 1, "text": text, key: own}) + "\n" for text, own in rows))
+    return file
+
+
+@pytest.mark.parametrize("key", ["label", "labels"])
+@pytest.mark.parametrize("names", [None, ("start", "end"), ("start_offset", "end_offset")])
+def test_spans_by_character_become_tags_of_words(tmp_path, key, names):
+    rows = [
+        ("nobody came", []),
+        ("Ann Lee, of New York.", [[12, 20, "LOC"], [0, 7, "PER"]]),
+        ("Zoë 🙂 met Dr. Bo", [[0, 3, "PER"], [10, 16, "PER"]]),
+    ]
+    if names:
+        rows = [
+            (text, [dict(zip((*names, "label"), span, strict=True)) for span in own]) for text, own in rows
+        ]
+    file = spans_file(tmp_path, *rows, key=key)
+    data = load_tagged(file)
+    assert data.splits["train"].words == [
+        ["nobody", "came"],
+        ["Ann", "Lee", ",", "of", "New", "York", "."],
+        ["Zoë", "🙂", "met", "Dr", ".", "Bo"],
+    ]
+    assert data.splits["train"].tags == [
+        ["O", "O"],
+        ["B-PER", "I-PER", "O", "O", "B-LOC", "I-LOC", "O"],
+        ["B-PER", "O", "O", "B-PER", "I-PER", "I-PER"],
+    ]
+    assert data.said == (f"t.jsonl: {key} has spans by character, read as BIO tags of whole words",)
+    assert kind_of(file) == "tags"
+
+
+@pytest.mark.parametrize(
+    ("text", "spans", "said"),
+    [
+        (
+            "Annabel left",
+            [[0, 3, "PER"]],
+            r"row 2: span \[0, 3, 'PER'\] \('Ann'\) does not begin and end with",
+        ),
+        (
+            "Ann left",
+            [[0, 4, "PER"], [0, 8, "X"]],
+            r"row 2: span \[0, 8, 'X'\] \('Ann left'\) overlaps another",
+        ),
+        ("Ann left", [[0, 9, "PER"]], r"row 2: \[0, 9, 'PER'\] is not a span of the text. .* 0 to 8"),
+        ("Ann left", [[3, 3, "PER"]], "is not a span"),
+        ("Ann left", [[3, 4, "PER"]], "does not begin and end with"),
+        ("Ann left", ["PER"], "row 2: 'PER' is not a span"),
+        ("Ann left", None, "row 2: a text and a list of spans"),
+        (["Ann"], [[0, 3, "PER"]], "row 2: a text and a list of spans"),
+    ],
+)
+def test_a_span_that_is_none_of_whole_words_is_refused_with_its_row(tmp_path, text, spans, said):
+    file = spans_file(tmp_path, ("Bo came", [[0, 2, "PER"]]), (text, spans))
+    with pytest.raises(DataError, match=said):
+        load_tagged(file)
+    data = load_tagged(file, on_bad_row="skip")
+    assert (data.splits["train"].words, [row.row for row in data.rejected]) == ([["Bo", "came"]], [2])
+
+
 @pytest.mark.parametrize("word", ["--5", "5-", "9" * 5_000, "-" + "9" * 5_000, "٣"])
 def test_a_word_that_is_no_number_is_refused(word):
     with pytest.raises(InputError, match="no word"):

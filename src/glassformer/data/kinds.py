@@ -21,6 +21,7 @@ from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import NO_ROWS, READERS, Table, between_tabs, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged
+from glassformer.data.tags import marks_characters
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags", "answers"]
@@ -92,6 +93,8 @@ def _kind_of_table(table: Table) -> Kind:
     words = next((name for name in table.names if name.lower() in WORD_COLUMNS), None)
     tags = [name for name in table.names if name.lower() in TAG_COLUMNS and name != words]
     if table.typed and words and _is_list(table, words) and any(_is_list(table, name) for name in tags):
+        return "tags"
+    if table.typed and words and any(marks_characters(table.read(name)) for name in tags):
         return "tags"
     if names & {*SOURCE_COLUMNS} and names & {*TARGET_COLUMNS}:
         return "pairs"

@@ -6,7 +6,8 @@ first column is the word, the last the tag, and other numbers can be named (from
 counts the words of a sentence or of the file, the second is the word; of ten such columns the fourth is the
 tag (CoNLL-U). A line among others with tabs whose columns are right by its blanks alone, with a tag of BIO or
 BIOES, is read so. ``-DOCSTART-`` and lines such as ``# text = ...`` are passed over. Tables have a list of
-words and a list of tags in each row; class names in a Parquet schema replace numbers.
+words and a list of tags in each row, or a text and spans by character (``[[0, 4, "PER"]]``); class names in a
+Parquet schema replace numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
-from glassformer.data.tags import check_tags, check_words
+from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
 from glassformer.errors import DataError
 
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
@@ -192,18 +193,18 @@ class _Reader:
     rejected: list[RejectedRow] | None
     columns: tuple[str | None, str | None] = (None, None)
     blanks: list[int] = field(default_factory=list)  # lines that have a blank where a tab belongs
-    counted: str = ""  # what is read where the first column counts the words
+    reading: str = ""  # what is read where columns are not words and tags as they stand
     unended: list[str] = field(default_factory=list)
 
     def said(self) -> tuple[str, ...]:
         """What is read otherwise than it stands."""
-        counted = (self.counted,) if self.counted else ()
+        reading = (self.reading,) if self.reading else ()
         if not self.blanks:
-            return counted
+            return reading
         count = len(self.blanks)
         lines, rows = ("1 line", "row") if count == 1 else (f"{count:,} lines", "rows")
         some = ", ".join(map(str, self.blanks[:3])) + " ..." * (count > 3)
-        return (*counted, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
+        return (*reading, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
         words: list[list[str]] = []
@@ -245,10 +246,18 @@ class _Reader:
         names = table.class_names.get(tag_column or "", ())
         if names:
             check_class_names(names, table.origin)
+        characters = marks_characters(own) and any(isinstance(text, str) for text in every)
+        if characters:
+            self.reading = (
+                f"{file.name}: {tag_column} has spans by character, read as BIO tags of whole words"
+            )
         for i, row in enumerate(table.rows):
             try:
-                (words,) = check_words([every[i]], table.origin, [row])
-                tags = self._tags(own[i], words, names, table.origin, row) if tag_column else []
+                text, given = every[i], own[i]
+                if characters:
+                    text, given = tags_of_characters(text, given, f"{table.origin}, row {row}")
+                (words,) = check_words([text], table.origin, [row])
+                tags = self._tags(given, words, names, table.origin, row) if tag_column else []
             except DataError as error:
                 self.refuse(error, table.origin, row)
             else:
@@ -274,7 +283,7 @@ class _Reader:
         counted = usual[0] == 2
         if counted and self.words_column is None and (usual[1] != 4 or file.suffix.lower() != UNIVERSAL):
             tags = "the last one" if tag_at == -1 else f"column {tag_at + 1}"
-            self.counted = f"{file.name}: column 1 counts the words, so words are column 2 and tags {tags}"
+            self.reading = f"{file.name}: column 1 counts the words, so words are column 2 and tags {tags}"
         self.columns = str(word_at + 1), str(tag_at + 1 if tag_at >= 0 else tag_at)
         sentences, words_read = 0, 0
         for lines, rows in _sentences(file, counted):

@@ -193,6 +193,54 @@ def places_of_words(text: str, whole: Collection[str] | None = None) -> list[tup
     return places
 
 
+def marks_characters(tags: Iterable[Any]) -> bool:
+    """Whether the labels of texts are spans by character: ``[0, 4, "PER"]``, or objects with a start, an end
+    and a label; the first that there is says so."""
+    first = next((own[0] for own in tags if isinstance(own, list) and own), None)
+    return _character_span(first) is not None
+
+
+def _character_span(span: Any) -> tuple[int, int, str] | None:
+    if isinstance(span, dict):
+        begin, end = (span.get(key, span.get(f"{key}_offset")) for key in ("start", "end"))
+        span = [begin, end, span.get("label")]
+    if not isinstance(span, list) or [type(part) for part in span] != [int, int, str]:
+        return None
+    return span[0], span[1], span[2]
+
+
+def tags_of_characters(text: Any, spans: Any, where: str) -> tuple[list[str], list[str]]:
+    """Words of a text and their BIO tags, from spans by character (from 0, the end exclusive).
+
+    Words are split at blanks, and punctuation at their borders is a word.
+
+    Raises:
+        DataError: no text, no such span, one that ends inside a word, or two that share a word.
+    """
+    if not isinstance(text, str) or not isinstance(spans, list):
+        what = "a text and a list of spans by character belong here"
+        raise DataError(what, where=where, fix='Write "text" and "label": [[0, 4, "PER"]], or [] for none')
+    places = places_of_words(text, ())
+    tags = [OUTSIDE] * len(places)
+    for given in spans:
+        start, end, kind = _character_span(given) or (0, 0, "")
+        if not (0 <= start < end <= len(text) and kind.strip()):
+            fix = f"Write [start, end, kind] with 0 to {len(text)}, the text's characters"
+            raise DataError(f"{given!r} is not a span of the text", where=where, fix=fix)
+        inside = [i for i, (a, b) in enumerate(places) if a < end and b > start]
+        if not inside or places[inside[0]][0] < start or places[inside[-1]][1] > end:
+            what = f"span {given!r} ({text[start:end]!r}) does not begin and end with a word"
+            raise DataError(
+                what, where=where, fix="Give whole words; characters count from 0, the end exclusive"
+            )
+        if any(tags[i] != OUTSIDE for i in inside):
+            what = f"span {given!r} ({text[start:end]!r}) overlaps another"
+            raise DataError(what, where=where, fix="Keep one of them: a word has one tag")
+        for i in inside:
+            tags[i] = f"{'B' if i == inside[0] else 'I'}-{kind.strip()}"
+    return [text[a:b] for a, b in places], tags
+
+
 def _one_word(word: str, whole: Collection[str]) -> bool:
     if word in whole or INITIALS.fullmatch(word) or all(letter in MARKS for letter in word):
         return True
