@@ -38,12 +38,36 @@ def refused(path) -> str:
 @pytest.mark.parametrize(
     ("lines", "first", "header", "names", "fix"),
     [
-        (["# exported by a form", "# 2024-01-05, 23 rows", "text,label", *LINES], "# exported by a form", 3, "text, label", "the 2 rows"),
-        (["Umfrage 2024;;;", ";;;", "Kommentar;Urteil;;", *WIDE], "Umfrage 2024", 3, "Kommentar, Urteil", "the 2 rows"),
-        (["Umfrage 2024", "", "Kommentar;Urteil", *(x[:-2] for x in WIDE)], "Umfrage 2024", 3, "Kommentar, Urteil", "the 2 rows"),
-        (["Answers", "review\tkind", *(f"{t}\t{k}" for t, k in ROWS)], "Answers", 2, "review, kind", "the row"),
+        (
+            ["# exported by a form", "# 2024-01-05, 23 rows", "text,label", *LINES],
+            "# exported by a form",
+            3,
+            "text, label",
+            "the 2 rows",
+        ),
+        (
+            ["Umfrage 2024;;;", ";;;", "Kommentar;Urteil;;", *WIDE],
+            "Umfrage 2024",
+            3,
+            "Kommentar, Urteil",
+            "the 2 rows",
+        ),
+        (
+            ["Umfrage 2024", "", "Kommentar;Urteil", *(x[:-2] for x in WIDE)],
+            "Umfrage 2024",
+            3,
+            "Kommentar, Urteil",
+            "the 2 rows",
+        ),
+        (
+            ["Answers", "review\tkind", *(f"{t}\t{k}" for t, k in ROWS)],
+            "Answers",
+            2,
+            "review, kind",
+            "the row",
+        ),
     ],
-)  # fmt: skip
+)
 def test_lines_above_the_header_are_named(tmp_path, lines, first, header, names, fix):
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines) + "\n")
