@@ -153,7 +153,7 @@ def test_a_split_without_labels_is_named(tmp_path, names, column):
     with pytest.raises(DataError) as error:
         load_text_dataset(tmp_path, need_labels=True, label_column=column)
     assert str(error.value) == (
-        f"{test}: the split 'test' has no labels: no column {names[1]!r}, which 'train' has. Give {train} alone, "
-        "or move this file out of the folder, or add its labels"
+        f"{test}: the split 'test' has no labels: no column {names[1]!r}, which 'train' has. Give {train} "
+        "alone, or move this file out of the folder, or add its labels"
     )
     assert len(load_text_dataset(train, need_labels=True, label_column=column).splits["train"].labels) == 23
