@@ -147,7 +147,7 @@ def test_memory_that_the_kernels_cannot_get_is_said(monkeypatch):
         kernels.weight_gradient(rows, rows, bias=True)
     packing, q = Packing((3, 4)), rows[:, None]
     with pytest.raises(MemoryError, match="attention: no memory"):
-        kernels.KernelAttention.apply(q, q, q, packing, packing, False, 1.0)
+        kernels.KernelAttention.apply(q, q, q, packing, packing, False, 1.0, None)
 
 
 def test_the_kernel_gets_one_matrix_to_fill_and_one_row_where_a_bias_learns(monkeypatch):
