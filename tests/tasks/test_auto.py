@@ -104,6 +104,15 @@ def test_a_model_without_an_error_leaves_the_dearer_ones_out(tried):
     assert [record.get("left out") for record in clf.tried_] == [None, auto.PERFECT, auto.PERFECT]
 
 
+def test_a_recipe_that_names_auto_alone_tries_every_model(tried, tmp_path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('task = "text-classification"\nname = "mine"\n[model]\nmodel = "auto"\n')
+    clf = gf.TextClassifier.from_recipe(recipe, **QUICK)  # keys that it lacks are as in earlier files
+    assert (clf.head_start, clf.start_share) == ("random", 0.0)
+    clf.fit(TEXTS, LABELS)
+    assert [record["model"] for record in clf.tried_] == [candidate.name for candidate in tried]
+
+
 def test_no_time_leaves_later_candidates_out_and_says_so(tried):
     clf = gf.TextClassifier(time_limit=0.0, **QUICK).fit(TEXTS, LABELS)
     assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]

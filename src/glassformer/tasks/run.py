@@ -136,10 +136,11 @@ def evaluate_task(
         ConfigError: the folder's model is none of its recipe's task, no epochs were kept, or no such column.
         InputError: a damaged model, or data that cannot be judged.
     """
-    recipe = with_columns(read_run_recipe(Path(folder)), columns or {})
+    trained = read_run_recipe(Path(folder))
+    recipe = with_columns(trained, columns or {})
     task = TASKS[recipe.task]
     recipe = with_bad_rows(recipe, on_bad_row, other=False)
-    work = Work(task, recipe, Path(folder), say, count, estimator=load(folder))
+    work = Work(task, recipe, Path(folder), say, count, estimator=load(folder), trained=trained)
     work.leave_out = on_bad_row == "skip"
     if not isinstance(work.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))

@@ -16,11 +16,7 @@ from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writ
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import listed, read_toml, to_dict, to_toml
-from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pair_columns import AUTO, NONE
-from glassformer.data.pairs import PAIR_SOURCES
-from glassformer.data.scored_pairs import SCORED_SOURCES
-from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.tag_schemes import EXACT
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
@@ -28,6 +24,7 @@ from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
 from glassformer.runtime import world
 from glassformer.tasks.catalog import build_recipe
+from glassformer.tasks.same_data import is_named
 
 
 @dataclass
@@ -277,11 +274,6 @@ def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
         key for key in ("on_bad_row", "broken") if hasattr(recipe.data, key) and (key != "broken" or other)
     ]
     return replace(recipe, data=replace(recipe.data, **dict.fromkeys(keys, on_bad_row)))
-
-
-def is_named(source: str) -> bool:
-    """Whether a source is one of the data sets that go by a name, which come with their splits."""
-    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
 
 
 def begin(folder: Path, recipe: Any) -> None:

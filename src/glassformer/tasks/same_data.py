@@ -8,12 +8,20 @@ from typing import Any
 
 from glassformer.checkpoints.files import read_json
 from glassformer.data.copies import content_digest
+from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.pairs import PAIR_SOURCES
+from glassformer.data.scored_pairs import SCORED_SOURCES
+from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import DataError, InputError
-from glassformer.tasks.run_folder import is_named, read_run_recipe
 from glassformer.tasks.task import Work
 
 KEY = "data_sha256"  # of metrics.json
 PARTS = ("train", "validation", "judged")
+
+
+def is_named(source: str) -> bool:
+    """Whether a source is one of the data sets that go by a name, which come with their splits."""
+    return source in {*NAMED_SOURCES, *NAMED_IMAGES, *PAIR_SOURCES, *SCORED_SOURCES}
 
 
 def part_digests(data: Any) -> dict[str, str]:
@@ -67,7 +75,7 @@ def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
 
 def training_part(work: Work) -> Any:
     """The training examples of a finished run; None where its data have changed since, or are gone."""
-    recipe = read_run_recipe(work.folder)  # as it was trained: other data may have other columns
+    recipe = work.trained or work.recipe  # other data may have other columns
     if not Path(recipe.data.source).exists():  # a named data set, which may have to be fetched
         return None
     try:

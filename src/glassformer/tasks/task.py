@@ -29,6 +29,7 @@ class Work:
     data: Any = None  # what ``load`` gave
     estimator: Any = None
     answers: Any = None  # what ``judge`` found on the judged split, for ``show``
+    trained: Any = None  # the recipe of the run, where other data are read by a changed one
     leave_out: bool = False  # what cannot be read is left out of what is judged again, not refused
 
 

@@ -48,7 +48,7 @@ NEUTRAL = frozenset(
     {"model", "max_length", "clean", "lowercase", "strip_accents", "class_weight", "pos_weight"}
     | {"tune_thresholds", "validation_fraction", "monitor", "keep_best", "seed", "precision", "device"}
     | {"threads", "strategy", "verbose", "calibration", "number_scale", "time_limit", "checkpoint_every"}
-    | {"batch_tokens", "length_window", "head_start"}
+    | {"batch_tokens", "length_window", "head_start", "start_share"}
 )
 
 
@@ -371,7 +371,8 @@ def _made(clf: Any, candidate: Candidate) -> Any:
     settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
     usual = clf.defaults()
     if candidate is TFIDF:  # which cuts no text, and is calibrated as it comes
-        settings |= {key: usual[key] for key in ("max_length", "calibration") if key in usual}
+        idle = ("max_length", "calibration", "head_start", "start_share")
+        settings |= {key: usual[key] for key in idle if key in usual}
     elif "calibration" in usual:
         settings["calibration"] = "auto"
     return type(clf)(**settings | candidate.settings)
