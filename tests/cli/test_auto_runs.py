@@ -59,6 +59,8 @@ def test_every_verb_takes_the_winner(home, winner, kind):
     assert [(one["model"].split(", ")[-1], one["chosen"]) for one in tried] == [(winner, True)]
     page = (home / run / "report.html").read_text()
     assert "Models that were tried" in page
+    name = tried[0]["model"]
+    assert (f'<th scope="row" dir="auto">{name}, test</th>' if kind == "numbers" else f">{name}</dd>") in page
     assert ("n-grams" in page) == (winner == "tfidf")
     predicted = call("predict", run, A)
     assert predicted.code == 0, predicted.err

@@ -106,7 +106,7 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 def show_labels_run(run: Run, recipe: Any) -> None:
     """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
     from glassformer.evaluate.metrics import no_better_than_one
-    from glassformer.report.wording import percent, verdict_of
+    from glassformer.report.wording import model_name, percent, verdict_of
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
@@ -114,15 +114,13 @@ def show_labels_run(run: Run, recipe: Any) -> None:
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        tried = metrics.get("tried", ())
-        chosen = next((t["model"] for t in tried if t.get("chosen")), recipe.model.model)
-        rows = [(chosen, scores, seconds["train"])]
+        rows = [(model_name(metrics, recipe.model.model), scores, seconds["train"])]
         rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
         say()
         title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
         show_scores(title, rows, measure)
         if plain := no_better_than_one(scores):
-            note(f"{chosen} is {plain}")
+            note(f"{rows[0][0]} is {plain}")
         say(verdict_of(metrics, noun))
         if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
             say("the simple models were trained with the same class weights")

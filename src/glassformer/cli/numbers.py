@@ -32,12 +32,13 @@ def between(bounds: Sequence[float] | None) -> str:
 def show_numbers_run(run: Run, recipe: Any) -> None:
     """A finished regressor on the terminal: figures beside the baselines', and how much intervals cover."""
     from glassformer.evaluate.numbers import FIGURES
+    from glassformer.report.wording import model_name
 
     metrics = run.metrics
     scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        rows = [(recipe.model.model, scores), *metrics["baselines"].items()]
+        rows = [(model_name(metrics, recipe.model.model), scores), *metrics["baselines"].items()]
         cells = [[name, *(shown(s[key]) for key in FIGURES)] for name, s in rows]
         heads = ("model", *SHORT)  # within 80 characters
         say()

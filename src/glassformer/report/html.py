@@ -44,6 +44,7 @@ FILTERS = {
         wording.faint_tags,
         wording.bounds,
         wording.headed,
+        wording.model_name,
         warnings_said,
         tables.worst_first,
     )

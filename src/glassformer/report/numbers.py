@@ -24,6 +24,7 @@ from glassformer.explain.render import asset, policy
 from glassformer.report import figures, tables
 from glassformer.report.html import architecture, templates
 from glassformer.report.run import read_history, read_json, shown
+from glassformer.report.wording import model_name
 
 BINS = 31  # of the residuals
 RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # that are marked
@@ -95,7 +96,7 @@ def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
 def rows_of(metrics: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """The rows of the table of figures: what was judged, the baselines on it, the other splits."""
     judged = metrics.get("judged", "test")
-    own = (config.get("model") or {}).get("model") or "this model"
+    own = model_name(metrics, (config.get("model") or {}).get("model") or "this model")
     out = [(f"{own}, {judged}", metrics["test"])] if metrics.get("test") else []
     out += list((metrics.get("baselines") or {}).items())
     if metrics.get("validation") and (judged != "validation" or not out):

@@ -113,6 +113,11 @@ def headed(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def model_name(metrics: Mapping[str, Any], named: Any) -> Any:
+    """Of several models that were tried the chosen one, else the one that the recipe names."""
+    return next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
+
+
 def digits_for(n: int) -> int:
     """Decimals of a percentage that ``n`` examples can carry."""
     return 2 if n >= 1000 else 1
