@@ -166,7 +166,7 @@ def test_every_script_leaves_its_folder_out_before_it_imports(tmp_path: Path, na
     for module in ("json", "html", "pathlib", "re", "unicodedata"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit('imported')")
     done = subprocess.run(
-        [sys.executable, str(tmp_path / "run.py")], capture_output=True, text=True, check=False
+        [sys.executable, str(tmp_path / "run.py"), "a", "b"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert str(tmp_path) not in done.stdout
