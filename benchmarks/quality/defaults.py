@@ -15,7 +15,7 @@ Scores are regressed by ridge regression where the table says logistic regressio
 (simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
 after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
 compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each; seconds are of the fit alone. ``--table`` prints the table of ``docs/defaults.md``.
+thread each; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the table of ``docs/defaults.md``.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ EACH = ("banking77",)  # with ten of each class, too
 PAIRED = {"sick": ("premise", "hypothesis"), "stsb": ("sentence1", "sentence2")}
 SIMPLE = ("tfidf", "svc", "embeddings")
 FOLDS, RESAMPLES = 3, 1_000
+JUDGED = 5_000  # test examples at most, drawn once
 Predict = Callable[[list[Any]], Any]
 
 
@@ -62,6 +63,12 @@ def split_of(name: str, split: str) -> tuple[list[Any], list[Any]]:
         keep = [i for i, labels in enumerate(table["labels"]) if len(labels) == 1]
         return [table["text"][i] for i in keep], [table["labels"][i][0] for i in keep]
     return table["text"], table["label"]
+
+
+def at_most(n: int, X: list[Any], y: list[Any]) -> tuple[list[Any], list[Any]]:
+    """``n`` examples drawn by a fixed seed, in their order; all where there are no more."""
+    kept = np.sort(np.random.default_rng(0).permutation(len(y))[:n])
+    return [X[i] for i in kept], [y[i] for i in kept]
 
 
 def drawn(y: list[Any], rows: str, draw: int) -> np.ndarray:
@@ -218,7 +225,7 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
         else {"data": data, "rows": rows, "method": method, "draws": []}
     )
     X, y = split_of(data, "train")
-    judged, truth = split_of(data, "test")
+    judged, truth = at_most(JUDGED, *split_of(data, "test"))
     for draw in range(len(cell["draws"]), 1 if rows == "all" else draws):
         chosen = range(len(y)) if rows == "all" else drawn(y, rows, draw).tolist()
         began = time.perf_counter()
