@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,13 +97,17 @@ def _with_every_class(y: list[Any], rows: int, order: np.ndarray) -> np.ndarray:
 def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tuple[Predict, dict[str, Any]]:
     import glassformer as gf
 
-    kind = gf.TextRegressor if isinstance(y[0], float) else gf.TextClassifier
+    numbers = isinstance(y[0], float)
+    kind = gf.TextRegressor if numbers else gf.TextClassifier
     model = kind(seed=draw, threads=1) if name is None else kind(name, seed=draw, threads=1)
-    model.fit(X, y)
+    # Many classes in few rows would be taken for numbers where they are integers.
+    model.fit(X, y if numbers else [f"label {k}" for k in y])
     more: dict[str, Any] = {"tried": [*model.tried_]} if model.tried_ else {}
-    if isinstance(model, gf.TextClassifier):
-        more["probabilities"] = model
-    return model.predict, more
+    if numbers:
+        return model.predict, more
+    labels = {f"label {k}": k for k in y}
+    more["probabilities"] = model, labels
+    return lambda others: [labels[name] for name in model.predict(others)], more
 
 
 def named(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
@@ -159,7 +164,8 @@ def _simple(model: Any, read: Callable, X: list[Any], y: list[Any]) -> tuple[Pre
     from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
 
     features = read(X)
-    kind = KFold if isinstance(y[0], float) else StratifiedKFold
+    rare = isinstance(y[0], float) or min(Counter(y).values()) < FOLDS
+    kind = KFold if rare else StratifiedKFold
     folds = kind(FOLDS, shuffle=True, random_state=0)
     score = float(np.mean(cross_val_score(model, features, y, cv=folds)))
     model.fit(features, y)
@@ -252,11 +258,12 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
         print(f"{data}, {rows} rows, {method}, draw {draw}: {said:.4f}, {seconds:.0f} s", flush=True)
 
 
-def _calibration_error(model: Any, X: list[Any], truth: list[Any]) -> float:
+def _calibration_error(fitted: tuple[Any, dict[str, Any]], X: list[Any], truth: list[Any]) -> float:
     """Of the examples whose class the training rows have."""
     from glassformer.evaluate.calibrate import calibration_error
 
-    number = {label: k for k, label in enumerate(model.classes_.tolist())}
+    model, labels = fitted
+    number = {labels[name]: k for k, name in enumerate(model.classes_.tolist())}
     known = [i for i, label in enumerate(truth) if label in number]
     found = model.predict_proba([X[i] for i in known])
     return calibration_error(found, [number[truth[i]] for i in known])

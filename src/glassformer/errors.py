@@ -99,6 +99,10 @@ class OtherLanguageWarning(UserWarning):
     """Texts in another language than the encoder was trained on."""
 
 
+class FromScratchWarning(UserWarning):
+    """No pre-trained weights are at hand: a model begins with random ones, and needs more examples."""
+
+
 class MalformedTagsWarning(UserWarning):
     """Tags of words that break the rules of their scheme; they are read as the spans that they mean."""
 

@@ -9,8 +9,8 @@ import pytest
 from tests.similarity.tiny import checkpoint
 
 from glassformer.checkpoints.files import read_json
-from glassformer.tasks.text_classification import auto
-from glassformer.tasks.text_classification.auto import Candidate
+from glassformer.tasks import auto
+from glassformer.tasks.auto import Candidate
 
 from .every import A, Done, call, make_data
 
@@ -34,7 +34,7 @@ def home(tmp_path_factory) -> Path:
     }
     with pytest.MonkeyPatch.context() as patch:
         for winner, candidate in known.items():
-            patch.setattr(auto, "candidates", lambda one=candidate: [one])
+            patch.setattr(auto, "candidates", lambda clf, one=candidate: [one])
             for kind, (more, _) in KINDS.items():
                 done = train(data[kind], home / f"{winner}-{kind}", *more)
                 assert done.code == 0, done.err

@@ -11,8 +11,8 @@ import pytest
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
-from glassformer.tasks.text_classification import auto
-from glassformer.tasks.text_classification.auto import Candidate, asks_for_encoder
+from glassformer.tasks import auto
+from glassformer.tasks.auto import Candidate, asks_for_encoder
 from glassformer.train.callbacks import Callback, Interrupted
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
@@ -41,7 +41,7 @@ def tried(folder, monkeypatch):
             learns=True,
         ),
     ]
-    monkeypatch.setattr(auto, "candidates", lambda: small)
+    monkeypatch.setattr(auto, "candidates", lambda clf: small)
     return small
 
 
@@ -128,6 +128,18 @@ def test_without_the_encoders_weights_the_linear_model_is_left(monkeypatch):
     assert [record["model"] for record in clf.tried_] == ["tfidf"]
 
 
+def test_one_example_of_each_class_compares_nothing(tried):
+    clf = gf.TextClassifier(**QUICK).fit(WORDS, [f"class {word}" for word in WORDS])
+    assert list(clf.tried_) == []
+    peer = gf.TextClassifier(**{**QUICK, **tried[1].settings}).fit(WORDS, [f"class {word}" for word in WORDS])
+    np.testing.assert_array_equal(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS))
+
+
+def test_two_examples_of_a_class_decide(tried):
+    clf = gf.TextClassifier(**QUICK).fit(WORDS[:10], [f"class {k // 2}" for k in range(10)])
+    assert {record["examples"] for record in clf.tried_} == {10}
+
+
 @pytest.mark.parametrize(
     ("settings", "encoder"),
     [
@@ -199,7 +211,7 @@ def test_a_stop_in_a_fold_leaves_no_checkpoint(tried, tmp_path):
 
 def test_tables_truth_values_and_columns_of_labels_come_back_as_they_were_given(monkeypatch, tmp_path):
     pd = pytest.importorskip("pandas")
-    monkeypatch.setattr(auto, "candidates", lambda: [auto.TFIDF])
+    monkeypatch.setattr(auto, "candidates", lambda clf: [auto.TFIDF])
     table = pd.DataFrame({"premise": TEXTS, "hypothesis": TEXTS[::-1]})
     clf = gf.TextClassifier(**QUICK).fit(table, LABELS)
     turned = table[["hypothesis", "premise"]]

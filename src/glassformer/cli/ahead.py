@@ -8,7 +8,7 @@ from typing import Any
 
 from glassformer.config import apply_overrides, build, nearest
 from glassformer.errors import ConfigError, DataError
-from glassformer.tasks.text_classification.recipe import AUTO
+from glassformer.tasks.recipe import AUTO
 
 COLUMNS = ("text_column", "label_column", "image_column", "pair_column")
 NAMELESS = ("auto", "none")  # of pair_column: it names no column

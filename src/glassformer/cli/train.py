@@ -44,7 +44,7 @@ from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.recipe import AUTO, recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -217,6 +217,8 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.encodings import reading_as
     from glassformer.data.image_sources import load_image_dataset
+    from glassformer.tasks.auto import SCRATCH, asks_for_encoder
+    from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
@@ -236,10 +238,14 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
             need_labels=True,
         )
     hold_out(values, dataset)
-    if is_image_architecture(asked.model.model):
+    name = asked.model.model
+    if name == AUTO and asks_for_encoder(TASKS[values["task"]].estimator.from_recipe(asked)):
+        name = SCRATCH.name
+        values["model"] = {"model": name}
+    if is_image_architecture(name):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
-    else:
+    elif name != AUTO:
         values["image"] = {"augment": "light"}
     return build(cls, apply_overrides(values, settings, cls), "--set")
 

@@ -30,6 +30,7 @@ from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.int8 import compute_model
 from glassformer.tasks.named_columns import warn_of_order
+from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.target_classes import Classes, warn_of_spelling
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
@@ -68,6 +69,7 @@ class Supervised(Explains, Adapts, Estimator):
     temperature_: Any  # a number; of several labels [K] once they are calibrated
     # On the second of two classes, or one for each of more [C]; None: the most probable; several labels: [K].
     threshold_: Any
+    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record for each candidate
 
     # --- training --------------------------------------------------------------------------------
 
@@ -97,7 +99,18 @@ class Supervised(Explains, Adapts, Estimator):
         """
         return self._fit((X, y, validation, sample_weight), callbacks, checkpoints, resume)
 
+    def _fit(
+        self, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
+    ) -> Self:
+        if getattr(self, "model", None) != AUTO:
+            return super()._fit(data, callbacks, checkpoints, resume)
+        from glassformer.tasks.auto import fit_auto
+
+        with self._rollback():
+            return fit_auto(self, data, callbacks, checkpoints, resume)
+
     def _examples(self, fit: Fit, *data: Any) -> tuple[Labeled, tuple[list[Any], np.ndarray] | None]:
+        self.tried_ = []
         X, y, validation, sample_weight = data
         warn_of_order(X, y)
         y = as_targets(y, self.TARGETS, self.TARGETS)
@@ -366,7 +379,8 @@ class Supervised(Explains, Adapts, Estimator):
         classes, order = self.classes_.tolist(), self._order()
         if order is not None:
             classes = [classes[order.index(row)] for row in range(len(order))]
-        return super()._about() | {"classes": classes} | self.kind_.about()
+        tried = {"tried": list(self.tried_)} if self.tried_ else {}
+        return super()._about() | {"classes": classes} | self.kind_.about() | tried
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> Self:
@@ -379,6 +393,7 @@ class Supervised(Explains, Adapts, Estimator):
         temperature, threshold = kind.read_calibration(about, where, len(classes))
         out = super().restore(folder, about | {"temperature": temperature, "threshold": threshold})
         out.classes_, out.kind_ = np.asarray(classes), kind
+        out.tried_ = tried if isinstance(tried := about.get("tried", []), list) else []
         if out.model_.config.num_labels != len(classes):
             what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
             raise CheckpointError(what, where=where)
@@ -422,6 +437,11 @@ class Supervised(Explains, Adapts, Estimator):
     @staticmethod
     def copies_of(examples: Sequence[Any]) -> list[str]:
         """One key for each checked example; copies have the same."""
+        raise NotImplementedError
+
+    @staticmethod
+    def tokens_of(examples: Sequence[Any]) -> int:
+        """About how many rows an encoder computes for checked examples."""
         raise NotImplementedError
 
     def _settle(self, fit: Fit) -> None:

@@ -38,6 +38,8 @@ from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.features import can_be_cached, image_features, on_picture_features
 from glassformer.train.objectives import ImageClassification
 
+PATCHES = 257  # of an image of 224 pixels, as the usual checkpoints read it
+
 
 class ImageModel(Supervised):
     """What reads images (PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]`` or tensors
@@ -65,6 +67,10 @@ class ImageModel(Supervised):
     @staticmethod
     def copies_of(examples: Sequence[Any]) -> list[str]:
         return list(map(digest, examples))
+
+    @staticmethod
+    def tokens_of(examples: Sequence[Any]) -> int:
+        return PATCHES * len(examples)
 
     def _settle(self, fit: Fit) -> None:
         if fit.train.batch_size == 0:
@@ -165,7 +171,7 @@ class ImageClassifier(ImageModel, Classifier):
 
     def __init__(
         self,
-        model: str = "vit-tiny",
+        model: str = "auto",
         *,
         image_size: int | None = None,
         framing: str | None = None,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from glassformer.config import Section, setting
 from glassformer.config.tables import TableKeys
+from glassformer.tasks.recipe import AUTO
 from glassformer.train.config import ClassifierFitConfig
 
 
@@ -71,7 +72,12 @@ class ImageConfig(Section):
 class ImageModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
-    model: str = setting("vit-tiny", "a checkpoint (name, folder, Hub id) or a from-scratch architecture")
+    model: str = setting(
+        AUTO,
+        "a checkpoint (name, folder, Hub id), a from-scratch architecture, or auto: dinov2-small frozen or "
+        "fine-tuned, which validation chooses; vit-tiny from scratch where that is not at hand",
+        in_file="vit-tiny",
+    )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
         "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"

@@ -104,6 +104,8 @@ def judge(work: Work) -> dict[str, Any]:
     out = judge_readable(work)
     clf, splits, wanted = work.estimator, work.data, work.recipe.evaluate
     out["tokens_per_picture"] = clf.model_.config.embedding.num_tokens
+    if clf.tried_:
+        out["tried"] = list(clf.tried_)
     if out["test"] and wanted.robustness:
         work.say("robustness: crops, lighting, blur, noise, JPEG, rotation")
         out["robustness"] = robustness(clf, some_of(splits.judged, wanted.robustness_limit), work.count)

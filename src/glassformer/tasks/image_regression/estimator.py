@@ -26,7 +26,7 @@ class ImageRegressor(Regressor, ImageModel):
 
     def __init__(
         self,
-        model: str = "vit-tiny",
+        model: str = "auto",
         *,
         image_size: int | None = None,
         framing: str | None = None,

@@ -82,9 +82,10 @@ def look(work: Work) -> Look:
 
 def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines."""
-    return judge_numbers(work, partial(pixel_ridge, image_range=work.estimator.transform_.image_range)) | {
-        "tokens_per_picture": work.estimator.model_.config.embedding.num_tokens
-    }
+    est = work.estimator
+    tried = {"tried": list(est.tried_)} if est.tried_ else {}
+    tokens = {"tokens_per_picture": est.model_.config.embedding.num_tokens}
+    return judge_numbers(work, partial(pixel_ridge, image_range=est.transform_.image_range)) | tokens | tried
 
 
 def tiny() -> tuple[ImageRegressor, tuple]:

@@ -48,8 +48,9 @@ from glassformer.tasks.build import (
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
+from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.text_classification.language import warn_of_language
-from glassformer.tasks.text_classification.recipe import AUTO, ModelConfig, Recipe, TextConfig, TextFitConfig
+from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
@@ -76,7 +77,6 @@ class TextModel(Supervised):
     clean: str
     tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
     truncated_: int
-    tried_: Sequence[dict[str, Any]] = ()  # with model="auto", one record for each candidate
     pairs_: bool | None = False
     segments_: bool | None = None  # whether the model tells a pair's sides apart; None: as model_ says
 
@@ -125,19 +125,17 @@ class TextModel(Supervised):
     def copies_of(examples: Sequence[str]) -> list[str]:
         return list(map(alike, examples))
 
-    def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Any:
-        if self.model == AUTO:
-            from glassformer.tasks.text_classification.auto import fit_auto as fit
-        elif is_linear(self.model):
-            from glassformer.tasks.text_classification.tfidf import fit_tfidf as fit
-        else:
-            return super()._fit(data, callbacks, checkpoints, resume)
-        with self._rollback():
-            return fit(self, data, callbacks, checkpoints, resume)
+    @staticmethod
+    def tokens_of(examples: Sequence[str]) -> int:
+        return sum(len(str(x).split()) for x in examples)
 
-    def _examples(self, fit: Fit, *data: Any) -> Any:
-        self.tried_ = []
-        return super()._examples(fit, *data)
+    def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> Any:
+        if not is_linear(self.model):
+            return super()._fit(data, callbacks, checkpoints, resume)
+        from glassformer.tasks.text_classification.tfidf import fit_tfidf
+
+        with self._rollback():
+            return fit_tfidf(self, data, callbacks, checkpoints, resume)
 
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
@@ -323,9 +321,6 @@ class TextModel(Supervised):
         table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts, *([] if table.segments is None else [table.segments])]
 
-    def _about(self) -> dict[str, Any]:
-        return super()._about() | ({"tried": list(self.tried_)} if self.tried_ else {})
-
     def write_parts(self, folder: Path) -> dict[str, Any]:
         pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}
         if not self.reads_tokens:
@@ -342,8 +337,7 @@ class TextModel(Supervised):
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
         self.tokenizer_ = read_ngrams(folder) if (folder / NGRAMS).is_file() else load_tokenizer(folder)
-        self.truncated_, tried = about.get("truncated", 0), about.get("tried", [])
-        self.tried_ = tried if isinstance(tried, list) else []
+        self.truncated_ = about.get("truncated", 0)
         self.pairs_, self.segments_ = about.get("pairs", False) if about else None, None
         if self.pairs_ is None and "token_type_ids" not in model_inputs(folder):
             self.segments_ = False  # as those who trained it have left them out

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from glassformer.config import Section, setting
 from glassformer.config.tables import TableKeys
+from glassformer.tasks.recipe import AUTO
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
-
-AUTO = "auto"  # of ``model``: several are tried
 
 
 @dataclass(frozen=True)

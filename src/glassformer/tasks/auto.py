@@ -1,8 +1,10 @@
 """``model = "auto"``: several models from cheap to dear, of which validation data choose one.
 
-    tfidf        a linear model on TF-IDF of words and characters
-    frozen       a regression on the vectors of a frozen encoder: one pass over the texts
+    tfidf        of texts alone: a linear model on TF-IDF of words and characters
+    frozen       a regression on the vectors of a frozen encoder: one pass over the examples
     fine-tuned   the encoder, from that regression on: epochs
+
+Without the encoder's weights texts have tfidf, and images a small encoder from scratch.
 
 Each predicts the same examples, which it has not learned from: the validation examples where there are
 enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
@@ -14,6 +16,7 @@ seed gives the same bits. A candidate without an error leaves the dearer ones ou
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,16 +27,18 @@ import torch
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.splits import grouped_split
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
 from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
-from glassformer.train.defaults import chosen
+from glassformer.train.defaults import chosen, outside
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
-WIDTH = 384  # of its vectors
+IMAGE_ENCODER = "dinov2-small"
+WIDTH = 384  # of the vectors of both
+MOST_IMAGES = 2_000  # to train on, up to which an encoder of images is fine-tuned: hours on a processor
 ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
@@ -48,7 +53,7 @@ NEUTRAL = frozenset(
     {"model", "max_length", "clean", "lowercase", "strip_accents", "class_weight", "pos_weight"}
     | {"tune_thresholds", "validation_fraction", "monitor", "keep_best", "seed", "precision", "device"}
     | {"threads", "strategy", "verbose", "calibration", "number_scale", "time_limit", "checkpoint_every"}
-    | {"batch_tokens", "length_window", "head_start", "start_share"}
+    | {"batch_tokens", "length_window", "head_start", "start_share", "image_range"}
 )
 
 
@@ -66,9 +71,22 @@ class Candidate:
 
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
-SOLVED = {"model": ENCODER, "head_start": "solved"}
-FROZEN = Candidate(f"{ENCODER}, frozen", {**SOLVED, "train_layers": 0})
-FINE_TUNED = Candidate(f"{ENCODER}, fine-tuned", SOLVED, learns=True)
+SCRATCH = Candidate("vit-tiny", {"model": "vit-tiny"}, learns=True)
+SHIFTED = replace(
+    SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
+)
+
+
+def frozen(encoder: str) -> Candidate:
+    """A head that is solved on a checkpoint's vectors."""
+    settings = {"model": encoder, "head_start": "solved", "train_layers": 0}
+    return Candidate(f"{encoder}, frozen", settings)
+
+
+def fine_tuned(encoder: str, **more: Any) -> Candidate:
+    """A checkpoint that learns from such a head on."""
+    settings = {"model": encoder, "head_start": "solved", **more}
+    return Candidate(f"{encoder}, fine-tuned", settings, learns=True)
 
 
 @dataclass
@@ -89,7 +107,7 @@ class Tried:
 
 
 def asks_for_encoder(clf: Any) -> bool:
-    """Whether a setting is given that only an encoder has: ``auto`` then means ``ENCODER``."""
+    """Whether a setting is given that only an encoder has: ``auto`` then means one model (``usual``)."""
     given = {key for key, usual in clf.defaults().items() if getattr(clf, key) != usual} - NEUTRAL
     return bool(given) or clf.precision == "int8"
 
@@ -97,7 +115,7 @@ def asks_for_encoder(clf: Any) -> bool:
 def fit_auto(
     clf: Any, data: Sequence[Any], callbacks: Sequence[Callback], checkpoints: str | Path | None, resume: bool
 ) -> Any:
-    """Fit a ``TextClassifier`` or ``TextRegressor`` with ``model="auto"``; ``data`` as ``fit`` has them.
+    """Fit an estimator of texts or images with ``model="auto"``; ``data`` as its ``fit`` hands them on.
 
     Fitted state beside that of the winner: ``tried_``, what each candidate reached and took.
 
@@ -105,8 +123,9 @@ def fit_auto(
         DataError: unusable examples or labels.
         CheckpointError: ``checkpoints`` holds those of another training.
     """
-    if asks_for_encoder(clf) or world()[1] > 1:  # which share one training, not a search
-        winner = _made(clf, FINE_TUNED)
+    found = [] if asks_for_encoder(clf) or world()[1] > 1 else candidates(clf)
+    if found in ([], [SHIFTED]):  # nothing to compare, or processes that share one training
+        winner = _made(clf, found[0] if found else usual(clf))
         X, y, validation, weights = data
         given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
@@ -118,12 +137,16 @@ def fit_auto(
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
+    if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared
+        return _become(clf, search.fitted_uncompared(found), [])
     limit = getattr(clf, "time_limit", None)
-    for candidate in candidates():
+    for candidate in found:
         if search.tried and search.tried[-1].score == search.perfect:
             search.left_out[candidate.name] = PERFECT
         elif limit is not None and search.tried and time.perf_counter() - started > limit:
             search.left_out[candidate.name] = "time_limit"
+        elif candidate.learns and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
+            search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
         else:
             search.run(candidate)
     kind, classes = clf.kind_, clf.classes_
@@ -133,13 +156,25 @@ def fit_auto(
     return clf
 
 
-def candidates() -> list[Candidate]:
-    """From cheap to dear; without the encoder's weights the linear model alone."""
+def usual(clf: Any) -> Candidate:
+    """The one model that ``auto`` means where nothing is compared."""
+    return SCRATCH if clf.NOUN == "pictures" else fine_tuned(ENCODER)
+
+
+def candidates(clf: Any) -> list[Candidate]:
+    """From cheap to dear; without the encoder's weights the one model that needs none."""
+    images = clf.NOUN == "pictures"
+    encoder = IMAGE_ENCODER if images else ENCODER
     try:
-        resolve_checkpoint(ENCODER)
-    except CheckpointError:
-        return [TFIDF]
-    return [TFIDF, FROZEN, FINE_TUNED]
+        resolve_checkpoint(encoder)
+    except CheckpointError as error:
+        if images:
+            what = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
+            warnings.warn(what, FromScratchWarning, outside())
+        return [SHIFTED] if images else [TFIDF]
+    if images:
+        return [frozen(encoder), fine_tuned(encoder, augment="light")]
+    return [TFIDF, frozen(encoder), fine_tuned(encoder)]
 
 
 class Search:
@@ -311,6 +346,11 @@ class Search:
         kept = best.candidate.learns
         return self._fitted(best.candidate, np.arange(len(self.X)), self.calls, kept)
 
+    def fitted_uncompared(self, found: list[Candidate]) -> Any:
+        """The regression on a frozen encoder, or what is there in its place, fitted on all examples."""
+        cheap = next((one for one in found if one.settings.get("train_layers") == 0), found[0])
+        return self._fitted(cheap, np.arange(len(self.X)), self.calls, False)
+
     def records(self) -> list[dict[str, Any]]:
         """One for each candidate, for JSON: what it reached, on how many examples, and its seconds."""
         best, how = self.best(), "cross-validation" if self.by_folds else "validation"
@@ -368,12 +408,14 @@ class Mirror(Callback):
 
 def _made(clf: Any, candidate: Candidate) -> Any:
     """A new estimator of the same settings, with those of the candidate; it holds nothing out by itself."""
-    settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
-    usual = clf.defaults()
+    defaults = clf.defaults()
+    settings = clf.get_params(deep=False) | {"validation_fraction": 0.0}
+    if "time_limit" in defaults:
+        settings["time_limit"] = None
     if candidate is TFIDF:  # which cuts no text, and is calibrated as it comes
         idle = ("max_length", "calibration", "head_start", "start_share")
-        settings |= {key: usual[key] for key in idle if key in usual}
-    elif "calibration" in usual:
+        settings |= {key: defaults[key] for key in idle if key in defaults}
+    elif "calibration" in defaults:
         settings["calibration"] = "auto"
     return type(clf)(**settings | candidate.settings)
 
@@ -398,12 +440,11 @@ def _folds(clf: Any, X: Sequence[Any], targets: np.ndarray) -> np.ndarray:
     place, begun = np.full(len(first), -1), 0
     for k in np.unique(classes):
         own = order[classes[order] == k]
-        if len(own) >= FOLDS:
+        if len(own) > 1:
             place[own] = (begun + np.arange(len(own))) % FOLDS
             begun += len(own)
     out = place[group]
-    words = sum(len(str(x).split()) for x in X)
-    if words > FOLDED_TOKENS:
+    if clf.tokens_of(X) > FOLDED_TOKENS:
         out = np.where(out > 0, -1, out)  # one fold decides, and the rest is learned from
     return out
 

@@ -1,0 +1,124 @@
+"""``model = "auto"`` on images: the pre-trained encoder where it is at hand, else one from scratch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.cli.every import call
+from tests.image.conftest import quarters
+
+import glassformer as gf
+from glassformer.checkpoints.hub import Resolved
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import CheckpointError, FromScratchWarning
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import save_pretrained
+from glassformer.tasks import auto
+from glassformer.tasks.image_classification.build import save_transform
+
+QUICK: dict[str, Any] = {"precision": "fp32", "threads": 1}
+IMAGES, LABELS = quarters(37, 3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """DINOv2 with a few thousand random weights."""
+    path = tmp_path_factory.mktemp("dinov2")
+    torch.manual_seed(7)
+    family = FAMILIES["dinov2"]
+    config = replace(family.tiny(), init_std=0.2, head=None, pooling=None)
+    save_pretrained(family.model(config), path)
+    save_transform(ImageTransform((8, 8)), path)
+    return str(path)
+
+
+@pytest.fixture
+def at_hand(folder, monkeypatch):
+    monkeypatch.setattr(auto, "IMAGE_ENCODER", folder)
+    return folder
+
+
+@pytest.fixture
+def away(monkeypatch):
+    def resolve(name: str) -> Resolved:
+        raise CheckpointError("the Hub cannot be reached", where=name)
+
+    monkeypatch.setattr(auto, "resolve_checkpoint", resolve)
+
+
+def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
+    assert [record["model"] for record in clf.tried_] == [f"{at_hand}, frozen", f"{at_hand}, fine-tuned"]
+    assert {record["by"] for record in clf.tried_} == {"cross-validation"}
+    assert sum(record["chosen"] for record in clf.tried_) == 1
+    assert max(record["score"] for record in clf.tried_) > 0.5  # of four classes
+    back = gf.load(clf.save(tmp_path / "model"))
+    assert list(back.tried_) == clf.tried_
+    np.testing.assert_allclose(back.predict_proba(IMAGES), clf.predict_proba(IMAGES), atol=1e-6)
+
+
+def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
+    monkeypatch.setattr(auto, "MOST_IMAGES", 36)
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
+    assert clf.tried_[0]["chosen"]
+    assert clf.tried_[1] == {
+        "model": f"{at_hand}, fine-tuned",
+        "left out": "more than 36 images: name the model to do it",
+    }
+
+
+def test_numbers_of_images(at_hand):
+    brightness = [float(image.mean()) for image in IMAGES]
+    reg = gf.ImageRegressor(**QUICK).fit(IMAGES, brightness)
+    assert [record["metric"] for record in reg.tried_] == ["R²", "R²"]
+    assert reg.predict(IMAGES[:3]).shape == (3,)
+
+
+def test_without_its_weights_an_encoder_from_scratch_learns_and_it_is_said(away):
+    with pytest.warns(FromScratchWarning, match=r"dinov2-small \(88 MB\): .*the Hub cannot be reached"):
+        clf = gf.ImageClassifier(**QUICK, class_weight="balanced").fit(IMAGES[:13], LABELS[:13])
+    peer = gf.ImageClassifier(**auto.SHIFTED.settings, **QUICK, class_weight="balanced")
+    peer.fit(IMAGES[:13], LABELS[:13])
+    np.testing.assert_array_equal(clf.predict_proba(IMAGES), peer.predict_proba(IMAGES))
+    assert list(clf.tried_) == []
+
+
+@pytest.mark.filterwarnings("error::glassformer.errors.FromScratchWarning")
+def test_settings_of_an_encoder_from_scratch_ask_for_one(away):
+    small: dict[str, Any] = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_heads": 2, "epochs": 1}
+    clf = gf.ImageClassifier(**small, **QUICK).fit(IMAGES, LABELS)
+    peer = gf.ImageClassifier("vit-tiny", **small, **QUICK).fit(IMAGES, LABELS)
+    np.testing.assert_array_equal(clf.predict_proba(IMAGES), peer.predict_proba(IMAGES))
+
+
+def test_a_run_of_a_folder_shows_what_was_tried(at_hand, tmp_path):
+    for i, (image, label) in enumerate(zip(IMAGES, LABELS, strict=True)):
+        place = tmp_path / "shown" / label
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(place / f"{i}.png")
+    run = tmp_path / "run"
+    done = call(
+        "train",
+        "--images",
+        tmp_path / "shown",
+        "--out",
+        run,
+        "--set",
+        "threads=1",
+        "--set",
+        "test_size=0.3",
+        "--set",
+        "validation_size=0.3",
+    )
+    assert done.code == 0, done.err
+    tried = json.loads((run / "metrics.json").read_text())["tried"]
+    assert [one["model"].split(", ")[-1] for one in tried] == ["frozen", "fine-tuned"]
+    assert "Models that were tried" in (run / "report.html").read_text()
+    assert call("predict", run, tmp_path / "shown" / "top").code == 0
+    assert call("evaluate", run, "--json").code == 0
