@@ -80,29 +80,35 @@ def predict_pictures(
     model: nn.Module,
     table: PixelTable,
     transform: ImageTransform,
-    what: str,
+    what: str | int,
     *,
     batch_size: int = 64,
     device: torch.device | str = "cpu",
     progress: Callable[[int], None] | None = None,
 ) -> np.ndarray:
-    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``,
-    fp32, in order.
+    """``"logits"`` ``[n, C]``, ``"pooled"`` or ``"features"`` ``[n, D]`` of a ``PixelTable``, or of a number
+    of layers the rows behind the lowest so many ``[n, T, D]``; fp32, in order.
     """
     model.eval()
-    parts = []
+    out: np.ndarray | None = None
     with computing():
         for start in range(0, len(table), batch_size):
             pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
-            if what == "features":
+            if isinstance(what, int):
+                rows = model.lower_rows(pixels, what).unflatten(0, (len(pixels), -1))  # type: ignore[operator]
+            elif what == "features":
                 rows = model.features(pixels)  # type: ignore[operator]  # every picture model has it
             else:
-                out = model(pixels, packed=True)
-                rows = out.logits if what == "logits" else out.pooler_output
-            parts.append(rows.float().cpu().numpy())
+                answer = model(pixels, packed=True)
+                rows = answer.logits if what == "logits" else answer.pooler_output
+            part = rows.float().cpu().numpy()
+            if out is None:
+                out = np.empty((len(table), *part.shape[1:]), np.float32)
+            out[start : start + len(part)] = part
             if progress is not None:
-                progress(len(parts[-1]))
-    return np.concatenate(parts)
+                progress(len(part))
+    assert out is not None, "a table has at least one image"
+    return out
 
 
 def predict_windows(

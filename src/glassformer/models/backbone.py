@@ -165,6 +165,17 @@ class Backbone(nn.Module):
             raise ConfigError("there is no classification head", where="classify")
         return self.answer(features, Packing.uniform(len(features), 1, features.device)).logits  # type: ignore[return-value]  # there is a head
 
+    def lower_rows(
+        self, inputs: Any, layers: int, packing: Packing | None = None, segments: Tensor | None = None
+    ) -> Tensor:
+        """The rows ``[N, D]`` behind the lowest ``layers``; ``answer_above`` goes on from them."""
+        x, packing = self.embed(inputs, packing, segments)
+        return self.encoder(x, packing, end=layers)
+
+    def answer_above(self, x: Tensor, packing: Packing, layers: int) -> ModelOutput:
+        """``lower_rows`` ``[N, D]`` -> answers, by the layers above them."""
+        return self.answer(self.encoder(x, packing, rows=self.head_rows(packing), begin=layers), packing)
+
     # --- weights ---------------------------------------------------------------------------------
 
     def init_weights(self) -> None:

@@ -184,7 +184,14 @@ class Encoder(nn.Module):
         self.relative = RelativeBias(buckets, config.num_heads) if buckets else None
 
     def forward(
-        self, x: Tensor, packing: Packing, *, rows: Tensor | None = None, trace: TraceRecord | None = None
+        self,
+        x: Tensor,
+        packing: Packing,
+        *,
+        rows: Tensor | None = None,
+        trace: TraceRecord | None = None,
+        begin: int = 0,
+        end: int | None = None,
     ) -> Tensor:
         """``[N, D]`` -> ``[N, D]``.
 
@@ -192,18 +199,19 @@ class Encoder(nn.Module):
             rows: ``[B]`` the one row per sequence that the head reads: the last layer then computes only
                 these, and ``[B, D]`` comes back.
             trace: where to record what was asked for.
+            begin, end: the layers to run, as of a slice; the final norm follows the last layer alone.
         """
         last = len(self.layers) - 1
         bias = self.relative(packing.max_length) if self.relative is not None else None
         if trace is not None:
             trace.hidden(0, x)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(list(self.layers)[begin:end], begin):
             record = trace.layer(number) if trace is not None else None
             x = layer(x, packing, rows if number == last else None, record, bias)
             if trace is not None:
                 trace.attention(number, record)
                 trace.hidden(number + 1, x)
-        return self.final_norm(x)
+        return x if end is not None else self.final_norm(x)
 
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """``[B, T, D]`` -> ``[B, T, D]`` in evaluation mode; see the layer's."""

@@ -187,7 +187,7 @@ def run_fold(
         callbacks=callbacks,
     )
     p, labels = (
-        clf.outputs([train.examples[i] for i in fold.held]),
+        clf.kept_outputs([train.examples[i] for i in fold.held]),
         [train.labels[i] for i in fold.held],
     )
     kind, own, cut = clf.kind_, clf.classes_.tolist(), clf.threshold_

@@ -320,6 +320,10 @@ class Supervised(Explains, Adapts, Estimator):
         """What answers are made of, ``[n, C]`` fp64: probabilities, or of numbers themselves ``[n, 1]``."""
         return self.chances(self._rows(X, "logits", progress))
 
+    def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
+        """As ``outputs``; for images, the features of a frozen encoder are cached as in training."""
+        return self.outputs(X)
+
     def chances(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[n, C]`` as probabilities, by the temperature as it is now; or as numbers."""
         return self.kind_.chances(logits, getattr(self, "temperature_", 1.0))

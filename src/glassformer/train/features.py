@@ -1,8 +1,9 @@
-"""Training a head on a frozen encoder: what the head reads is computed once, and kept for the next run.
+"""Training on a frozen encoder: what the head reads is computed once, and kept for the next run.
 
-The features of a text or of a picture are one vector, the same in every epoch, as long as nothing below the
-head learns or is drawn at random. They lie in the user's cache under the SHA-256 of the weights and of the
-tokens or pixels that they were made from.
+The features of a text or of an image are one vector, the same in every epoch, as long as nothing below the
+head learns or is drawn at random. Where the upper layers learn, the features of an image are the rows that
+enter the lowest of these. They lie in the user's cache under the SHA-256 of the weights and of the tokens or
+pixels that they were made from.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +32,14 @@ from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows
 from glassformer.packing import Packing
 from glassformer.runtime import cache_folder
+from glassformer.train.config import FitConfig
+from glassformer.train.freezing import fixed_layers
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification, ImageClassification, targets_and_weights
 
 FORMAT = 1  # of a cached matrix; another one is computed anew
 MOST_BYTES = 2 << 30  # of all cached features together; the longest unused ones go first
+MOST_ROWS = 1 << 29  # bytes of the rows of a table of images that are kept where upper layers learn
 
 
 def can_be_cached(model: Any, *changes: float) -> bool:
@@ -47,10 +52,27 @@ def can_be_cached(model: Any, *changes: float) -> bool:
         return False
     below = model.embeddings, model.encoder
     learns = any(p.requires_grad for part in below for p in part.parameters())
+    return not (learns or _is_random(model) or any(changes))
+
+
+def cached_layers(model: Any, config: FitConfig, images: int, *changes: float) -> int:
+    """Behind how many of the lowest layers the rows of so many images are the same at every step, and few
+    enough to keep; 0: behind none. The layers above learn."""
+    if not model.has_attention or _is_random(model) or any(changes):
+        return 0
+    size = next(model.encoder.parameters()).element_size()
+    if images * model.config.embedding.num_tokens * model.width * size > MOST_ROWS:
+        return 0
+    layers = fixed_layers(model, config)
+    return layers if layers < len(model.encoder.layers) else 0
+
+
+def _is_random(model: Any) -> bool:
+    """Whether anything is left out at random in training, below the head."""
     c = model.config
     e = c.encoder
     rates = (c.embedding.dropout, e.dropout, e.attention_dropout, e.feed_forward_dropout, e.stochastic_depth)
-    return not (learns or any(rates) or any(changes))
+    return any(rates)
 
 
 def features_of(
@@ -61,7 +83,7 @@ def features_of(
     device: torch.device,
     home: Path | None = None,
 ) -> Tensor:
-    """What ``compute`` gives, ``[n, D]`` in the model's number format; from the cache if computed before.
+    """What ``compute`` gives, ``[n, ...]`` in the model's number format; from the cache if computed before.
 
     A cached matrix that is damaged is computed anew; a cache that cannot be written is done without.
 
@@ -95,9 +117,7 @@ def _key(model: nn.Module, inputs: Sequence[np.ndarray | None], setting: str) ->
     digest = hashlib.sha256()
     c: Any = model.config  # of which the head has no part in the features
     device = next(model.parameters()).device.type
-    digest.update(
-        f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {c.pooling} {setting}".encode()
-    )
+    digest.update(f"{FORMAT} {torch.__version__} {device} {c.embedding} {c.encoder} {setting}".encode())
     for name, x in model.state_dict().items():
         if name.startswith(("embeddings.", "encoder.")):
             digest.update(f"{name} {x.dtype} {tuple(x.shape)}".encode())
@@ -122,7 +142,8 @@ def _prune(home: Path, most: int, fresh: Path | None = None) -> None:
 
 @dataclass(frozen=True)
 class FeatureBatch:
-    """Features ``[B, D]``, the packing of the inputs they stand for, and which examples they are ``[B]``."""
+    """Features ``[B, D]``, or rows of images ``[B, T, D]``; the packing of the inputs they stand for, and
+    which examples they are ``[B]``."""
 
     features: Tensor
     packing: Packing
@@ -162,24 +183,39 @@ class HeadClassification(Classification):
         return model.classify(given["features"])  # type: ignore[operator]  # every model here has it
 
 
+@dataclass
+class UpperClassification(HeadClassification):
+    """``HeadClassification`` from the rows of images ``[B, T, D]`` behind the lowest ``layers``."""
+
+    layers: int = 0
+
+    def logits(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> Tensor:
+        rows = given["features"].flatten(0, 1)
+        return model.answer_above(rows, packing, self.layers).logits  # type: ignore[operator]  # as above
+
+
 def text_features(model: Any, table: Any, batch_tokens: int, device: torch.device) -> Tensor:
     """What the head reads of each text of a ``TokenTable``, ``[n, D]``."""
 
     def compute() -> np.ndarray:
         return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
 
-    return features_of(model, (table.ids, table.starts, table.segments), "", compute, device)
+    return features_of(
+        model, (table.ids, table.starts, table.segments), f"{model.config.pooling} ", compute, device
+    )
 
 
 def image_features(
-    model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device
+    model: Any, table: PixelTable, transform: Any, batch_size: int, device: torch.device, layers: int = 0
 ) -> Tensor:
-    """What the head reads of each image, ``[n, D]``."""
+    """What the head reads of each image ``[n, D]``, or the rows behind the lower ``layers`` ``[n, T, D]``."""
 
     def compute() -> np.ndarray:
-        return predict_pictures(model, table, transform, "features", batch_size=batch_size, device=device)
+        what = layers or "features"
+        return predict_pictures(model, table, transform, what, batch_size=batch_size, device=device)
 
-    return features_of(model, (table.pixels,), str(transform), compute, device)
+    setting = f"{layers or model.config.pooling} {transform}"
+    return features_of(model, (table.pixels,), setting, compute, device)
 
 
 def on_features(
@@ -218,12 +254,13 @@ def on_picture_features(
     objective: ImageClassification,
     held: PixelTable | None,
     batch_size: int,
+    layers: int = 0,
 ) -> tuple[PictureFeatureStream, HeadClassification, Callable[[], np.ndarray] | None]:
-    """As ``on_features``, for pictures that are not changed at random."""
+    """As ``on_features``, for images that are not changed at random; ``layers`` 0: the head alone learns."""
     s, o = stream, objective
 
     def prepare(table: PixelTable) -> Tensor:
-        return image_features(model, table, s.transform, batch_size, s.device)
+        return image_features(model, table, s.transform, batch_size, s.device, layers)
 
     train = PictureFeatureStream(
         s.table,
@@ -236,11 +273,12 @@ def on_picture_features(
         s.device,
         prepare(s.table),
     )
-    head = HeadClassification(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
+    kind = partial(UpperClassification, layers=layers) if layers else HeadClassification
+    head = kind(o.targets, o.weights, o.label_smoothing, criterion=o.criterion)
     if held is None:
         return train, head, None
     judged = prepare(held)
-    return train, head, lambda: _classify(model, judged)
+    return train, head, lambda: classify_rows(model, judged, layers, batch_size)
 
 
 @torch.inference_mode()
@@ -248,3 +286,15 @@ def _classify(model: Any, features: Tensor) -> np.ndarray:
     """The logits ``[n, C]`` of cached features."""
     model.eval()
     return model.classify(features).float().cpu().numpy()
+
+
+@torch.inference_mode()
+def classify_rows(model: Any, features: Tensor, layers: int, batch_size: int) -> np.ndarray:
+    """The logits ``[n, C]`` of features of images, or of their rows ``[n, T, D]`` behind ``layers``."""
+    if not layers:
+        return _classify(model, features)
+    model.eval()
+    packings = [Packing.uniform(len(x), x.shape[1], x.device) for x in features.split(batch_size)]
+    parts = zip(features.split(batch_size), packings, strict=True)
+    out = [model.answer_above(x.flatten(0, 1), packing, layers).logits for x, packing in parts]
+    return torch.cat(out).float().cpu().numpy()

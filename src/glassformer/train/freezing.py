@@ -48,6 +48,15 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
         _open(model, n)
 
 
+def fixed_layers(model: nn.Module, config: FitConfig) -> int:
+    """How many of the lowest encoder layers no step of a fit changes; where any is, nor the embeddings."""
+    if config.train_layers is None or config.epochs is None:
+        return 0
+    more = (config.epochs - 1) // config.unfreeze_every if config.unfreeze_every else 0
+    count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
+    return max(count - config.train_layers - more, 0)
+
+
 def _open(model: nn.Module, layers: int | None) -> None:
     """Let the head and the last ``layers`` encoder layers learn; with all of them the embeddings too, but for
     vectors that were given to stay as they are."""

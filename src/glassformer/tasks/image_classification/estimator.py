@@ -19,6 +19,8 @@ from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
+from glassformer.finite import finite
+from glassformer.runtime import computes
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit
@@ -35,7 +37,13 @@ from glassformer.tasks.image_classification.recipe import (
     ImageRecipe,
 )
 from glassformer.train.config import ClassifierFitConfig
-from glassformer.train.features import can_be_cached, image_features, on_picture_features
+from glassformer.train.features import (
+    cached_layers,
+    can_be_cached,
+    classify_rows,
+    image_features,
+    on_picture_features,
+)
 from glassformer.train.objectives import ImageClassification
 
 PATCHES = 257  # of an image of 224 pixels, as the usual checkpoints read it
@@ -116,11 +124,25 @@ class ImageModel(Supervised):
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        c = fit.configs["image"]
-        changed = c.augment != "none" or c.mix != "none"
-        if not can_be_cached(fit.network, changed, fit.network.config.embedding.patch_dropout):
-            return stream, objective, logits
-        return on_picture_features(fit.network, stream, objective, own, max(self.batch_size or 0, 64))
+        c, model = fit.configs["image"], fit.network
+        changed = c.augment != "none" or c.mix != "none", model.config.embedding.patch_dropout
+        layers = 0
+        if not can_be_cached(model, *changed):
+            layers = cached_layers(model, fit.train, len(fit.table), *changed)
+            if not layers:
+                return stream, objective, logits
+        return on_picture_features(model, stream, objective, own, max(self.batch_size or 0, 64), layers)
+
+    @computes
+    def kept_outputs(self, X: Sequence[Any]) -> np.ndarray:
+        train, model = self.configs()["train"], self.predictor()
+        learned = train.train_layers != 0 or train.unfreeze_every or train.precision == "int8"
+        if learned or not (model.has_attention and model.has_features):
+            return self.outputs(X)
+        device, batch_size = next(model.parameters()).device, max(self.batch_size or 0, 64)
+        table = self.evaluation_table(self.examples_of(X))
+        rows = image_features(model, table, self.transform_, batch_size, device)
+        return self.chances(finite(classify_rows(model, rows, 0, batch_size), "logits"))
 
     def table_rows(
         self,
