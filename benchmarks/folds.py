@@ -121,6 +121,7 @@ def main() -> None:
         "benchmark": "study by cross-validation",
         "name": study.name,
         "summary": study.summary,
+        "overrides": args.overrides,
         **environment(),
     }
     write_result(out, {**head, "folds": args.folds, **results(study, arms, runs, whole)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from statistics import fmean
+from typing import Any
 
 from tables_speed import RESULTS, measured, read
 
@@ -62,10 +63,16 @@ def folds() -> str:
         about = (
             f"{found['n']:,} pictures, each judged once a seed by {found['folds']}-fold cross-validation; seeds "
             f"{', '.join(map(str, found['seeds']))}. The accuracy of one arm alone is known to ± {half:.0f} points. Read from "
-            f"`{path.name}`, measured on {found['machine']['cpu']}, {found['date'][:10]}."
+            f"`{path.name}`, measured on {found['machine']['cpu']}, {found['date'][:10]}{_weights(found)}."
         )
         parts.append("\n".join([f"## {found['name']}", "", found["summary"], "", *lines, "", about]))
     return "\n\n".join(parts) or "Not measured yet: `benchmarks/folds.py NAME`."
+
+
+def _weights(found: dict[str, Any]) -> str:
+    """The weights that a study was run with in place of those that it names, in words."""
+    models = [text.removeprefix("model=") for text in found.get("overrides", ()) if text.startswith("model=")]
+    return f", with the weights of `{models[-1].rsplit('/')[-1]}`" if models else ""
 
 
 def cost_encoder() -> str:

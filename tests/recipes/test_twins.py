@@ -20,6 +20,12 @@ TWINS = {
         "model.model": "runs/imdb-mlm/model",
         "train.precision": "auto",
     },
+    ("cifar10-dinov2-given", "cifar10-vit-base-given"): {"model.model": "dinov2"},
+    ("flowers-dinov2-given", "flowers-pretrained"): {
+        "image.mean": (),
+        "image.std": (),
+        "model.model": "dinov2",
+    },
     ("countries-word2vec-best", "countries-word2vec"): {
         "data.source": "countries-given",
         "data.splits": ("train", "validation", "test"),

@@ -105,6 +105,26 @@ def test_each_rung_stands_on_the_one_before():
             assert (same.image_size, same.resize, same.mean[0]) == (64, 73, 0.485)
 
 
+def test_heads_and_rungs_on_dinov2():
+    arms = {arm.name: arm.recipe for arm in expand(load_study("hotdog-heads-dinov2"))}
+    for reading, pooling in (("[CLS]", "first"), ("mean", "mean"), ("both", "first-mean")):
+        for head, hidden in {"linear": None, "MLP D/4": 96, "MLP D/2": 192, "MLP D": 384}.items():
+            model, train = arms[f"{reading}, {head}"].model, arms[f"{reading}, {head}"].train
+            assert (model.pooling, model.head_hidden) == (pooling, hidden)
+            assert (train.train_layers, train.unfreeze_every, train.head_start) == (0, 0, "random")
+    assert {(r.train.epochs, r.train.batch_size, r.train.lr) for r in arms.values()} == {(10, 32, 3e-3)}
+    last = {name for name, recipe in arms.items() if recipe.train.unfreeze_every == 5}
+    assert last == {name for name in arms if name.endswith("then the last block")}
+    assert len(last) == 3
+    ladder = {arm.name: arm.recipe for arm in expand(load_study("hotdog-ladder-dinov2"))}
+    rungs = [(recipe.image.augment, recipe.image.mix) for recipe in ladder.values()]
+    assert rungs[:4] == [("none", "none"), ("light", "none"), ("medium", "none"), ("stacked", "none")]
+    assert rungs[4:] == [("stacked", "mixup"), ("stacked", "cutmix")]
+    for recipe in ladder.values():
+        assert recipe.train == ladder["baseline"].train
+        assert replace(recipe.image, augment="none", mix="none") == ladder["baseline"].image
+
+
 def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     sizes = ["image_size=8", "epochs=1", "batch_size=8", "precision=fp32", "threads=1"]
     shape = ["resize=8", "patch_size=4", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16"]
