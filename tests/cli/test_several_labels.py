@@ -44,7 +44,7 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     assert metrics["measure"] == "macro_f1"
     assert set(metrics["thresholds"]) == set(LABELS)
     assert metrics["test"]["kind"] == "labels"
-    assert [*metrics["baselines"]] == ["TF-IDF + logistic regression a label"]
+    assert next(iter(metrics["baselines"])) == "TF-IDF + logistic regression a label"
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Labels that stand together" in page
     assert "Given from" in page
@@ -76,7 +76,7 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     figures = json.loads(gf("evaluate", "run", "--json").out)
     assert figures["micro_f1"] == metrics["test"]["micro_f1"]
     assert "micro-F1" in gf("evaluate", "run").out
-    (simple,) = metrics["baselines"].values()
+    simple = max(metrics["baselines"].values(), key=lambda figures: figures["macro_f1"])
     apart = abs(simple["difference"]["value"]) * 100
     assert simple["difference"]["measure"] == "macro_f1"
     assert f"{apart:.1f} points" in figures["verdict"]  # of macro-F1, as the training said it

@@ -82,7 +82,8 @@ def test_run_folder_is_complete_and_agrees_with_itself(run):
     assert test["accuracy"] == pytest.approx(right)
     assert test["n"] == 31
     assert right > 0.9  # three words a class: a Transformer that fails here is not trained
-    assert set(result.metrics["baselines"]) == {"TF-IDF + logistic regression", "mean bag of embeddings"}
+    own = {name for name in result.metrics["baselines"] if not name.startswith("frozen")}
+    assert own == {"TF-IDF + logistic regression", "mean bag of embeddings"}
     assert result.metrics["sentences"][0]["label"] == "good"
     assert result.metrics["padding"]["linear"] == 0.0
     assert 0.0 <= result.metrics["padding"]["attention"] <= 0.1

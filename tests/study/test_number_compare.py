@@ -110,7 +110,7 @@ def test_tables_page_and_notebook_show_numbers(done):
 
 def test_simple_models_have_a_difference_with_its_interval(done):
     folder, results = done
-    (ridge,) = [name for name in results["baselines"] if "ridge" in name]
+    (ridge,) = [name for name in results["baselines"] if name == "TF-IDF + ridge"]
     figures, arm = results["baselines"][ridge], results["arms"][0]
     cells = read_simple(folder / "arms" / "lr=0.03" / "seed-0" / "baselines.csv")[ridge]
     true = [r.label for r in read_numbers(folder / "arms" / "lr=0.03" / "seed-0" / "predictions.csv")]

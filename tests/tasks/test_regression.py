@@ -252,7 +252,7 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["test"]["r2"] > 0.3
     assert [level["asked"] for level in metrics["intervals"]] == [0.8, 0.9, 0.95]
-    assert set(metrics["baselines"]) == {"mean of the training numbers", "TF-IDF + ridge"}
+    assert [*metrics["baselines"]][:2] == ["mean of the training numbers", "TF-IDF + ridge"]
     assert metrics["baselines"]["mean of the training numbers"]["r2"] < 0.05
     with (run / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -99,6 +99,16 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
     raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
 
 
+def is_at_hand(name: str) -> bool:
+    """Whether the weights of a checkpoint of the catalog lie on this machine: nothing is fetched or asked."""
+    from huggingface_hub import try_to_load_from_cache
+
+    known = CATALOG[name.lower()]
+    package = known.package and importlib.util.find_spec(known.package)
+    cached = try_to_load_from_cache(known.repo, "model.safetensors", revision=known.revision)
+    return bool(package) or isinstance(cached, str)
+
+
 def _from_package(known: Known) -> Resolved | None:
     if known.package is None or (spec := importlib.util.find_spec(known.package)) is None:
         return None

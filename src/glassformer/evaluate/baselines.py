@@ -1,4 +1,4 @@
-"""Simple models that every accuracy table carries: two for texts, one for pictures.
+"""Simple models that every accuracy table carries: two for texts, one for images.
 
 A Transformer that loses to one of them on the same split is not trained.
 """

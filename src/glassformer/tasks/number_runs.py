@@ -31,7 +31,7 @@ from glassformer.tasks.labelled import figures, judge_again, measured, name_colu
 from glassformer.tasks.task import Work
 
 POINTS = 2000  # of the report's figures; more cannot be seen
-Baseline = Callable[[Sequence[Any], np.ndarray, Sequence[Any]], tuple[str, np.ndarray]]
+Baseline = Callable[[Sequence[Any], np.ndarray, Sequence[Any]], tuple[str, np.ndarray] | None]
 
 
 def split_numbers(dataset: Any, recipe: Any, source: str | None) -> Splits:
@@ -109,7 +109,7 @@ def fit(work: Work, **options: Any) -> None:
     name_columns(work)
 
 
-def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
+def judge_numbers(work: Work, *baselines: Baseline) -> dict[str, Any]:
     """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
     started = time.perf_counter()
     work.say("judging")
@@ -144,7 +144,7 @@ def judge_numbers(work: Work, baseline: Baseline) -> dict[str, Any]:
             out["intervals"] = _coverage(est, work.answers, judged.labels)
         if recipe.evaluate.baselines:
             work.say("baselines on the same split")
-            out["baselines"] = _baselines(work, baseline)
+            out["baselines"] = _baselines(work, baselines)
         write_numbers(
             work.folder / "predictions.csv",
             judged.names(),
@@ -197,7 +197,7 @@ def _coverage(est: Any, found: np.ndarray, true: Any) -> list[dict[str, Any]]:
     return coverage_figures(est.errors_, found, true, scale=est.kind_.scale)
 
 
-def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
+def _baselines(work: Work, baselines: Sequence[Baseline]) -> dict[str, Any]:
     est, splits, judged = work.estimator, work.data, work.data.judged
     numbers = np.asarray(splits.train.labels, np.float64)
 
@@ -206,15 +206,17 @@ def _baselines(work: Work, baseline: Baseline) -> dict[str, Any]:
 
     out: dict[str, Any] = {}
     said: dict[str, list[float]] = {}
-    for simple in (mean, baseline):
+    for simple in (mean, *baselines):
         started = time.perf_counter()
         scale = "linear" if simple is mean else est.kind_.scale
         try:
-            name, found = simple(splits.train.examples, on_scale(numbers, scale), judged.examples)
+            made = simple(splits.train.examples, on_scale(numbers, scale), judged.examples)
         except DataError as error:
             work.say(f"left out: {error}")
             continue
-        found = off_scale(found, scale)
+        if made is None:  # nothing to compare with
+            continue
+        name, found = made[0], off_scale(made[1], scale)
         out[name] = measured(est, judged, found[:, None], work.recipe)
         out[name]["seconds"], said[name] = time.perf_counter() - started, found.tolist()
         work.say(f"baseline {name}: {out[name]['seconds']:.1f} s")

@@ -157,7 +157,7 @@ class EvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
-    baselines: bool = setting(True, "TF-IDF + logistic regression and a mean bag of embeddings beside it")
+    baselines: bool = setting(True, "TF-IDF, a mean bag of embeddings and a frozen encoder beside it")
     bootstrap: int = setting(1000, "resamples for the 95 % interval")
     maps: int = setting(4, "examples whose attention map goes into the report")
     sentences: tuple[str, ...] = setting((), "texts of one's own, classified at the end")

@@ -47,6 +47,7 @@ from glassformer.tasks.labelled import (
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
+from glassformer.tasks.text_classification.frozen import fit_frozen, left_out
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.defaults import settled
 
@@ -138,6 +139,8 @@ def judge(work: Work) -> dict[str, Any]:
     of_tokens = padded_and_cut(work) if clf.reads_tokens else {}
     sentences = judge_sentences(clf, asked) if (asked := own_sentences(recipe.evaluate)) else []
     out = judge_splits(work) | of_tokens
+    if recipe.evaluate.baselines and (absent := left_out(clf)):
+        out["baselines_left_out"] = absent
     if clf.max_length != recipe.text.max_length:  # the model has fewer positions
         out["max_length"] = clf.max_length
     if sentences:
@@ -221,6 +224,26 @@ def embeddings(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tu
     return "mean bag of embeddings", found
 
 
+def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple | None:
+    """The vectors of a frozen encoder, where its weights are at hand and the model is not this one."""
+    train, held = splits.train, splits.validation
+    sets = clf.kind_.binary
+    by = (held.examples, held.labels) if sets and held is not None and held.labels is not None else None
+    fitted = fit_frozen(clf, train.examples, train.labels, baseline_weights(clf, targets), by)
+    if fitted is None:
+        return None
+    name, model = fitted
+    place = [clf.classes_.tolist().index(label) for label in model.classes_.tolist()]
+    found = model.outputs(splits.judged.examples)
+    p = np.zeros((len(found), len(clf.classes_)))
+    p[:, place] = found
+    if not sets:
+        return f"{name} + logistic regression", p
+    chosen = np.zeros(p.shape, bool)
+    chosen[:, place] = model.chosen(found)
+    return f"{name} + logistic regression a label", p, chosen
+
+
 def show(work: Work) -> dict[str, Any]:
     """Where the model looks in a few texts."""
     found = attention_examples(work.estimator, work.data, work.recipe.evaluate.maps)
@@ -279,7 +302,7 @@ TASK = Task(
     page=page,
     tiny=tiny,
     show=show,
-    baselines=(tfidf, embeddings),
+    baselines=(tfidf, embeddings, frozen),
     answer=answers,
     export=export,
     packages=("tokenizers", "safetensors", "scikit-learn"),

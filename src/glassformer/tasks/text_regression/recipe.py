@@ -64,7 +64,7 @@ class NumberEvaluateConfig(Section):
 
     split: str = setting("test", "looked at once, at the end")
     baselines: bool = setting(
-        True, "the mean of the training numbers, and TF-IDF + ridge regression, beside it"
+        True, "the mean of the training numbers, and ridge on TF-IDF and on a frozen encoder, beside it"
     )
     bootstrap: int = setting(1000, "resamples for the 95 % intervals")
     shown: int = setting(12, "judged examples that go into the report, those furthest off")

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from glassformer.data.copies import groups_of
 from glassformer.data.dataset import TextDataset, TextSplit
@@ -35,6 +38,7 @@ from glassformer.tasks.number_runs import (
     without_labels,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.text_classification.frozen import fit_frozen, left_out
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
@@ -116,7 +120,18 @@ def judge(work: Work) -> dict[str, Any]:
     est, splits = work.estimator, work.data
     cut = {"truncated": cut_texts(est, splits)} if est.reads_tokens else {}
     tried = {"tried": list(est.tried_)} if est.tried_ else {}
-    return judge_numbers(work, tfidf_ridge) | cut | tried
+    absent = left_out(est) if work.recipe.evaluate.baselines else {}
+    more = {"baselines_left_out": absent} if absent else {}
+    return judge_numbers(work, tfidf_ridge, partial(frozen_ridge, est)) | cut | tried | more
+
+
+def frozen_ridge(
+    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+) -> tuple[str, np.ndarray] | None:
+    """Ridge regression on the vectors of a frozen encoder, where its weights are at hand and the model is not
+    this one: its name, and numbers ``[m]``."""
+    fitted = fit_frozen(est, train, numbers.tolist())
+    return None if fitted is None else (f"{fitted[0]} + ridge", fitted[1].predict(judged))
 
 
 def tiny() -> tuple[TextRegressor, tuple]:
