@@ -149,10 +149,9 @@ def show_tried(tried: Sequence[dict[str, Any]]) -> None:
     scored = [t for t in tried if "score" in t]
     title = f"tried: {scored[0]['metric']} on {scored[0]['examples']:,} examples by {scored[0]['by']}"
     rows = [
-        [t["model"], f"{t['score']:.4f}", f"{t['seconds']:.0f}", "chosen" if t["chosen"] else ""]
-        if "score" in t
-        else [t["model"], "", "", f"left out: {t['left out']}"]
+        [t["model"], *((f"{t['score']:.4f}", f"{t['seconds']:.0f}") if "score" in t else ("", "")), end]
         for t in tried
+        for end in ("chosen" if t.get("chosen") else f"left out: {t['left out']}" if "left out" in t else "",)
     ]
     show_table(title, ("model", scored[0]["metric"], "seconds", ""), rows, right=["seconds"])
 

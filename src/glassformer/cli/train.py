@@ -82,12 +82,14 @@ def train(
     again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
         with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls)
+            return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
         raise Interrupted(f"interrupted; go on with: {again}") from None
     except Interrupted as stopped:  # the run's own recipe holds every setting that was given
+        if stopped.run is not None:
+            show_run(stopped.run, recipe)
         raise Interrupted(str(stopped).replace(GO_ON, f"go on with: {again}")) from None
 
 

@@ -30,7 +30,7 @@ from glassformer.data.splits import grouped_split
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
-from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
+from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.defaults import chosen, outside
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
@@ -136,21 +136,27 @@ def fit_auto(
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
+    kind, classes = clf.kind_, clf.classes_  # as given; those who watch a training see the candidate's
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared
         return _become(clf, search.fitted_uncompared(found), [])
     limit = getattr(clf, "time_limit", None)
-    for candidate in found:
-        if search.tried and search.tried[-1].score == search.perfect:
-            search.left_out[candidate.name] = PERFECT
-        elif limit is not None and search.tried and time.perf_counter() - started > limit:
-            search.left_out[candidate.name] = "time_limit"
-        elif candidate.learns and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
-            search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
-        else:
-            search.run(candidate)
-    kind, classes = clf.kind_, clf.classes_
-    _become(clf, search.winner(), search.records())
+    try:
+        for candidate in found:
+            if search.tried and search.tried[-1].score == search.perfect:
+                search.left_out[candidate.name] = PERFECT
+            elif limit is not None and search.tried and time.perf_counter() - started > limit:
+                search.left_out[candidate.name] = "time_limit"
+            elif candidate.learns and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
+                search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
+            else:
+                search.run(candidate)
+        winner = search.winner()
+    except (Interrupted, KeyboardInterrupt):
+        if not search.can_end_early(found):
+            raise
+        winner = search.winner()
+    _become(clf, winner, search.records())
     clf.kind_, clf.classes_ = (kind if kind.labels_given else clf.kind_), classes
     clf.train_seconds_ = time.perf_counter() - started
     return clf
@@ -332,11 +338,32 @@ class Search:
 
     def best(self) -> Tried:
         """The winner among those tried so far."""
-        best = self.tried[0]
-        for tried in self.tried[1:]:
+        best, *dearer = [tried for tried in self.tried if tried.candidate.name not in self.left_out]
+        for tried in dearer:
             if self._ahead(tried, best):
                 best = tried
         return best
+
+    def can_end_early(self, found: Sequence[Candidate]) -> bool:
+        """After an interruption: whether to end with the best so far; the others are then left out.
+
+        Args:
+            found: all candidates.
+        """
+        stops = [call for call in self.calls if isinstance(call, StopOnSignal)]
+        if not (self.tried and any(call.best_so_far for call in stops)):
+            return False
+        scored = {tried.candidate.name for tried in self.tried}
+        stopped = [one.name for one in found if one.name not in scored | self.left_out.keys()]
+        if not stopped and self.best().candidate.learns:  # in its last fit, on all examples
+            stopped = [self.best().candidate.name]
+        if not stopped or scored == set(stopped):
+            return False
+        self.left_out |= dict.fromkeys(stopped, STOPPED)
+        self.calls = [call for call in self.calls if call not in stops]  # a second signal stops at once
+        for call in self.calls:
+            call.note(f"interrupted: ends with {self.best().candidate.name}, the best so far")
+        return True
 
     def winner(self) -> Any:
         """The best candidate, fitted on all training examples, its history told to all callbacks."""
@@ -367,7 +394,13 @@ class Search:
             | ({"start_share": tried.share} if tried.candidate.learns else {})
             for tried in self.tried
         ]
-        return found + [{"model": name, "left out": why} for name, why in self.left_out.items()]
+        scored = {record["model"]: record for record in found}
+        for name, why in self.left_out.items():
+            if name in scored:
+                scored[name]["left out"] = why
+            else:
+                found.append({"model": name, "left out": why})
+        return found
 
 
 class StopUnsaved(StopOnSignal):

@@ -39,7 +39,17 @@ from glassformer.tasks.run_folder import (
 from glassformer.tasks.same_data import KEY, check_resumed, part_digests
 from glassformer.tasks.slices import check_column, slices
 from glassformer.tasks.task import Look, Say, Work, write_json
-from glassformer.train.callbacks import Callback, Count, HistoryFile, Progress, StopOnSignal, uncounted
+from glassformer.train.callbacks import (
+    GO_ON,
+    STOPPED,
+    Callback,
+    Count,
+    HistoryFile,
+    Interrupted,
+    Progress,
+    StopOnSignal,
+    uncounted,
+)
 from glassformer.train.distributed import refuse_several
 from glassformer.train.state import Training
 
@@ -50,11 +60,14 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
     Args:
         options: ``resume``: continue what was begun there; without it an existing folder is refused.
             ``say``: called with one line at each stage. ``callbacks``: told of every step.
+            ``best_so_far``: a signal that comes while models are compared ends the run with the best so far,
+            judged and reported, before ``Interrupted`` is raised.
 
     Raises:
         ConfigError: the folder exists and ``resume`` is False, or it holds another recipe.
         InputError: whatever is wrong with the data, the settings or the checkpoint.
         Helped: under ``torchrun``, in every process but the first, which alone writes the run.
+        Interrupted: a signal; ``resume`` goes on.
     """
     if why := TASKS[recipe.task].estimator.ALONE:
         refuse_several(why, "Run it without torchrun")
@@ -72,6 +85,7 @@ def _run(
     resume: bool = False,
     say: Say = lambda line: None,
     callbacks: Sequence[Callback] = (),
+    best_so_far: bool = False,
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
     recipe, late = as_begun(recipe, folder)
@@ -91,7 +105,8 @@ def _run(
     doctor = Examine(work, look)
     setup = time.perf_counter() - started
     begun = time.perf_counter()
-    task.fit(work, checkpoints=folder / "checkpoints", resume=resume, callbacks=_beside(doctor, callbacks))
+    calls = _beside(doctor, callbacks, best_so_far)
+    task.fit(work, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
     fitted = time.perf_counter() - begun
     one_writer()
     work.estimator.save(folder / "model", overwrite=True)
@@ -109,7 +124,21 @@ def _run(
     write_card(folder / "model", work.estimator, folder)
     for name, found in task.show(work).items():
         write_json(folder / name, found)
-    return Run(folder, metrics, task.page(folder, known_recipe(folder)))
+    run = Run(folder, metrics, task.page(folder, known_recipe(folder)))
+    if best := best_of_interrupted(metrics):
+        stopped = Interrupted(
+            f"stopped while models were compared; the best so far, {best}, is kept; {GO_ON}"
+        )
+        stopped.run = run
+        raise stopped
+    return run
+
+
+def best_of_interrupted(metrics: Mapping[str, Any]) -> str:
+    """The model that a run has ended with because a signal stopped its comparison; empty: none did."""
+    tried = metrics.get("tried") or []
+    stopped = any(one.get("left out") == STOPPED for one in tried)
+    return next((one["model"] for one in tried if stopped and one.get("chosen")), "")
 
 
 def evaluate_task(
@@ -194,13 +223,14 @@ def _facts(work: Work) -> dict[str, Any]:
     }
 
 
-def _beside(doctor: Examine, callbacks: Sequence[Callback]) -> list[Callback]:
+def _beside(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
     """What goes on beside the training, in this order."""
     work = doctor.work
     calls: list[Callback] = [HistoryFile(work.folder / "history.jsonl")]
     if work.estimator.ALONE:  # it stops on signals and says how far it is by itself
         return [*calls, *callbacks]
-    return [*calls, doctor, Announce(work), *callbacks, StopOnSignal(work.folder / "checkpoints")]
+    stop = StopOnSignal(work.folder / "checkpoints", best_so_far=best_so_far)
+    return [*calls, doctor, Announce(work), *callbacks, stop]
 
 
 class Examine(Callback):

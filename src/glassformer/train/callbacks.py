@@ -26,6 +26,7 @@ Told = Callable[[int], None] | None  # of how many more examples are done
 Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
 
 
+STOPPED = "interrupted"  # why ``auto`` left a model out
 GO_ON = "go on with --resume, in Python resume=True"  # which the command line makes a whole command of
 
 
@@ -33,6 +34,7 @@ class Interrupted(GlassformerError):
     """Training was asked to stop and did so between two steps; the command line exits with 130."""
 
     exit_code = 130
+    run: Any = None  # that ended with the best of the models compared so far
 
 
 class Callback:
@@ -183,10 +185,14 @@ class Signals:
 
 
 class StopOnSignal(Callback):
-    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``. A second one stops at once."""
+    """Ctrl-C, SIGTERM or SIGHUP: finish the step, save, raise ``Interrupted``. A second one stops at once.
 
-    def __init__(self, folder: Path, keep_last: int = 2):
-        self.folder, self.keep_last = Path(folder), keep_last
+    Args:
+        best_so_far: a fit that compares models ends with the best of those that it has compared by then.
+    """
+
+    def __init__(self, folder: Path, keep_last: int = 2, best_so_far: bool = False):
+        self.folder, self.keep_last, self.best_so_far = Path(folder), keep_last, best_so_far
         self.signals = Signals()
 
     def start(self, training: Training) -> None:
