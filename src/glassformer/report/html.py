@@ -76,6 +76,8 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
     scores, metrics = run.scores, run.metrics
     examples, left_out = maps.prepare(run.maps)
     css, script = asset("page.css"), asset("sort.js") + (asset("attention.js") if examples else "")
+    still = metrics.get("still_learning")
+    against = wording.against(scores, metrics.get("baselines") or {}, run.measure, still)
     shows = bool(run.pictures or any(view.picture for view in examples))
     settings = tables.settings(run.config, known.defaults)
     return (
@@ -92,9 +94,7 @@ def render(run: Run, known: KnownRecipe = NOTHING_KNOWN) -> str:
             title=run.config.get("name") or metrics.get("weights_source") or run.folder.resolve().name,
             verdict=wording.verdict(scores, run.judged, run.noun, run.measure),
             noun=run.noun,
-            against=wording.against(
-                scores, metrics.get("baselines") or {}, run.measure, metrics.get("still_learning")
-            ),
+            against=" ".join(filter(None, (against, wording.unfinished(against, still)))),
             leading=tables.leading(run.measure, scores),
             several=scores.get("kind") == "labels",
             guess_loss=wording.guess_loss(2 if scores.get("kind") == "labels" else len(scores["labels"])),

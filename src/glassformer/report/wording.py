@@ -181,9 +181,7 @@ def against(
     """
     better = "a simpler and faster model is better here"
     if still:
-        better = (
-            f"its training ended too soon, {_falling(still)}; set epochs={2 * still['epochs']} or a higher lr"
-        )
+        better = f"its training ended too soon, {_falling(still)}; {_longer(still)}"
     rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
     if not rated:
         return ""
@@ -220,14 +218,29 @@ def _falling(still: Mapping[str, Any]) -> str:
     return f"for its last epoch still lowered the validation loss {loss}"
 
 
+def _longer(still: Mapping[str, Any]) -> str:
+    """What to set for a training that ended too soon."""
+    rate = f"--set lr={2 * still['lr']:.2g}" if still.get("lr") else "a higher lr"
+    return f"--set epochs={2 * still['epochs']} or {rate} lets it learn more"
+
+
+def unfinished(said: str, still: Mapping[str, Any] | None) -> str:
+    """A sentence that a training ended too soon; empty: it did not, or ``said`` says so already."""
+    if not still or _longer(still) in said:
+        return ""
+    return f"Its training ended too soon, {_falling(still)}: {_longer(still)}."
+
+
 def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
     """What a classifier's metrics say in words, beside the simple models'; empty without judged examples."""
     scores, measure = metrics.get("test") or metrics.get("validation"), metrics.get("measure", "accuracy")
     if not scores:
         return ""
     split = metrics.get("judged", "test") if metrics.get("test") else "validation"
-    beside = against(scores, metrics.get("baselines") or {}, measure, metrics.get("still_learning"))
-    return " ".join(filter(None, (verdict(scores, split, noun, measure), beside))).replace(THIN, " ")
+    still = metrics.get("still_learning")
+    beside = against(scores, metrics.get("baselines") or {}, measure, still)
+    parts = verdict(scores, split, noun, measure), beside, unfinished(beside, still)
+    return " ".join(filter(None, parts)).replace(THIN, " ")
 
 
 def how_tested(results: dict[str, Any]) -> str:

@@ -182,7 +182,8 @@ def judge_splits(work: Work) -> dict[str, Any]:
         "seconds": {},
     }
     if (still := still_learning(clf.history_)) is not None:
-        out["still_learning"] = still
+        lr = getattr(clf, "lr", None) or clf.chosen_.get("lr")
+        out["still_learning"] = still | ({"lr": lr} if lr else {})
     if clf.kind_.binary and clf.threshold_ is not None:
         out["thresholds"] = dict(zip(out["label_names"], clf.threshold_.tolist(), strict=True))
     if splits.validation is not None:
@@ -339,7 +340,7 @@ def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     losses = [float(one["loss"]) for one in found]
     if len(losses) < 2 or losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
         return None
-    return {"epochs": len(losses), "before": losses[-2], "after": losses[-1]}
+    return {"epochs": found[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
 
 
 def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:
