@@ -15,6 +15,7 @@ import glassformer as gf
 from glassformer.cli.app import app
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.load import load
+from glassformer.tasks.text_classification import few_shot
 
 GOOD, BAD = ("warm", "wise", "funny", "kind"), ("dull", "flat", "empty", "cold")
 TEXTS = [f"a {word} film , number {i}" for i in range(5) for word in (*GOOD, *BAD)]
@@ -46,6 +47,7 @@ def test_it_is_the_embedder_of_the_same_settings_with_a_regression_behind_it(che
     np.testing.assert_allclose(
         fitted.predict_proba(TEXTS), regression.predict_proba(vectors / length), atol=1e-4
     )
+    assert list(fitted.tried_) == []  # a third of 40 texts is too small to tell
     assert fitted.score(TEXTS, LABELS) == 1.0
     assert fitted.chosen_ == {"warmup": 0.06, "batch_size": 32}
 
@@ -64,6 +66,37 @@ def test_the_head_alone_is_fitted_where_no_layer_learns(checkpoint):
     probe = gf.TextClassifier(str(checkpoint), method="few-shot", train_layers=0, **QUICK).fit(TEXTS, LABELS)
     untouched = gf.Embedder(str(checkpoint), max_length=19, precision="fp32", threads=1)
     np.testing.assert_allclose(probe.embed(TEXTS), untouched.encode(TEXTS), atol=1e-6)
+
+
+@pytest.mark.parametrize("better", ["frozen", "contrastive"])
+def test_a_third_of_the_texts_chooses_the_encoder(checkpoint, monkeypatch, tmp_path, better):
+    monkeypatch.setattr(few_shot, "FEWEST", 11)
+    monkeypatch.setattr(gf.Embedder, "encode", _blind(gf.Embedder.encode, better != "frozen"))
+    clf = gf.TextClassifier(str(checkpoint), method="few-shot", **QUICK).fit(TEXTS, LABELS)
+    first, second = clf.tried_
+    assert [first["chosen"], second["chosen"]] == [better == "frozen", better == "contrastive"]
+    assert (first["model"], second["model"]) == (f"{checkpoint}, frozen", f"{checkpoint}, contrastive")
+    assert first["examples"] == second["examples"] == 14
+    monkeypatch.undo()
+    plain = gf.TextClassifier(str(checkpoint), **(QUICK | {"epochs": None, "lr": None}), train_layers=0)
+    same = np.array_equal(plain.fit(TEXTS, LABELS).predict_proba(TEXTS), clf.predict_proba(TEXTS))
+    assert same == (better == "frozen")
+    assert clf.method == "few-shot"
+    back = gf.load(clf.save(tmp_path / "model"))
+    np.testing.assert_allclose(back.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-6)
+    assert list(back.tried_) == list(clf.tried_)
+
+
+def _blind(encode, first):
+    """Vectors without a meaning, of the first encoder that is asked, or of all others."""
+    asked: list[object] = []
+
+    def without(self, texts, *given, **options):
+        asked.append(self)
+        found = encode(self, texts, *given, **options)
+        return np.zeros_like(found) if (len(asked) == 1) == first else found
+
+    return without
 
 
 def test_validation_chooses_and_a_failed_fit_leaves_the_one_before(checkpoint, fitted):

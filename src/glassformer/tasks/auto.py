@@ -130,7 +130,7 @@ def fit_auto(
         given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
         winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **given)
-        return _become(clf, winner, [])
+        return _become(clf, winner, list(winner.tried_))
     started = time.perf_counter()
     device = choose_device(clf.device)
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))

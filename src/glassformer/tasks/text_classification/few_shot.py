@@ -4,6 +4,9 @@ As in SetFit (Tunstall et al., 2022), the encoder first learns from comparisons:
 together, others apart (``Embedder.fit(texts, labels)``). Then a logistic regression of its vectors is the
 head. What is left is an ordinary text classifier, with everything that one can do.
 
+With many classes comparisons can do harm. Where a third of the texts is enough to tell, the encoder as it
+came and the one that has compared the others predict that third, and the better one is taken.
+
 Different from an ``Embedder`` with a head: vectors are not brought to length 1, since the head of a
 classifier is linear in them; the regression is solved at their mean length.
 """
@@ -21,11 +24,13 @@ import torch
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, drawing_own
+from glassformer.tasks.auto import Mirror, StopUnsaved, _become, _folds
 from glassformer.tasks.build import POOLED
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
-from glassformer.train.callbacks import Callback
+from glassformer.tasks.solved_head import STRENGTHS
+from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.distributed import join
 
 # Settings of a fit by gradients of a head, which is solved here: their values that ask for nothing.
@@ -39,6 +44,17 @@ IDLE = {
     "keep_epochs": False,
     "long_texts": "cut",
     "add_special_tokens": True,
+}
+FEWEST = 100  # texts of a third that tell which encoder is better
+# The classifier that has the encoder as it came.
+UNTOUCHED = {
+    "method": "fine-tune",
+    "train_layers": 0,
+    "unfreeze_every": 0,
+    "lora_rank": 0,
+    "head_start": "solved",
+    "validation_fraction": 0.0,
+    **dict.fromkeys(("lr", "epochs", "batch_size", "warmup")),
 }
 OWN = ("loss", "scale", "pairs_per_text", "head", "neighbors", "pooling", "dropout", "monitor")
 
@@ -70,6 +86,15 @@ def fit_few_shot(
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
     clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
     clf._training_table(texts)  # counts those that are cut
+    tried, strength = _tried(clf, texts, targets, callbacks)
+    if tried and tried[0]["chosen"]:
+        held = None if fit.held is None else (fit.held[0], clf.classes_[fit.held[1]])
+        untouched = type(clf)(**clf.get_params(deep=False) | UNTOUCHED)
+        calls = [Mirror(clf, untouched), *callbacks]
+        untouched.fit(texts, clf.classes_[targets], validation=held, callbacks=calls)
+        _become(clf, untouched, tried)
+        clf.train_seconds_ = time.perf_counter() - started
+        return clf
     embedder = Embedder(**_settings(clf))
     held = None if fit.held is None else (fit.held[0], fit.held[1].tolist())
     calls = [_Known(clf, embedder), *callbacks]
@@ -82,7 +107,7 @@ def fit_few_shot(
         ).eval()
     clf.model_.sentences = how
     clf._compute_model = None
-    put_head(clf, texts, targets)
+    put_head(clf, texts, targets, strength)
     clf.hold_int8(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
@@ -90,8 +115,47 @@ def fit_few_shot(
     used = ("epochs", "lr", "warmup", "batch_size")
     clf.chosen_ = {key: getattr(embedder, key) for key in used if getattr(clf, key) is None}
     clf.examples_ = {"train": len(texts), "validation": 0 if held is None else len(held[0])}
-    clf.train_seconds_ = time.perf_counter() - started
+    clf.train_seconds_, clf.tried_ = time.perf_counter() - started, tried
     return clf
+
+
+def _tried(
+    clf: Any, texts: list[str], targets: np.ndarray, callbacks: Sequence[Callback]
+) -> tuple[list[dict[str, Any]], float]:
+    """How many of a held-out third each of two heads gets right: on the encoder as it came, and on the one
+    that has compared the other texts; and the inverse regularization C that suits the latter.
+
+    The head cannot choose C by itself: the encoder has learned from all of its texts. Nothing, and C = 1:
+    the third is too small to tell, or no layer learns.
+    """
+    place = _folds(clf, texts, targets)
+    held, rest = np.flatnonzero(place == 0), np.flatnonzero(place != 0)
+    if len(held) < FEWEST or clf.train_layers == 0:
+        return [], 1.0
+    stops = [StopUnsaved(call.folder) for call in callbacks if isinstance(call, StopOnSignal)]
+    found: list[dict[str, Any]] = []
+    best = 1.0
+    for how in ("frozen", "contrastive"):
+        began, embedder = time.perf_counter(), Embedder(**_settings(clf))
+        if how == "contrastive":
+            embedder.fit([texts[i] for i in rest], targets[rest].tolist(), callbacks=stops)
+        vectors = embedder.encode(texts)
+        vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
+        given = {
+            C: fit_head(vectors[rest], targets[rest], C=C).probabilities(vectors[held]) for C in STRENGTHS
+        }
+        own = np.arange(len(held)), targets[held]
+        best = min(given, key=lambda C: -np.log(np.maximum(given[C][own], 1e-12)).mean())
+        score = float((given[best].argmax(1) == targets[held]).mean())
+        record = {"model": f"{clf.model}, {how}", "metric": "accuracy", "score": score}
+        record |= {"examples": len(held), "by": "cross-validation"}
+        found.append(record | {"seconds": round(time.perf_counter() - began, 2)})
+        for call in callbacks:
+            call.note(f"{record['model']}: accuracy {score:.4f}, {found[-1]['seconds']:.0f} s")
+    untouched, compared = found
+    untouched["chosen"] = untouched["score"] >= compared["score"]  # a tie goes to the faster
+    compared["chosen"] = not untouched["chosen"]
+    return found, best
 
 
 class _Known(Callback):
@@ -145,13 +209,13 @@ def _pooling(how: Sentences, name: str) -> str:
     return POOLED[modes[0]]
 
 
-def put_head(clf: Any, texts: list[str], targets: np.ndarray) -> None:
-    """Solve the head on the vectors of ``texts`` as the classifier makes them."""
+def put_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
+    """Solve the head on the vectors of ``texts`` as the classifier makes them; ``strength``: C."""
     vectors = (
         clf.embed(texts, head=True) if clf.precision != "int8" else clf._rows(texts, "pooled", None, "auto")
     )
     length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-    head = fit_head(vectors / length, targets)
+    head = fit_head(vectors / length, targets, C=strength)
     assert isinstance(head, LinearHead)
     with torch.no_grad():
         clf.model_.head.out.weight.copy_(torch.from_numpy(head.weight / length))
