@@ -140,6 +140,17 @@ def test_two_examples_of_a_class_decide(tried):
     assert {record["examples"] for record in clf.tried_} == {10}
 
 
+def test_an_encoder_that_does_not_know_the_language_is_not_fine_tuned_from_behind(tried, folder, monkeypatch):
+    asked = []
+    monkeypatch.setattr(auto, "pieces_if_foreign", lambda name, *_: asked.append(name) or 2.2)
+    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)  # tfidf is ahead
+    assert asked == [folder]
+    assert clf.tried_[-1] == {"model": "tiny, fine-tuned", "left out": auto.FOREIGN}
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    ahead = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    assert "score" in ahead.tried_[-1]
+
+
 @pytest.mark.parametrize(
     ("settings", "encoder"),
     [

@@ -42,7 +42,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.given import instead_of_option, named_as_options
-from glassformer.cli.output import emit, one_line, stdout_for_json
+from glassformer.cli.output import emit, one_line, said_plainly, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
@@ -190,7 +190,8 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
     if own and ASKING.intersection(arguments[:1]):  # this process is ours, from its start to its end
         go_plain()
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
+        with said_plainly():
+            code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
         return _fail(_misused(error, arguments), 2, debug)
     except GlassformerError as error:

@@ -14,17 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassformer.errors import (
-    DimImagesWarning,
-    FewStepsWarning,
-    HighRateWarning,
-    IdleSettingWarning,
-    MalformedTagsWarning,
-    OtherBitsWarning,
-    OtherDeviceWarning,
-    SeveralProcessesWarning,
-    ShortModelWarning,
-)
+from glassformer import errors
 from glassformer.finite import json_text
 from glassformer.outputs import printable
 
@@ -32,17 +22,6 @@ EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
 
 
-SAID = (  # in a line of their own
-    DimImagesWarning,
-    FewStepsWarning,
-    HighRateWarning,
-    IdleSettingWarning,
-    MalformedTagsWarning,
-    OtherBitsWarning,
-    OtherDeviceWarning,
-    SeveralProcessesWarning,
-    ShortModelWarning,
-)
 _BESIDE = [False]  # whether lines and tables go to stderr, because stdout is for JSON alone
 
 
@@ -215,13 +194,15 @@ def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> No
 
 @contextmanager
 def said_plainly() -> Iterator[None]:
-    """Warnings about settings are one line of their own, without a place in the source."""
+    """Our own warnings are one line each, said once, without a place in the source."""
+    told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, SAID):
-            note(str(message))
-        else:
+        if category.__module__ != errors.__name__:
             before(message, category, *place)
+        elif str(message) not in told:
+            told.add(str(message))
+            note(str(message))
 
     with warnings.catch_warnings():
         before, warnings.showwarning = warnings.showwarning, show

@@ -19,7 +19,7 @@ from glassformer.cli.kept_table import OPTION, kept_table
 from glassformer.cli.least_sure import OPTION as LEAST_SURE
 from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.numbers import answers_of
-from glassformer.cli.output import AsJson, note, progress_bar, said_plainly, say, say_json
+from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, note_columns, reads_pairs, sides_in, zero_shot
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
@@ -336,30 +336,29 @@ def predict_command(
     if out is not None:
         check_output(out)
     skip, large = on_bad_row == "skip", None if labels or template else large_file(given)
-    with said_plainly():
-        early = large is not None and pair_column is None and inputs_of(check_folder(run)) == "texts"
-        column = [_trained_column(run)] if large is not None else []
-        rows = LargeFile(large, text_column, column, skip) if early and large is not None else None
-        clf: Any = opened(run, precision) if large is not None else None
-        if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
-            rows = rows or LargeFile(large, text_column, column, skip)
-            answers = answers_of(clf, out, rows.layout, json, coverage)
-            answers.kept, answers.least = kept, _least_of(least, clf)
-            with answers.written(), _counted(clf, rows.good) as told:
-                for piece in rows:
-                    texts = [row.text for row in piece if row.error is None]
-                    answers.add(piece, clf.outputs(texts, progress=told) if texts else ())
-        else:
-            clf, found, probabilities = predict(
-                run, given, text_column, on_bad_row, pair_column, labels or (), template, precision
-            )
-            answers = answers_of(clf, out, layout_of(found), json, coverage)
-            if kept is not None and answers.layout.pairs:
-                sides = sides_in(kept.names, text_column, pair_column, run, given[0])
-                kept = replace(kept, pair=(sides.first, sides.second))
-            answers.kept, answers.least = kept, _least_of(least, clf)
-            with answers.written():
-                answers.add(found, probabilities)
+    early = large is not None and pair_column is None and inputs_of(check_folder(run)) == "texts"
+    column = [_trained_column(run)] if large is not None else []
+    rows = LargeFile(large, text_column, column, skip) if early and large is not None else None
+    clf: Any = opened(run, precision) if large is not None else None
+    if large is not None and clf.NOUN == "texts" and not reads_pairs(clf, pair_column):
+        rows = rows or LargeFile(large, text_column, column, skip)
+        answers = answers_of(clf, out, rows.layout, json, coverage)
+        answers.kept, answers.least = kept, _least_of(least, clf)
+        with answers.written(), _counted(clf, rows.good) as told:
+            for piece in rows:
+                texts = [row.text for row in piece if row.error is None]
+                answers.add(piece, clf.outputs(texts, progress=told) if texts else ())
+    else:
+        clf, found, probabilities = predict(
+            run, given, text_column, on_bad_row, pair_column, labels or (), template, precision
+        )
+        answers = answers_of(clf, out, layout_of(found), json, coverage)
+        if kept is not None and answers.layout.pairs:
+            sides = sides_in(kept.names, text_column, pair_column, run, given[0])
+            kept = replace(kept, pair=(sides.first, sides.second))
+        answers.kept, answers.least = kept, _least_of(least, clf)
+        with answers.written():
+            answers.add(found, probabilities)
     if json:
         say_json(answers.to_dict())
     elif answers.least is not None:

@@ -14,7 +14,7 @@ import typer
 
 from glassformer.cli.completing import run_folders
 from glassformer.cli.given import TextColumn
-from glassformer.cli.output import AsJson, note, said_plainly, say, say_json
+from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
@@ -123,19 +123,18 @@ def serve_command(
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
     if precision == "int8":
         hold_to_validation(runs)
-    with said_plainly():
-        run_server(
-            runs,
-            limits,
-            host=host,
-            port=port,
-            key=key,
-            hosts=allow_host or (),
-            threads=threads,
-            precision=precision,
-            search=listed,
-            said=partial(_serving, [str(run) for run in runs] if json else None),
-        )
+    run_server(
+        runs,
+        limits,
+        host=host,
+        port=port,
+        key=key,
+        hosts=allow_host or (),
+        threads=threads,
+        precision=precision,
+        search=listed,
+        said=partial(_serving, [str(run) for run in runs] if json else None),
+    )
 
 
 def where_to_search(given: str | None, text_column: str | None) -> Any:

@@ -38,7 +38,7 @@ from glassformer.cli.other_data import (
     with_held_out,
     without_pairs,
 )
-from glassformer.cli.output import AsJson, said_plainly, say, say_json, stream
+from glassformer.cli.output import AsJson, say, say_json, stream
 from glassformer.cli.own_data import Given, around, as_the_command_reads, hold_out, own_task
 from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
@@ -81,8 +81,7 @@ def train(
     calls = [Progress(stream()), *loggers(logs, folder)]
     again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
-        with said_plainly():
-            return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls, best_so_far=True)
+        return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None

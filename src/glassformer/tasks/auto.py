@@ -27,9 +27,11 @@ import torch
 
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.splits import grouped_split
+from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
+from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.defaults import chosen, outside
 from glassformer.train.distributed import join, world
@@ -44,6 +46,7 @@ FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
 FOLDED_TOKENS = 100_000  # training tokens above which one fold decides for all of them
 PERFECT = "no error left to mend"
+FOREIGN = "the texts are in a language that it was not trained on, and frozen it is behind"
 DRAWN = 0.1  # the part that is held out
 MARGIN = 0.5  # standard errors
 RESAMPLES = 50  # of the bootstrap that estimates these where the score is no mean over examples
@@ -149,6 +152,8 @@ def fit_auto(
                 search.left_out[candidate.name] = "time_limit"
             elif candidate.learns and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
                 search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
+            elif candidate.learns and search.is_foreign(candidate):
+                search.left_out[candidate.name] = FOREIGN
             else:
                 search.run(candidate)
         winner = search.winner()
@@ -219,6 +224,14 @@ class Search:
         if kind.binary:
             return targets.astype(int)
         return self.clf.classes_[targets] if kind.labels_given else kind.own(targets)
+
+    def is_foreign(self, candidate: Candidate) -> bool:
+        """Whether an encoder that was behind when frozen does not know the language of the texts."""
+        if self.clf.NOUN != "texts" or not self.tried or self.tried[-1] is self.best():
+            return False
+        name = candidate.settings["model"]
+        tokenizer = load_tokenizer(resolve_checkpoint(name).path)
+        return pieces_if_foreign(name, tokenizer, self.X) is not None
 
     def run(self, candidate: Candidate) -> None:
         """Let a candidate predict what decides."""

@@ -41,11 +41,17 @@ def pieces_per_word(tokenizer: Any, texts: Sequence[str]) -> float | None:
     return sum(len(one.ids) for one in found) / len(words)
 
 
+def pieces_if_foreign(model: str, tokenizer: Any, texts: Sequence[str]) -> float | None:
+    """Pieces a word, where an encoder of English, by its name, meets another language; else None."""
+    if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in OF_ENGLISH]:
+        return None
+    pieces = pieces_per_word(tokenizer, texts)
+    return pieces if pieces is not None and pieces > CUT else None
+
+
 def warn_of_language(model: str, tokenizer: Any, texts: Sequence[str]) -> None:
     """Warn where an encoder of English, by its name, is to learn from texts in another language."""
-    if CATALOG.get(str(model).lower()) not in [CATALOG[name] for name in OF_ENGLISH]:
-        return
-    if (pieces := pieces_per_word(tokenizer, texts)) is not None and pieces > CUT:
+    if (pieces := pieces_if_foreign(model, tokenizer, texts)) is not None:
         what = f"{model} was trained on English, and cuts a word of these texts into {pieces:.1f} pieces"
         fix = "a multilingual encoder may do better: model=xlm-roberta-base, from the Hub"
         warnings.warn(f"{what} (of English into 1.1): {fix}", OtherLanguageWarning, stacklevel=outside())
