@@ -61,7 +61,7 @@ def test_a_run_that_is_killed_leaves_what_the_doctor_found(
     gf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     class Killed(Callback):
-        def __init__(self, *_):
+        def __init__(self, *_, **__):
             pass
 
         def step(self, training, info):
