@@ -84,9 +84,9 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     still = {"epochs": 3, "before": 1.92, "after": 1.71}
     unfinished = wording.against(scores(0.8, low=0.79, high=0.81), simple, still=still)
     assert "simpler" not in unfinished.partition("strong")[2]
-    assert "from 1.920 to 1.710; --set epochs=6 or a higher lr lets it learn more" in unfinished
+    assert "from 1.920 to 1.710, and --set epochs=6 or a higher lr may give a better model" in unfinished
     rated = wording.against(scores(0.8, low=0.79, high=0.81), simple, still=still | {"lr": 1.2e-4})
-    assert "--set epochs=6 or --set lr=0.00024 lets it learn more" in rated
+    assert "--set epochs=6 or --set lr=0.00024 may give a better model" in rated
     assert wording.unfinished(unfinished, still) == wording.unfinished(clear, None) == ""
     assert "--set epochs=6" in wording.unfinished(clear, still)  # ahead, and not at its best
     assert "--set epochs=6" in wording.verdict_of({"test": scores(0.9), "still_learning": still})

@@ -181,7 +181,7 @@ def against(
     """
     better = "a simpler and faster model is better here"
     if still:
-        better = f"its training ended too soon, {_falling(still)}; {_longer(still)}"
+        better = f"{_falling(still)}, and {_longer(still)}"
     rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
     if not rated:
         return ""
@@ -215,20 +215,21 @@ def against(
 
 def _falling(still: Mapping[str, Any]) -> str:
     loss = f"from {still['before']:.3f} to {still['after']:.3f}"
-    return f"for its last epoch still lowered the validation loss {loss}"
+    return f"the last epoch still lowered the validation loss {loss}"
 
 
 def _longer(still: Mapping[str, Any]) -> str:
     """What to set for a training that ended too soon."""
     rate = f"--set lr={2 * still['lr']:.2g}" if still.get("lr") else "a higher lr"
-    return f"--set epochs={2 * still['epochs']} or {rate} lets it learn more"
+    return f"--set epochs={2 * still['epochs']} or {rate} may give a better model"
 
 
 def unfinished(said: str, still: Mapping[str, Any] | None) -> str:
     """A sentence that a training ended too soon; empty: it did not, or ``said`` says so already."""
     if not still or _longer(still) in said:
         return ""
-    return f"Its training ended too soon, {_falling(still)}: {_longer(still)}."
+    said = f"{_falling(still)}: {_longer(still)}."
+    return said[0].upper() + said[1:]
 
 
 def verdict_of(metrics: dict[str, Any], noun: str = "texts") -> str:
