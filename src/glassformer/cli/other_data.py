@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.output import note
-from glassformer.cli.own_data import HELD_OUT
+from glassformer.cli.own_data import HELD_OUT, is_set
 from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.shards import split_files, tables_in
@@ -33,11 +33,6 @@ def tell_siblings(source: str) -> None:
     beside = [p.name for p in files if SPLIT_OF.get(p.stem.lower()) in ("validation", "test")]
     if beside:
         note(f"{', '.join(beside)} beside {path.name}: to use them, give the folder: {path.parent}")
-
-
-def is_set(key: str, settings: Sequence[str]) -> bool:
-    """Whether ``settings`` have a value for a key of any section."""
-    return key in {name.rsplit(".", 1)[-1] for name in parse_settings(settings)}
 
 
 def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:

@@ -17,6 +17,11 @@ from glassformer.finite import json_text
 HELD_OUT = 0.1  # of a file without splits
 
 
+def is_set(key: str, settings: Sequence[str]) -> bool:
+    """Whether ``settings`` have a value for a key of any section."""
+    return key in {name.rsplit(".", 1)[-1] for name in parse_settings(settings)}
+
+
 def around(
     cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None
 ) -> tuple[dict[str, Any], Any]:
@@ -69,7 +74,6 @@ def own_task(given: Given, command: str, others: str) -> Given:
         ConfigError: the folder of a run, data that the command does not take, or that fit several tasks.
         DataError: data that cannot be read.
     """
-    from glassformer.cli.other_data import is_set
     from glassformer.tasks.recipe import recipe_names
 
     if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
@@ -119,7 +123,6 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
         ConfigError: two columns of sentences that may be translations, or compared.
         DataError: data that cannot be read.
     """
-    from glassformer.cli.other_data import is_set
     from glassformer.data.answered import QUESTION_COLUMNS
     from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
     from glassformer.data.encodings import reading

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import column_settings
-from glassformer.cli.other_data import is_set
+from glassformer.cli.own_data import is_set
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError
 
