@@ -28,6 +28,7 @@ import tables_speed as speed
 import tables_trust as trust
 import tables_untuned
 import task_price
+from quality import defaults as quality
 from tables_speed import RESULTS, read, times
 
 from glassformer.report.published import alone, company, headline
@@ -312,6 +313,7 @@ TABLES: dict[str, Callable[[], str]] = tables_levels.TABLES | {
     "masked": language.masked,
     "starts": language.starts,
     "defaults": language.defaults,
+    "auto": quality.table,
     "untuned": tables_untuned.untuned,
     "untuned-changes": tables_untuned.untuned_changes,
     "traps": language.traps,

@@ -157,7 +157,8 @@ def embeddings(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str
         a, b = (encoder.encode(list(side)) for side in zip(*X, strict=True))
         return np.concatenate([a, b, np.abs(a - b), a * b], 1)
 
-    return _simple(_linear(y, LogisticRegression(max_iter=1000)), vectors, X, y)
+    # Vectors of length 1 want a weak regularization: with C = 1 accuracy is two points lower on banking77.
+    return _simple(_linear(y, LogisticRegression(C=16, max_iter=1000)), vectors, X, y)
 
 
 def _simple(model: Any, read: Callable, X: list[Any], y: list[Any]) -> tuple[Predict, dict[str, Any]]:
@@ -297,7 +298,7 @@ def difference(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> tuple[float,
 def table() -> str:
     """Markdown: a line for each data set and number of rows; what was not measured is a dash."""
     known = cells()
-    names = [*METHODS]
+    names = [name for name in METHODS if any(method == name for _, _, method in known)]
     lines = [f"| Data | Rows | {' | '.join(names)} | ours less the simple way that validation chooses |"]
     lines.append("|" + "---|" * (len(names) + 3))
     for data in DATA:
@@ -321,7 +322,13 @@ def table() -> str:
                 gap, low, high = (100 * v for v in difference(there["ours"], there[best]))
                 beside = f"{gap:+.1f} ({low:+.1f} to {high:+.1f}), {best}"
             lines.append(f"| {data} | {rows} | {' | '.join(shown)} | {beside} |")
-    return "\n".join(lines)
+    rest = ", ".join(f"`{name}`" for name in METHODS if name not in names)
+    draws = sorted({len(draws) for draws in known.values()})
+    lines += [
+        "",
+        f"Test accuracy in % (stsb: Spearman), seconds of the fit on one thread. Draws a cell: {draws[-1]}.",
+    ]
+    return "\n".join([*lines, f"Not measured yet: {rest}."] if rest else lines)
 
 
 def main() -> None:
