@@ -83,6 +83,10 @@ SHOWN = {  # the lines of the README's table, by recipe: data, and the model in 
     "multi30k-transformer": ("Multi30k, English to German", "a Transformer from nothing"),
     "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from nothing"),
     "flowers-best": ("Flowers, five kinds", "a ViT from nothing"),
+    "flowers-dinov2-frozen": (
+        "Flowers, five kinds",
+        "a head on a frozen DINOv2-small, which was trained further for saliency",
+    ),
 }
 BEFORE = {"imdb-from-mlm": "imdb-mlm", "ntc-bert": "ntc-mlm"}  # what had to be trained first
 
