@@ -253,6 +253,15 @@ def test_settings_of_steps_are_said_to_do_nothing():
     assert clf.score(TEXTS, LABELS) == 1.0
 
 
+@pytest.mark.filterwarnings("error::glassformer.errors.IdleSettingWarning")
+def test_a_recipe_that_names_it_alone_is_warned_of_nothing(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text('[model]\nmodel = "tfidf"\n')
+    clf = gf.TextClassifier.from_recipe(file)
+    assert clf.head_start == "random"  # what a file without the key means
+    assert clf.fit(TEXTS, LABELS).score(TEXTS, LABELS) == 1.0
+
+
 def test_it_makes_no_vectors():
     clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS)
     with pytest.raises(ConfigError, match="model=all-minilm-l6-v2"):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.config import values_in_files
 from glassformer.data.long_texts import Windows
 from glassformer.data.ngrams import MOST, Ngrams, table_of
 from glassformer.data.text_pairs import are_pairs
@@ -171,7 +172,9 @@ def check_settings(clf: Any) -> None:
         what = f"model = {clf.model}, a linear model, computes in fp32"
         raise ConfigError(what, where="precision", fix="Leave it out")
     usual = clf.defaults()
-    idle = [key for key in idle_settings(clf) if getattr(clf, key) != usual[key]]
+    files = {k: v for section in clf.SECTIONS.values() for k, v in values_in_files(section).items()}
+    given = [key for key in idle_settings(clf) if getattr(clf, key) != usual[key]]
+    idle = [key for key in given if key not in files or getattr(clf, key) != files[key]]
     if idle:
         said = f"{', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect with model = {clf.model}"
         warnings.warn(f"{said}, which is solved and not trained in steps", IdleSettingWarning, outside())
