@@ -76,6 +76,20 @@ def test_every_verb_takes_the_winner(home, winner, kind):
     assert A.split()[0] in (home / f"{run}.html").read_text()
 
 
+def test_the_doctor_speaks_once_however_many_models_train(home, monkeypatch):
+    settings = {"model": str(home / "mean"), "head_start": "solved"}
+    dear = Candidate("tiny, fine-tuned", {**settings, "epochs": 1, "lr": 1e-4}, learns=True)
+    cheap = Candidate("tiny, frozen", {**settings, "train_layers": 0})
+    monkeypatch.setattr(auto, "candidates", lambda clf: [cheap, dear])
+    monkeypatch.setattr(auto, "ENOUGH", 1)
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: False)
+    done = train(home / "texts.csv", home / "twice", "--set", "max_length=5")
+    assert done.code == 0, done.err
+    lines = [line for line in done.out.splitlines() if line.startswith("data doctor: train")]
+    assert read_json(home / "twice" / "metrics.json")["tried"][0]["chosen"]  # so that two trainings began
+    assert len(lines) == len(set(lines)) > 0
+
+
 @pytest.mark.parametrize("winner", WINNERS)
 def test_only_an_encoder_makes_a_folder_for_transformers(home, winner):
     done = call("export", f"{winner}-texts", "--to", "hf", "--out", f"hf-{winner}")

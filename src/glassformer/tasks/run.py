@@ -239,6 +239,7 @@ class Examine(Callback):
     def __init__(self, work: Work, look: Look):
         self.work, self.look = work, look
         self.seconds = 0.0  # what it took, which is no time of training
+        self.said: set[str] = set()  # by an earlier training of the same run, where models are compared
 
     def start(self, training: Training) -> None:
         if self.look.doctor is None or not training.ranks.leads:
@@ -247,9 +248,12 @@ class Examine(Callback):
         report = self.look.doctor()
         write_json(self.work.folder / "doctor.json", report.to_dict())
         for line in in_lines([f for f in report.findings if f.severity in self.look.speak]):
-            self.work.say(f"data doctor: {line}")
-        self.seconds = time.perf_counter() - started
-        training.began += self.seconds
+            if line not in self.said:
+                self.said.add(line)
+                self.work.say(f"data doctor: {line}")
+        seconds = time.perf_counter() - started
+        self.seconds += seconds
+        training.began += seconds
 
 
 class Announce(Callback):
