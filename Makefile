@@ -19,7 +19,7 @@ endif
 # As many test processes as there are cores (8 at most), each computing with one thread.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 
-.PHONY: help setup demo test test-full soak lint format kernels bench labs notebooks pages gallery results map docs fuzz mutants clean
+.PHONY: help setup demo test test-full soak lint format kernels bench labs notebooks pages gallery results map docs count fuzz mutants clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -99,6 +99,9 @@ mutants: $(VENV)/.installed-test ## put faults into the package and count how ma
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md and the page of models up to date
 	$(BIN)/python docs/map.py
 	$(BIN)/python docs/models.py
+
+count: $(VENV)/.installed ## lines and files of each part, the longest functions, imports between modules
+	@$(BIN)/python benchmarks/count.py
 
 docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build

@@ -1,0 +1,48 @@
+"""``make count``: lines, functions, imports between the modules of a folder, and circles of them."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+FILES = {
+    "__init__.py": "",
+    "first.py": "from area import second\nfrom area.third import x\n\n\nimport json\n",
+    "second.py": "def late():\n    import area.first\n\n    return area.first\n",
+    "third.py": "x = 1\n",
+}
+
+
+@pytest.fixture
+def count(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module("count")
+
+
+@pytest.fixture
+def area(tmp_path):
+    folder = tmp_path / "area"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_lines_and_functions_are_counted(count, area):
+    assert count.sizes(area) == (4, 10, 7)
+    assert list(count.functions(area)) == [(4, "area/second.py:late")]
+
+
+def test_imports_at_the_top_and_inside_functions_are_arrows(count, area):
+    graph = count.arrows(area, "area")
+    assert graph["area.first"] == {"area.second", "area.third"}
+    assert graph["area.second"] == {"area.first"}
+    assert count.circles(graph) == [["area.first", "area.second"]]
+
+
+def test_the_package_is_reported(count):
+    told = count.report()
+    assert "| src/glassformer/tasks |" in told
+    assert "glassformer" in told.splitlines()[6]
