@@ -31,6 +31,8 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
+from glassformer.tasks.image_classification.recipe import ENCODER as IMAGE_ENCODER
+from glassformer.tasks.image_classification.recipe import FROM_SCRATCH
 from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.defaults import chosen, outside
@@ -38,7 +40,6 @@ from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
-IMAGE_ENCODER = "dinov2-small"
 WIDTH = 384  # of the vectors of both
 MOST_IMAGES = 2_000  # to train on, up to which an encoder of images is fine-tuned: hours on a processor
 ENOUGH = 300  # validation examples that decide alone
@@ -74,7 +75,7 @@ class Candidate:
 
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
-SCRATCH = Candidate("vit-tiny", {"model": "vit-tiny"}, learns=True)
+SCRATCH = Candidate(FROM_SCRATCH, {"model": FROM_SCRATCH}, learns=True)
 SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )

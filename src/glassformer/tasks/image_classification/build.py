@@ -9,7 +9,7 @@ from typing import Any
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.hub import is_at_hand, resolve_checkpoint
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import nearest
 from glassformer.data.image import ImageRange
@@ -18,8 +18,9 @@ from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
 from glassformer.finite import json_text
-from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.tasks.image_classification.recipe import ENCODER, FROM_SCRATCH, ImageConfig, ImageModelConfig
 from glassformer.tasks.layers import given, layers_over
+from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.start import check_start
 
 TRANSFORM_FILE = "preprocessor_config.json"
@@ -53,6 +54,8 @@ def build_transform(
 ) -> ImageTransform:
     """The checkpoint's transform, or the architecture's size and plain statistics, with the settings over it.
 
+    Before a fit has chosen, ``auto`` means its encoder where that is at hand: nothing is fetched.
+
     Args:
         begun: the fingerprint of a training that goes on; one from before there was ``image_range`` has
             taken the range of 16 bits as full.
@@ -62,6 +65,8 @@ def build_transform(
     """
     known = [*IMAGE_ARCHITECTURES, *CATALOG]
     name = model.model
+    if name == AUTO:
+        name = ENCODER if is_at_hand(ENCODER) else FROM_SCRATCH
     if name not in known and "/" not in name and not Path(name).expanduser().exists():
         raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
     if is_image_architecture(name):

@@ -13,6 +13,9 @@ from glassformer.config.tables import TableKeys
 from glassformer.tasks.recipe import AUTO
 from glassformer.train.config import ClassifierFitConfig
 
+# What auto means: the pre-trained encoder where it is at hand, else one from scratch.
+ENCODER, FROM_SCRATCH = "dinov2-small", "vit-tiny"
+
 
 @dataclass(frozen=True)
 class ImageDataConfig(TableKeys):
@@ -76,7 +79,7 @@ class ImageModelConfig(Section):
         AUTO,
         "a checkpoint (name, folder, Hub id), a from-scratch architecture, or auto: dinov2-small frozen or "
         "fine-tuned, which validation chooses; vit-tiny from scratch where that is not at hand",
-        in_file="vit-tiny",
+        in_file=FROM_SCRATCH,
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
