@@ -11,11 +11,11 @@ from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
 from glassformer.evaluate.simple_file import SIMPLE
+from glassformer.tasks import frozen
 from glassformer.tasks.auto import Candidate
 from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.frozen import FROZEN
 from glassformer.tasks.run import run_task
-from glassformer.tasks.text_classification import frozen
-from glassformer.tasks.text_classification.frozen import FROZEN
 
 WORDS = ("a", "dog", "the", "cat", "and", "two", "three", "red", "car")
 RNG = np.random.default_rng(7)

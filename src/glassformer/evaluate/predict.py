@@ -95,7 +95,8 @@ def predict_pictures(
         for start in range(0, len(table), batch_size):
             pixels = evaluation_pixels(table, start, batch_size, transform, torch.device(device))
             if isinstance(what, int):
-                rows = model.lower_rows(pixels, what).unflatten(0, (len(pixels), -1))  # type: ignore[operator]
+                rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
+                rows = rows.unflatten(0, (len(pixels), -1))
             elif what == "features":
                 rows = model.features(pixels)  # type: ignore[operator]  # every picture model has it
             else:

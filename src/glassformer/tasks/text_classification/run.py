@@ -31,6 +31,7 @@ from glassformer.nn.attention import choose_branch
 from glassformer.nn.groups import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
+from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import (
     answers,
     baseline_weights,
@@ -47,7 +48,6 @@ from glassformer.tasks.labelled import (
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.frozen import fit_frozen, left_out
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.defaults import settled
 

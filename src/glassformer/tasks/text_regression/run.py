@@ -23,6 +23,7 @@ from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_baselines import tfidf_ridge
+from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import cut_texts, export
 from glassformer.tasks.number_runs import (
     again,
@@ -38,7 +39,6 @@ from glassformer.tasks.number_runs import (
     without_labels,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
-from glassformer.tasks.text_classification.frozen import fit_frozen, left_out
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 

@@ -17,7 +17,7 @@ from glassformer.errors import OtherLanguageWarning
 from glassformer.process import without_warnings
 from glassformer.tasks.auto import ENCODER
 from glassformer.tasks.auto import frozen as candidate
-from glassformer.tasks.text_classification.recipe import AUTO
+from glassformer.tasks.recipe import AUTO
 
 FROZEN = candidate(ENCODER)
 NAME = f"frozen {ENCODER}"
