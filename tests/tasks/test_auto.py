@@ -135,6 +135,13 @@ def test_one_example_of_each_class_compares_nothing(tried):
     np.testing.assert_array_equal(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS))
 
 
+def test_one_example_of_each_truth_value_keeps_the_kind_of_the_labels(tried):
+    clf = gf.TextClassifier(**QUICK).fit(["a warm film", "a dull play"], np.array([True, False]))
+    assert clf.classes_.tolist() == [False, True]
+    assert clf.predict(["a warm film"]).dtype == bool
+    assert clf.train_seconds_ > 0
+
+
 def test_two_examples_of_a_class_decide(tried):
     clf = gf.TextClassifier(**QUICK).fit(WORDS[:10], [f"class {k // 2}" for k in range(10)])
     assert {record["examples"] for record in clf.tried_} == {10}

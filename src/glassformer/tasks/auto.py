@@ -143,7 +143,7 @@ def fit_auto(
     kind, classes = clf.kind_, clf.classes_  # as given; those who watch a training see the candidate's
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared
-        return _become(clf, search.fitted_uncompared(found), [])
+        found = [next((one for one in found if one.settings.get("train_layers") == 0), found[0])]
     limit = getattr(clf, "time_limit", None)
     try:
         for candidate in found:
@@ -155,14 +155,14 @@ def fit_auto(
                 search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
             elif candidate.learns and search.is_foreign(candidate):
                 search.left_out[candidate.name] = FOREIGN
-            else:
+            elif len(search.truth):
                 search.run(candidate)
-        winner = search.winner()
+        winner = search.winner() if search.tried else search.fit_whole(found[0])
     except (Interrupted, KeyboardInterrupt):
         if not search.can_end_early(found):
             raise
         winner = search.winner()
-    _become(clf, winner, search.records())
+    _become(clf, winner, search.records() if search.tried else [])
     clf.kind_, clf.classes_ = (kind if kind.labels_given else clf.kind_), classes
     clf.train_seconds_ = time.perf_counter() - started
     return clf
@@ -384,13 +384,11 @@ class Search:
         best = self.best()
         if best.candidate.learns and not self.by_folds:
             return best.fitted
-        kept = best.candidate.learns
-        return self._fitted(best.candidate, np.arange(len(self.X)), self.calls, kept)
+        return self.fit_whole(best.candidate)
 
-    def fitted_uncompared(self, found: list[Candidate]) -> Any:
-        """The regression on a frozen encoder, or what is there in its place, fitted on all examples."""
-        cheap = next((one for one in found if one.settings.get("train_layers") == 0), found[0])
-        return self._fitted(cheap, np.arange(len(self.X)), self.calls, False)
+    def fit_whole(self, candidate: Candidate) -> Any:
+        """A candidate, fitted on all training examples."""
+        return self._fitted(candidate, np.arange(len(self.X)), self.calls, candidate.learns)
 
     def records(self) -> list[dict[str, Any]]:
         """One for each candidate, for JSON: what it reached, on how many examples, and its seconds."""
