@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.errors import DataError
+from glassformer.cli.output import said_plainly
+from glassformer.errors import DataError, IdleSettingWarning
 from glassformer.tasks import run as runner
 from glassformer.train.callbacks import Callback
 
@@ -55,6 +57,16 @@ def test_lost_accents_and_cut_texts_are_said_before_the_first_step(gf, tmp_path:
     assert place_of(lines, "data doctor: the tokenizer takes the accents from") < first
     assert place_of(lines, "data doctor: train: 100.0% of 35 texts exceed 5 tokens") < first
     assert sum("takes the accents" in line for line in lines) == 1
+
+
+def test_a_warning_of_ours_is_one_line_said_once_and_others_stay_as_they_are(capsys):
+    with warnings.catch_warnings(record=True) as others, said_plainly():
+        warnings.simplefilter("always")
+        for _ in range(2):
+            warnings.warn("lr has no effect", IdleSettingWarning, stacklevel=1)
+        warnings.warn("of another", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err.splitlines() == ["note: lr has no effect"]
+    assert [str(one.message) for one in others] == ["of another"]
 
 
 def test_a_run_that_is_killed_leaves_what_the_doctor_found(

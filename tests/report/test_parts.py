@@ -92,8 +92,9 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     assert "--set epochs=6" in wording.verdict_of({"test": scores(0.9), "still_learning": still})
     assert wording.against(scores(0.95, low=0.94, high=0.96), simple, still=still) == clear
     assert wording.against(scores(0.9), {}) == ""
-    assert wording.against(scores(0.9), simple) == "strong does as well."
-    assert "So does" in wording.against(scores(1.0), {"x": scores(1.0)})
+    assert wording.against(scores(0.9), simple) == "The best simple model, strong, does as well."
+    same = wording.against(scores(1.0), {"x": scores(1.0)})
+    assert same == "The best simple model, x, makes no error either."
 
 
 def test_a_paired_difference_decides_where_it_is_known():

@@ -189,9 +189,8 @@ def against(
     gap = 100 * (scores[measure] - best[measure])
     points = f"{abs(gap):.{digits_for(scores['n'])}f}"
     if not float(points):
-        return (
-            f"So does the best simple model, {name}." if scores["accuracy"] == 1 else f"{name} does as well."
-        )
+        equal = "makes no error either" if scores["accuracy"] == 1 else "does as well"
+        return f"The best simple model, {name}, {equal}."
     what = "That is" if measure == "accuracy" else f"Its {MEASURES[measure]} is"
     text = f"{what} {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:

@@ -41,7 +41,7 @@ from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
 WIDTH = 384  # of the vectors of both
-MOST_IMAGES = 2_000  # to train on, up to which an encoder of images is fine-tuned: hours on a processor
+MOST_IMAGES = 2_000  # to train on, up to which an encoder of images is fine-tuned, which takes long
 ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
