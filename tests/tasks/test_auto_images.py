@@ -73,6 +73,15 @@ def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
     }
 
 
+@pytest.mark.parametrize(("most", "epochs"), [(37, 3), (370, 10), (37_000, 20)])
+def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch, most, epochs):
+    monkeypatch.setattr(auto, "SEEN_IMAGES", most)
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
+    assert [record["chosen"] for record in clf.tried_] == [False, True]
+    assert 1 + max(record["epoch"] for record in clf.history_) == epochs
+
+
 def test_numbers_of_images(at_hand):
     brightness = [float(image.mean()) for image in IMAGES]
     reg = gf.ImageRegressor(**QUICK).fit(IMAGES, brightness)

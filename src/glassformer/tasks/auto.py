@@ -41,7 +41,9 @@ from glassformer.train.loop import SHARES
 
 ENCODER = "all-minilm-l6-v2"
 WIDTH = 384  # of the vectors of both
-MOST_IMAGES = 2_000  # to train on, up to which an encoder of images is fine-tuned, which takes long
+MOST_IMAGES = 1_000  # to train on, up to which an encoder of images is fine-tuned, which takes long
+SEEN_IMAGES = 1_000  # in all epochs together, where that makes no fewer or more epochs than these
+IMAGE_EPOCHS = (3, 20)
 ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
@@ -156,7 +158,7 @@ def fit_auto(
             elif candidate.learns and search.is_foreign(candidate):
                 search.left_out[candidate.name] = FOREIGN
             elif len(search.truth):
-                search.run(candidate)
+                search.run(search.in_time(candidate))
         winner = search.winner() if search.tried else search.fit_whole(found[0])
     except (Interrupted, KeyboardInterrupt):
         if not search.can_end_early(found):
@@ -234,11 +236,19 @@ class Search:
         tokenizer = load_tokenizer(resolve_checkpoint(name).path)
         return pieces_if_foreign(name, tokenizer, self.X) is not None
 
+    def in_time(self, candidate: Candidate) -> Candidate:
+        """A candidate that learns images with the epochs that a processor has time for."""
+        if not candidate.learns or self.clf.NOUN != "pictures":
+            return candidate
+        fewest, most = IMAGE_EPOCHS
+        epochs = min(max(round(SEEN_IMAGES / len(self.X)), fewest), most)
+        return replace(candidate, settings=candidate.settings | {"epochs": epochs})
+
     def run(self, candidate: Candidate) -> None:
         """Let a candidate predict what decides."""
         if candidate.learns:
             for call in self.calls:
-                call.note(f"{candidate.name}: at most about {_spoken(self._expected())}")
+                call.note(f"{candidate.name}: at most about {_spoken(self._expected(candidate))}")
         began = time.perf_counter()
         fitted = None
         if self.by_folds:
@@ -255,9 +265,10 @@ class Search:
         for call in self.calls:
             call.note(f"{candidate.name}: {self.metric} {score:.4f}, {self.tried[-1].seconds:.0f} s")
 
-    def _expected(self) -> float:
+    def _expected(self, candidate: Candidate) -> float:
         """Seconds that fine-tuning takes at most, by how long the frozen encoder predicted."""
-        epochs = chosen(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))["epochs"]
+        suits = chosen(self.fit.train, "solved", WIDTH, len(self.X), len(self.clf.classes_))
+        epochs = candidate.settings.get("epochs", suits["epochs"])
         folds = len({*self.place[self.decide].tolist()}) if self.by_folds else 0
         fits = folds * (1 - 1 / FOLDS) + 1 if folds else 1.0  # the last one on all examples
         return PASSES * epochs * fits * len(self.X) * self.pass_seconds
