@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.catalog import CATALOG
 from glassformer.config import build
 from glassformer.errors import ConfigError
 
@@ -64,24 +63,6 @@ def find_row(text: str) -> Row:
         what = f"row {row.number} ({row.system}) has no recipe"
         raise ConfigError(what, where="reproduce", fix=row.missing)
     return row
-
-
-def _from_hub(model: str | None) -> bool:
-    """Whether a name means weights that no package carries."""
-    return model in CATALOG and CATALOG[model].package is None
-
-
-def stand_ins(row: Row) -> list[str]:
-    """Commands that run what stands for a row whose weights cannot be had, without weights of the Hub."""
-    from glassformer.study.grid import load_study
-    from glassformer.tasks.catalog import load_recipe
-
-    studies = [
-        f"glassformer compare {n}" for n in row.studies if not _from_hub(load_study(n).set.get("model"))
-    ]
-    ours = [n for n in row.recipes if n not in row.given and f"{n}-given" not in row.given]
-    ours = [n for n in ours if not _from_hub(getattr(getattr(load_recipe(n), "model", None), "model", None))]
-    return studies or [f"glassformer train {name}" for name in ours]
 
 
 LEVEL = 0.05  # of significance, after correction
