@@ -1,4 +1,4 @@
-"""RoBERTa and DistilBERT of base size with random weights, beside transformers at its best: training and prediction.
+"""RoBERTa and DistilBERT of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
 
     nice .venv/bin/python benchmarks/families.py --rounds 3 --reviews 16 --threads 2
 
@@ -9,7 +9,9 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
   length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both. The loop
   goes on from window to window and ``fit`` begins anew in each, so that their losses part.
 - prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its attentions,
-  and ``predict_proba`` of the same folder.
+  and ``predict_proba`` of the same folder;
+- embedding (MPNet, whose checkpoints are mostly used for it): sentence-transformers in fp32 and with bf16 weights,
+  and ``embed`` of the same folder, mean pooling in all.
 """
 
 from __future__ import annotations
@@ -32,13 +34,14 @@ from common import (
     Contender,
     count,
     environment,
+    half,
     in_own_process,
     loss_differences,
     ratios,
     take_turns,
     write_result,
 )
-from inference_peers import MAKERS, MAX_LENGTH
+from inference_peers import MAKERS, MAX_LENGTH, VECTORS
 from plain_loop import PlainLoop
 
 import glassformer as gf
@@ -47,30 +50,44 @@ from glassformer.errors import InputError
 from glassformer.families import FAMILIES
 from glassformer.process import keep_freed_memory
 
-KINDS = ("roberta", "distilbert")
+KINDS = ("roberta", "distilbert", "mpnet")
+EMBEDS = ("mpnet",)
+# MPNet's position numbers need its own padding token, 1, so that MiniLM's vocabulary does not fit it.
+OWN_WEIGHTS = {"mpnet": "all-mpnet-base-v2"}
 # MiniLM's padding token is 0. Without dropout, as fine-tuning here has it.
 PLAIN: dict[str, dict[str, Any]] = {
     "roberta": {
         "max_position_embeddings": 513, "type_vocab_size": 1, "pad_token_id": 0, "hidden_dropout_prob": 0.0,
         "attention_probs_dropout_prob": 0.0, "vocab_size": 50_265,
     },
+    "mpnet": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     "distilbert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
 }  # fmt: skip
 
 
 def put(kind: str, folder: Path) -> Path:
-    """A classifier of transformers with random weights, and MiniLM's vocabulary."""
+    """A classifier of transformers with random weights, and MiniLM's vocabulary or the checkpoint's own."""
     import transformers
 
     torch.manual_seed(0)
-    config = transformers.CONFIG_MAPPING[kind](id2label={0: "neg", 1: "pos"}, **PLAIN[kind])
-    transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder / "hub")
-    vocabulary = resolve_checkpoint(train_imdb.MODEL).path
+    plain = {"id2label": {0: "neg", 1: "pos"}, **PLAIN[kind]}
+    classifiers = transformers.AutoModelForSequenceClassification
+    if kind in OWN_WEIGHTS:
+        vocabulary = Path(os.environ.get("GLASSFORMER_WEIGHTS", ".")) / OWN_WEIGHTS[kind]
+        if not vocabulary.is_dir():
+            raise InputError(f"{vocabulary}: not there. Set GLASSFORMER_WEIGHTS to the folder that has it")
+        classifiers.from_pretrained(vocabulary, **plain).save_pretrained(folder / "hub")
+    else:
+        classifiers.from_config(transformers.CONFIG_MAPPING[kind](**plain)).save_pretrained(folder / "hub")
+        vocabulary = resolve_checkpoint(train_imdb.MODEL).path
     for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
         shutil.copy(file, folder / "hub")
     gf.load(folder / "hub").set_params(max_length=MAX_LENGTH).save(
         folder / "labels"
     )  # what inference.py opens
+    if kind in EMBEDS:
+        vectors = gf.TextClassifier(folder / "hub", pooling="mean", lr=0.0, epochs=1, max_length=MAX_LENGTH)
+        vectors.fit(["a good film", "a bad film", "good", "bad"], [1, 0, 1, 0]).save(folder / "vectors")
     return folder
 
 
@@ -125,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     result: dict[str, Any] = {
         "benchmark": "families of base size, random weights, IMDb's lengths: training steps and prediction",
-        **environment("transformers"),
+        **environment("transformers", "sentence-transformers"),
         "threads": options.threads,
         "reviews_per_window": options.reviews,
         "max_length": MAX_LENGTH,
@@ -133,6 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "families": {},
     }
     makers = [MAKERS["hf_sorted"], MAKERS["glassformer"]]
+    embedding = [m for m in VECTORS if half() or m.__name__ != "sentence_transformers_bf16"]
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as name:
             try:
@@ -140,12 +158,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rounds = inference.load_rounds(
                     folder / "labels", options.rounds, options.reviews, options.seed
                 )
-                prediction = inference.compare(makers, options.rounds, folder, rounds, options.threads)
-                training = trained(kind, folder, options.rounds, options.reviews, options.seed)
+                works = {"training": trained(kind, folder, options.rounds, options.reviews, options.seed)}
+                works["prediction"] = inference.compare(
+                    makers, options.rounds, folder, rounds, options.threads
+                )
+                if kind in EMBEDS:
+                    works["embedding"] = inference.compare(
+                        embedding, options.rounds, folder, rounds, options.threads
+                    )
             except InputError as error:
                 print(error, file=sys.stderr)
                 return error.exit_code
-        result["families"][kind] = {"training": training, "prediction": prediction}
+        result["families"][kind] = works
         for what, found in result["families"][kind].items():
             for peer, ratio in found["glassformer_against"].items():
                 print(
