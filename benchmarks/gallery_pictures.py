@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from gallery_runs import Drawn, GalleryRun
 
-from glassformer.data.contact_sheet import contact_sheet, sheet_columns
+from glassformer.data.augment import contact_sheet, sheet_columns
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.sources import data_folders
 from glassformer.errors import InputError

@@ -388,4 +388,4 @@ plt.show()
 # 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
 # 3. CutMix's label says how much of each picture is left. Compute it from the rectangle, without what hangs over the edge. *(`share_left`)*
 #
-# Where the library does this: [data/robustness.py](../src/glassformer/data/robustness.py), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).
+# Where the library does this: [data/augment.py](../src/glassformer/data/augment.py), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).

@@ -21,7 +21,7 @@ from glassformer.tasks.task import write_json
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
 # Between processes of one program, never a file: the writer itself, a trial of a pattern, ranks.
-MAY_DUMP = {"finite.py", "data/patterns.py", "train/distributed.py"}
+MAY_DUMP = {"finite.py", "data/tokenizer_parts.py", "train/distributed.py"}
 NAN, INF = float("nan"), float("inf")
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.data.long_texts import encode_windows, window_starts
-from glassformer.data.text import encode, word_tokenizer
+from glassformer.data.text import encode, encode_windows, window_starts, word_tokenizer
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import pool_windows, softmax
 

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
-from glassformer.data.encodings import other_encoding, reading
+from glassformer.data.files import other_encoding, reading
 from glassformer.process import ENCODING
 from glassformer.tasks.catalog import TASKS, load_recipe
 

@@ -12,8 +12,7 @@ import pytest
 from glassformer.cli import answers
 from glassformer.cli.rows import read_rows
 from glassformer.data.column_contents import looked_at
-from glassformer.data.streamed import StreamedTable
-from glassformer.data.tables import read_table
+from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 
 from .tiny import sentences

@@ -14,7 +14,7 @@ from PIL import Image
 
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
-from glassformer.data.remedy import ANSWERS
+from glassformer.data.mending import ANSWERS
 
 from .every import TEXT, VIT, call, settings
 from .tiny import write_csv

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
-from glassformer.data.encodings import header, quoting, reading
+from glassformer.data.files import header, quoting, reading
 from glassformer.tasks.catalog import TASKS
 
 from .tiny import sentences, settings, write_csv

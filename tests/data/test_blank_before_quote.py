@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.row_errors import pass_over
+from glassformer.data.files import pass_over
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.streamed import StreamedTable
-from glassformer.data.tables import read_table
+from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 
 ROWS = [

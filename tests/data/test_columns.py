@@ -10,11 +10,10 @@ import pytest
 
 from glassformer.data.column_contents import looks_like_labels, text_size
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text
+from glassformer.data.files import stop
 from glassformer.data.kinds import kind_of
-from glassformer.data.row_errors import stop
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.streamed import StreamedTable
-from glassformer.data.tables import read_table
+from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
 
 MOODS = ["joy", "anger", "fear"]

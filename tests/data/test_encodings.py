@@ -8,8 +8,7 @@ import pytest
 
 from glassformer.cli.rows import read_rows
 from glassformer.data.files import check_utf8, read_utf8, text_lines
-from glassformer.data.streamed import StreamedTable
-from glassformer.data.tables import read_table, stop
+from glassformer.data.tables import StreamedTable, read_table, stop
 from glassformer.errors import ConfigError, DataError
 from glassformer.process import ENCODING
 

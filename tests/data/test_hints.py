@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassformer.data.columns import find_columns, likeliest
+from glassformer.data.columns import find_columns, likeliest_labels
 from glassformer.data.doctor import examine
 from glassformer.data.rejected import by_kind, summary
 from glassformer.data.sources import load_text_dataset
@@ -76,7 +76,7 @@ def test_few_distinct_texts_are_said_to_be_so():
 def test_a_store_is_no_label_unless_it_is_named_or_needed(tmp_path):
     rows = [(f"comment number {i}", f"Store {i % 3}", f"kind {i % 5}") for i in range(31)]
     both = read_table(table(tmp_path / "a.csv", ("comment", "store", "about"), rows))
-    assert likeliest(both, ["store", "about"]) == ("about", "store")
+    assert likeliest_labels(both, ["store", "about"]) == ("about", "store")
     alone = read_table(table(tmp_path / "b.csv", ("comment", "store"), [row[:2] for row in rows]))
     found = find_columns(alone, None, None)
     assert (found.label, found.candidates) == (None, ("store",))

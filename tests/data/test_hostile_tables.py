@@ -12,8 +12,15 @@ import pytest
 
 from glassformer.data import files, parquet, tables
 from glassformer.data.files import VARIABLE, memory_limit
-from glassformer.data.parquet import batches, check_rows, open_parquet, read_column, to_list
-from glassformer.data.parquet_pages import PagesError, chunk_pages
+from glassformer.data.parquet import (
+    PagesError,
+    batches,
+    check_rows,
+    chunk_pages,
+    open_parquet,
+    read_column,
+    to_list,
+)
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import read_table
 from glassformer.errors import DataError

@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.data.checks import check_classes, check_labels, check_pairs
 from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.doctor_labels import twin_classes
+from glassformer.data.doctor_checks import twin_classes
 from glassformer.data.label_kinds import as_known, what_labels_are
 from glassformer.data.mending import mended
 from glassformer.data.sources import load_text_dataset

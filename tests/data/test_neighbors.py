@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from glassformer.data import TextDataset, TextSplit, examine
-from glassformer.data.neighbors import kinship
+from glassformer.data.doctor import kinship
 
 RNG = np.random.default_rng(0)
 

@@ -8,11 +8,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from glassformer.data.batching import BatchSettings
-from glassformer.data.pair_batches import PairStream, pack_pairs
+from glassformer.data.batching import BatchSettings, PairStream, pack_pairs
 from glassformer.data.pairs import check_both, fitting_columns, load_pairs
-from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
-from glassformer.data.text import encode
+from glassformer.data.text import bpe_tokenizer, detokenize, encode, plain
 from glassformer.errors import DataError
 
 PAIRS = [

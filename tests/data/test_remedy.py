@@ -13,12 +13,11 @@ import pytest
 from glassformer.cli.app import main
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
-from glassformer.data.doctor_rows import doubled_quotes
+from glassformer.data.doctor_checks import doubled_quotes
 from glassformer.data.label_kinds import missing_names
-from glassformer.data.mending import mended
+from glassformer.data.mending import correct_first, mended, remedy
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairDataset, PairSplit
-from glassformer.data.remedy import correct_first, remedy
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from glassformer.data.tag_doctor import examine_tagged
-from glassformer.data.tag_schemes import read_like, read_names, read_tags
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import Span, malformed, repaired, spans_of
+from glassformer.data.tags import Span, malformed, read_like, read_names, read_tags, repaired, spans_of
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.tags import tag_figures, word_log_loss
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from glassformer.data.columns import refuse_target_columns, refuse_target_sides, refuse_targets
 from glassformer.data.dataset import TextSplit
 from glassformer.data.in_memory import table_of
-from glassformer.data.target_columns import refuse_target_columns, refuse_target_sides, refuse_targets
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 

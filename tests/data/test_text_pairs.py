@@ -15,11 +15,10 @@ import pytest
 from pyarrow import parquet
 
 from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
+from glassformer.data.columns import find_sides, trained_sides
 from glassformer.data.copies import alike, groups_of, same_but_for_case, sides_together
 from glassformer.data.kinds import kind_of
-from glassformer.data.mending import mended
-from glassformer.data.pair_columns import find_sides, trained_sides
-from glassformer.data.remedy import remedy
+from glassformer.data.mending import mended, remedy
 from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
 from glassformer.data.text_pairs import TextPair, check_inputs

@@ -12,13 +12,19 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from glassformer.data import text as texts
-from glassformer.data.charsmap import check_charsmap
-from glassformer.data.compiled import failure
-from glassformer.data.growth import growth
-from glassformer.data.patterns import KNOWN, check_pattern, simple_minimum
-from glassformer.data.text import encode
+from glassformer.data.text import encode, failure
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
-from glassformer.data.tokenizer_parts import DECODERS, NORMALIZERS, PRE_TOKENIZERS, PROCESSORS
+from glassformer.data.tokenizer_parts import (
+    DECODERS,
+    KNOWN,
+    NORMALIZERS,
+    PRE_TOKENIZERS,
+    PROCESSORS,
+    check_charsmap,
+    check_pattern,
+    growth,
+    simple_minimum,
+)
 from glassformer.errors import CheckpointError, DataError
 
 VOCAB = {word: number for number, word in enumerate(["[UNK]", "a", "b", "film", "[CLS]", "[SEP]", "##s"])}

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from glassformer.data.subwords import bpe_tokenizer
-from glassformer.data.text import word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import bpe_tokenizer, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.vocabulary import (
     SPECIAL_TOKENS,
     Vocabulary,

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from glassformer.data.long_texts import Windows
-from glassformer.data.text import TokenTable
+from glassformer.data.text import TokenTable, Windows
 from glassformer.data.transform import ImageTransform, read_pictures
 from glassformer.evaluate.predict import (
     ahead,

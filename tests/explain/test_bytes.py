@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glassformer import TextClassifier
-from glassformer.data.subwords import bpe_tokenizer
+from glassformer.data.text import bpe_tokenizer
 from glassformer.errors import ConfigError
 from glassformer.explain.render import page
 from glassformer.explain.tokens import tokens_of

@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 from glassformer.cli.app import main
-from glassformer.data.augment import LEVELS
-from glassformer.data.contact_sheet import GAP, HEAD, SIDE, contact_sheet, sheet_columns
+from glassformer.data.augment import GAP, HEAD, LEVELS, SIDE, contact_sheet, sheet_columns
 from glassformer.errors import ConfigError
 
 from .conftest import quarters

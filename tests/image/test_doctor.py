@@ -12,10 +12,10 @@ from PIL import Image
 
 from glassformer.cli.app import main
 from glassformer.config import read_toml
-from glassformer.data.image_checks import look_at, refuse_unreadable, unreadable
+from glassformer.data.copies import Thumbs, near_repeats
+from glassformer.data.image import look_at, refuse_unreadable, unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
-from glassformer.data.near_pictures import Thumbs, near_repeats
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import DataError
 from glassformer.tasks.run import evaluate_task
@@ -62,7 +62,7 @@ def test_a_cut_file_is_found_without_decoding_whole_ones(kind):
 
 def test_a_whole_file_is_not_decoded(monkeypatch):
     whole = encoded(scene(1)), encoded(scene(2), "PNG")
-    monkeypatch.setattr("glassformer.data.image_checks.open_picture", lambda *a: pytest.fail("decoded"))
+    monkeypatch.setattr("glassformer.data.image.open_picture", lambda *a: pytest.fail("decoded"))
     assert unreadable(whole, "x") == {}
 
 

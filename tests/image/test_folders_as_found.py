@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from glassformer.cli.inputs import gather_pictures
-from glassformer.data.image import files_below, open_picture, picture_files
-from glassformer.data.image_checks import refuse_unreadable
+from glassformer.data.image import files_below, open_picture, picture_files, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.kinds import kind_of

@@ -16,7 +16,7 @@ from PIL import Image
 
 from glassformer.data import image_bounds as bounds
 from glassformer.data.image import open_picture
-from glassformer.data.image_tags import MAX_TAGS, check_tags
+from glassformer.data.image_bounds import MAX_TAGS, check_tags
 from glassformer.errors import DataError
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

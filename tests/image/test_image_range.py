@@ -19,11 +19,10 @@ from PIL import Image
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
-from glassformer.data.image import open_picture
-from glassformer.data.image_checks import refuse_unreadable
+from glassformer.data.image import open_picture, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.remedy import remedy
+from glassformer.data.mending import remedy
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError, DataError, DimImagesWarning
 from glassformer.tasks.image_classification.build import TRANSFORM_FILE

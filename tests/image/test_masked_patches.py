@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.data.patch_masks import seen_patches
+from glassformer.data.image_batching import seen_patches
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.families.vit import vit
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder

@@ -10,8 +10,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 import glassformer as gf
-from glassformer.data.pair_tokens import encode_pairs, sides_kept
-from glassformer.data.text_pairs import check_inputs
+from glassformer.data.text_pairs import check_inputs, encode_pairs, sides_kept
 from glassformer.errors import DataError
 
 transformers = pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.app import main
-from glassformer.data.amounts import amount, doubtful, how_to_read, said_of_amounts
+from glassformer.data.label_kinds import amount, doubtful, how_to_read, said_of_amounts
 from glassformer.data.numbers import check_numbers, far_from
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError

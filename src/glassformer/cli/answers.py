@@ -191,7 +191,7 @@ class Answers:
 
 def large_file(given: Sequence[str]) -> Path | None:
     """The one file that is given, where it is large and of a kind that can be read piece by piece."""
-    from glassformer.data.streamed import STREAMED
+    from glassformer.data.tables import STREAMED
 
     path = Path(given[0])
     one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
@@ -228,7 +228,7 @@ class LargeFile:
     def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
         """Go through the file once: its columns, and how many rows are good and bad."""
         from glassformer.data.columns import find_text
-        from glassformer.data.streamed import StreamedTable
+        from glassformer.data.tables import StreamedTable
 
         self.path, self.skip, self.bad = path, skip, 0
         self._ragged: dict[int, DataError] = {}

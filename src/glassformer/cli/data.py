@@ -288,13 +288,13 @@ def doctor_command(
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
-    from glassformer.data.doctor_rows import bad_rows
+    from glassformer.data.doctor_checks import bad_rows
     from glassformer.data.image_doctor import examine_pictures
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.data.kinds import kind_of
+    from glassformer.data.mending import correct_first, remedy
     from glassformer.data.pair_doctor import examine_pairs, examine_scored
     from glassformer.data.pairs import load_pairs
-    from glassformer.data.remedy import correct_first, remedy
     from glassformer.data.scored_pairs import load_scored_pairs
     from glassformer.data.sources import load_text_dataset
     from glassformer.data.tag_doctor import examine_tagged
@@ -374,7 +374,7 @@ def doctor_command(
 
 def as_read_here(options: Sequence[str] = ()) -> list[str]:
     """The encoding that this command was given, for the next one, where its options name none."""
-    from glassformer.data.encodings import reading_flags
+    from glassformer.data.files import reading_flags
     from glassformer.process import OPTION
 
     return [] if OPTION in options else reading_flags()

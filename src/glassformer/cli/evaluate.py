@@ -46,7 +46,7 @@ BadRow = Annotated[
         metavar="refuse|skip", help="skip: leave out rows and pictures that cannot be used, and say which."
     ),
 ]
-FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/amounts.py``
+FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/label_kinds.py``
 KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
 

@@ -72,7 +72,7 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
     if out is None or len(given) != 1 or path.suffix.lower() not in ENDS or not path.is_file():
         what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {OPTION}"
         raise ConfigError(what, where=OPTION, fix=fix)
-    from glassformer.data.delimiter import delimiter_of
+    from glassformer.data.csv_format import delimiter_of
     from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
     from glassformer.data.tables import whole_records
 

@@ -49,7 +49,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
         data = read_toml(begun / "config.toml").get("data", {})
         return replace(recipe, data=replace(recipe.data, **{key: data.get(key) for key in open_}))
     from glassformer.data.copies import alike
-    from glassformer.data.encodings import reading_as
+    from glassformer.data.files import reading_as
 
     try:
         with reading_as(recipe.data):
@@ -108,7 +108,7 @@ def without_pairs(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
             if read_toml(begun / "config.toml").get("text", {}).get("next_sentence")
             else _alone(recipe)
         )
-    from glassformer.data.encodings import reading_as
+    from glassformer.data.files import reading_as
     from glassformer.data.masking import PAIRED, share_of_several
     from glassformer.data.sources import load_text_dataset
 
@@ -148,7 +148,7 @@ def on_other_data(recipe: Any, source: str, shipped: bool, settings: Sequence[st
         changes |= {section: replace(config, **examples)} if examples else {}
     data = replace(recipe.data, source=source)
     if hasattr(data, "source_column"):
-        from glassformer.data.encodings import reading_as
+        from glassformer.data.files import reading_as
 
         with reading_as(data):
             data = _other_columns(data, asked)

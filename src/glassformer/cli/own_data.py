@@ -125,9 +125,9 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     """
     from glassformer.data.answered import QUESTION_COLUMNS
     from glassformer.data.column_contents import LABEL_COLUMNS, TEXT_COLUMNS
-    from glassformer.data.encodings import reading
+    from glassformer.data.files import reading
     from glassformer.data.kinds import kind_of
-    from glassformer.data.streamed import names_in
+    from glassformer.data.tables import names_in
     from glassformer.process import READING
 
     if any(is_set(key, settings) for key in ("target", "text_column", "pair_column", "label_column")):
@@ -160,7 +160,7 @@ def _names_languages(source: str) -> bool:
 def as_the_command_reads(recipe: Any) -> Any:
     """A recipe that keeps what its command says of tables (``--encoding``, ``--quoting``, ``--header``), so
     that its run is evaluated again without these options."""
-    from glassformer.data.encodings import said_of_tables
+    from glassformer.data.files import said_of_tables
 
     said = {k: value for k, value in said_of_tables().items() if getattr(recipe.data, k) is None}
     return replace(recipe, data=replace(recipe.data, **said)) if said else recipe

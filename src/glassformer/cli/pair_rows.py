@@ -158,7 +158,7 @@ def sides_in(
     names: Sequence[str], text: str | None, pair: str | None, folder: str | Path, path: str | Path
 ) -> Any:
     """The columns of first and second texts, as ``trained_sides`` finds them for the model in a folder."""
-    from glassformer.data.pair_columns import trained_sides
+    from glassformer.data.columns import trained_sides
     from glassformer.tasks.run_folder import trained_columns
 
     return trained_sides(names, text, pair, str(path), trained_columns(folder))

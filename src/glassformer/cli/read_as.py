@@ -114,7 +114,7 @@ def _of_texts(recipe: Any, dataset: Any, model: str | None, max_length: int | No
 
 
 def _of_pictures(recipe: Any, dataset: Any) -> DoctorReport:
-    from glassformer.data.doctor_rows import bad_rows
+    from glassformer.data.doctor_checks import bad_rows
     from glassformer.data.image_doctor import examine_pictures
     from glassformer.tasks.image_classification.build import build_transform
 

@@ -212,7 +212,7 @@ def as_cell(value: Any) -> str:
 
 def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
     """Rows of pictures, those that cannot be read marked."""
-    from glassformer.data.image_checks import unreadable
+    from glassformer.data.image import unreadable
 
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]

@@ -24,7 +24,7 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
         ConfigError: only one of ``level`` and ``out``, an unknown level, or a file that cannot be written.
         DataError: no pictures there, or one that cannot be read.
     """
-    from glassformer.data.contact_sheet import contact_sheet, sheet_columns
+    from glassformer.data.augment import contact_sheet, sheet_columns
     from glassformer.data.image_sources import load_image_dataset
 
     if level is None or out is None:

@@ -72,7 +72,7 @@ def train(
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
     from glassformer.checkpoints.unfinished import go_on
-    from glassformer.data.encodings import reading_flags
+    from glassformer.data.files import reading_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress
     from glassformer.train.loggers import loggers
@@ -189,7 +189,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
         DataError: the texts cannot be read.
         ConfigError: an unknown key or a value of the wrong type.
     """
-    from glassformer.data.encodings import reading_as
+    from glassformer.data.files import reading_as
     from glassformer.data.sources import load_text_dataset
 
     where = _whole_path(source)
@@ -216,7 +216,7 @@ def text_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any
 
 def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None) -> Any:
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
-    from glassformer.data.encodings import reading_as
+    from glassformer.data.files import reading_as
     from glassformer.data.image_sources import load_image_dataset
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
     from glassformer.tasks.catalog import TASKS

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.data.answered import AnsweredDataset, AnsweredSplit
 from glassformer.data.checks import place
 from glassformer.data.copies import alike
-from glassformer.data.doctor_rows import bad_rows
+from glassformer.data.doctor_checks import bad_rows
 from glassformer.data.findings import DoctorReport, Finding, excerpt, percent
 from glassformer.data.question_windows import NOWHERE, QuestionRows
 

@@ -14,16 +14,25 @@ same operation are changed together. Every draw comes from the generator given, 
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import nearest
+from glassformer.data.image import Brightest
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
 
 LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
 DRAWN = ("strong", "stacked")  # with RandAugment
@@ -282,3 +291,139 @@ def mix_pairs(
     cut = (in_rows[:, :, None] & in_columns[:, None])[:, None].to(x.device)
     kept = 1 - height * width / (h * w)  # the share that really stayed
     return torch.where(cut, other, x), Mixed(partner, kept)
+
+
+# --- a fixed suite of changes ---------------------------------------------------------------------
+#
+# How far does accuracy fall when pictures get worse?
+#
+# Random crops and lighting are part of some augmentations too, so they are not new to every model.
+#
+# Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019).
+# They act on 8-bit pictures of the size that the model reads.
+
+
+SEVERITIES = (1, 2, 3, 4, 5)
+# What each severity means.
+CROP = (0.9, 0.8, 0.7, 0.55, 0.4)  # share of each side that stays, at a random place
+LIGHT = (0.15, 0.3, 0.45, 0.6, 0.75)  # how far brightness goes, up or down
+BLUR = (0.008, 0.016, 0.024, 0.036, 0.05)  # standard deviation of a Gaussian, in picture sides
+NOISE = (8, 16, 26, 38, 54)  # standard deviation, of 255
+JPEG = (50, 30, 20, 12, 6)  # quality
+ROTATION = (8, 16, 26, 38, 52)  # degrees, left or right
+KINDS = {"crop": CROP, "light": LIGHT, "blur": BLUR, "noise": NOISE, "jpeg": JPEG, "rotation": ROTATION}
+
+
+def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> PixelTable:
+    """The pictures changed in one way.
+
+    Args:
+        severity: 1 (hardly seen) to 5 (hard for people too).
+
+    Raises:
+        ConfigError: no such kind or severity.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
+    if severity not in SEVERITIES:
+        raise ConfigError(f"severity {severity}", where="robustness", fix="Use 1 to 5")
+    rng = np.random.default_rng([seed, list(KINDS).index(kind), severity])
+    strength = KINDS[kind][severity - 1]
+    out = np.empty_like(table.pixels)
+    for i, pixels in enumerate(table.pixels):
+        out[i] = _change(pixels, kind, float(strength), rng)
+    return PixelTable(out)
+
+
+def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Generator) -> np.ndarray:
+    """One picture uint8 ``[C, H, W]``, changed."""
+    from PIL import Image, ImageFilter
+
+    _, h, w = pixels.shape
+    if kind == "noise":
+        return np.clip(pixels + rng.normal(0, strength, pixels.shape), 0, 255).astype(np.uint8)
+    if kind == "light":
+        factor = 1 + strength * rng.choice((-1.0, 1.0))
+        return np.clip(pixels * factor, 0, 255).astype(np.uint8)
+    image = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    if kind == "crop":
+        height, width = max(1, round(h * strength)), max(1, round(w * strength))
+        top, left = rng.integers(h - height + 1), rng.integers(w - width + 1)
+        image = image.resize((w, h), Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
+    elif kind == "blur":
+        image = image.filter(ImageFilter.GaussianBlur(strength * math.sqrt(h * w)))
+    elif kind == "rotation":
+        image = image.rotate(strength * rng.choice((-1.0, 1.0)), Image.Resampling.BILINEAR)
+    else:
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=int(strength))
+        image = Image.open(file)
+    array = np.asarray(image, np.uint8)
+    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+
+
+# --- a contact sheet ------------------------------------------------------------------------------
+#
+# What each augmentation makes of some pictures, side by side, before any training.
+
+
+MIXES = ("mixup", "cutmix")
+SIDE, GAP, HEAD = 112, 6, 22  # pixels of a cell, between cells, and above the first row
+SEED = 0  # the same sheet every time
+
+
+def sheet_columns(level: str) -> list[str]:
+    """The original, every level of the ladder up to ``level``, and both ways to mix.
+
+    Raises:
+        ConfigError: no such level.
+    """
+    if level not in LEVELS:
+        raise ConfigError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
+    return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIXES]
+
+
+def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures") -> Image:
+    """A row for each picture, a column for each of ``sheet_columns``; all draws come from one fixed seed.
+
+    Raises:
+        ConfigError: no such level.
+        DataError: a picture that cannot be read, by name.
+    """
+    from PIL import Image, ImageDraw
+
+    columns = sheet_columns(level)
+    side = min(SIDE, max(max(_size(picture)) for picture in pictures))
+    brightest = Brightest()
+    table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
+    brightest.settle(None)
+    original = torch.from_numpy(table.pixels)
+    made = []
+    for name in columns:
+        generator = torch.Generator().manual_seed(SEED)
+        if name in MIXES:
+            made.append(mix_pairs(original.float() / 255, name, 1.0, 1.0, generator)[0])
+        else:
+            made.append(augment(original, (side, side), name if name in LEVELS else "none", generator))
+    step = SIDE + GAP
+    sheet = Image.new("RGB", (step * len(columns) + GAP, HEAD + step * len(pictures)), "white")
+    draw = ImageDraw.Draw(sheet)
+    for j, (name, changed) in enumerate(zip(columns, made, strict=True)):
+        draw.text((GAP + j * step, 5), name, "black")
+        for i, cell in enumerate(_bytes(changed)):
+            picture = Image.fromarray(cell).resize((SIDE, SIDE), Image.Resampling.NEAREST)
+            sheet.paste(picture, (GAP + j * step, HEAD + i * step))
+    return sheet
+
+
+def _size(picture: Any) -> tuple[int, int]:
+    from glassformer.data.image import open_picture
+
+    return open_picture(picture).size
+
+
+def _bytes(pixels: torch.Tensor) -> np.ndarray:
+    """uint8, or floats from 0 to 1, ``[B, C, h, w]`` -> uint8 ``[B, h, w, C]``."""
+    if pixels.dtype != torch.uint8:
+        pixels = (255 * pixels).round().clamp(0, 255).to(torch.uint8)
+    return np.ascontiguousarray(pixels.permute(0, 2, 3, 1).numpy())

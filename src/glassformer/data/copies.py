@@ -1,4 +1,4 @@
-"""Which examples are copies: texts equal but for case, spaces, punctuation and markup; equal pictures.
+"""Which examples are copies: texts equal but for case, spaces, punctuation, markup; pictures alike.
 
 A copy in training of what is judged makes the figures too good. So copies stay on one side of a split.
 """
@@ -8,16 +8,19 @@ from __future__ import annotations
 import hashlib
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.checks import is_missing
-from glassformer.data.image import file_of
+from glassformer.data.image import ImageRange, file_of, open_picture
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
+from glassformer.errors import DataError
 
 
 def alike(text: str) -> str:
@@ -117,3 +120,145 @@ def distinct(keys: Sequence[str]) -> list[int]:
     for index, key in enumerate(keys):
         first.setdefault(key, index)
     return list(first.values())
+
+
+# --- pictures that look nearly the same -----------------------------------------------------------
+#
+# A difference hash, checked on small copies.
+#
+# The hash says of 8 x 8 places whether a picture grows brighter to the right (Krawetz, "Kind of like that",
+# 2013), on Pillow's own resize. Pictures whose hashes differ in at most three places are compared as 16 x
+# 16 pixels.
+
+
+SIDE = 16  # pixels of a small copy
+MOST = 30_000  # pictures of a split that are looked at, drawn with the seed 0
+BITS = 3  # in which two hashes may differ
+LEVELS = 6.0  # of 256, by which two small copies may differ on average, each at its own brightness
+FLAT = 3.0  # standard deviation of a small copy in levels: less says nothing
+CROWD = 200  # pictures that share a quarter of their hash, beyond which they are not compared one by one
+FEW_HASHES = 500  # in a crowd, beyond which only equal ones are compared
+NEAREST = 4  # hashes whose pictures one in a crowd is compared with
+
+
+@dataclass(frozen=True)
+class Thumbs:
+    """Small copies of a split's pictures, and their hashes."""
+
+    places: np.ndarray  # int64 [n]: which pictures of the split they are
+    pixels: np.ndarray  # uint8 [n, 16, 16, 3]
+    hashes: np.ndarray  # uint64 [n]
+
+    @staticmethod
+    def of(pictures: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
+        """Of the pictures at some places; those that cannot be read or show nothing are left out.
+
+        Args:
+            image_range: as in ``open_picture``.
+        """
+        chosen = np.asarray(places, np.int64)
+        if len(chosen) > MOST:
+            chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
+        kept, pixels, hashes = [], [], []
+        for place in chosen.tolist():
+            try:
+                image = open_picture(pictures[place], image_range=image_range)
+            except DataError:
+                continue
+            small = np.asarray(image.resize((SIDE, SIDE)))
+            if small.std() < FLAT:
+                continue
+            grey = np.asarray(image.convert("L").resize((9, 8)), np.int16)
+            kept.append(place)
+            pixels.append(small)
+            hashes.append(np.packbits(grey[:, 1:] > grey[:, :-1]).view(np.uint64)[0])
+        shape = (len(kept), SIDE, SIDE, 3)
+        return Thumbs(
+            np.array(kept, np.int64), np.array(pixels, np.uint8).reshape(shape), np.array(hashes, np.uint64)
+        )
+
+
+def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """(split, split) -> pairs of places whose pictures look nearly the same, in rising order.
+
+    Across splits every picture of the first is named once, with one of the second that is like it.
+    """
+    owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
+    if not owner:
+        return {}
+    place = np.concatenate([table.places for table in thumbs.values()])
+    pixels = np.concatenate([table.pixels for table in thumbs.values()])
+    hashes = np.concatenate([table.hashes for table in thumbs.values()])
+    found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, j in sorted(_candidates(hashes, np.array(owner), pixels)):
+        if _alike(pixels[i], pixels[j]):
+            found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
+    out = {}
+    for (a, b), pairs in found.items():
+        out[a, b] = [(i, j) for i, others in pairs.items() for j in (others if a == b else others[:1])]
+    return out
+
+
+def _candidates(hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray) -> set[tuple[int, int]]:
+    """Pairs whose hashes differ in at most three of 64 bits: of four quarters, one then is the same."""
+    out: set[tuple[int, int]] = set()
+    for quarter in range(4):
+        keys = (hashes >> np.uint64(16 * quarter)) & np.uint64(0xFFFF)
+        order = np.argsort(keys, kind="stable")
+        starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[:1]] + np.uint64(1)))
+        for group in np.split(order, starts[1:]):
+            if len(group) > CROWD:
+                out |= _in_crowd(np.sort(group), hashes, owner, pixels)
+            if not 1 < len(group) <= CROWD:
+                continue
+            group = np.sort(group)
+            apart = np.bitwise_count(hashes[group][:, None] ^ hashes[group][None])
+            rows, columns = np.nonzero(np.triu(apart <= BITS, 1))
+            out |= set(zip(group[rows].tolist(), group[columns].tolist(), strict=True))
+    return out
+
+
+def _in_crowd(
+    group: np.ndarray, hashes: np.ndarray, owner: np.ndarray, pixels: np.ndarray
+) -> set[tuple[int, int]]:
+    """Each of many with those of its hash, or of near ones, that stand for the others of their split.
+
+    A picture stands for itself where it is like none of its split that stands there already, up to ``CROWD``
+    a hash; else it shares what is found like the first of these.
+    """
+    values, number = np.unique(hashes[group], return_inverse=True)
+    stand: dict[int, list[int]] = defaultdict(list)  # those of a hash that stand for others
+    stood_for: dict[int, int] = {}
+    out = set()
+    for i, k in zip(group.tolist(), number.tolist(), strict=True):
+        near = np.array([k])
+        if len(values) <= FEW_HASHES:
+            apart = np.bitwise_count(values ^ values[k])
+            near = np.argsort(apart, kind="stable")[:NEAREST]
+            near = near[apart[near] <= BITS]
+        others = np.array([j for other in near.tolist() for j in stand[other]], np.int64)
+        like = others[_apart(pixels[others], pixels[i]) <= LEVELS].tolist() if len(others) else []
+        out |= {(j, i) for j in like}
+        own = [j for j in like if owner[j] == owner[i]]
+        if own:
+            stood_for[i] = own[0]
+        elif len(stand[k]) < CROWD:
+            stand[k].append(i)
+    first: dict[int, dict[str, int]] = defaultdict(dict)  # of another split, like one that stands for others
+    for i, j in sorted(out):
+        if owner[i] != owner[j]:
+            first[i].setdefault(str(owner[j]), j)
+    for i, by in stood_for.items():
+        out |= {(i, j) for j in first[by].values() if i < j}
+    return out
+
+
+def _apart(many: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """How far small copies ``[k, 16, 16, 3]`` are from one, each at its own brightness, in levels ``[k]``."""
+    a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
+    return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two small copies are the same but for their brightness."""
+    return float(_apart(a[None], b)[0]) <= LEVELS

@@ -6,8 +6,8 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,27 +15,244 @@ from tokenizers import Tokenizer
 
 from glassformer.config import listed
 from glassformer.data.checks import place
+from glassformer.data.copies import groups_of, same_but_for_case
 from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.doctor_labels import (
+from glassformer.data.doctor_checks import (
+    bad_rows,
     balance,
     contradictions,
+    doubled_quotes,
     in_one_table,
+    leaks,
     lone_classes,
     missing_classes,
     no_labels,
     odd_labels,
+    repeats,
+    rows_of,
+    several_labels,
     twin_classes,
     without_classes,
 )
-from glassformer.data.doctor_rows import bad_rows, doubled_quotes, leaks, repeats, rows_of
-from glassformer.data.doctor_sets import several_labels
-from glassformer.data.doctor_sides import sides
 from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
 from glassformer.data.label_sets import each
-from glassformer.data.neighbors import kinship
-from glassformer.data.pair_tokens import encode_inputs
+from glassformer.data.splits import grouped_split
 from glassformer.data.text import Clean, clean_text, unknown_id
-from glassformer.data.text_pairs import are_pairs
+from glassformer.data.text_pairs import SIDES, TextPair, are_pairs, encode_inputs
+from glassformer.errors import DataError
+
+# --- neighbors ------------------------------------------------------------------------------------
+#
+# Do rows that stand next to each other belong together (reviews of one film, comments of one author)? Where
+# they do, a part held out at random has relatives of its rows in training and flatters the model.
+
+
+CHUNK = 25  # neighbouring rows looked at in one place
+CHUNKS = 120  # such places
+# a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
+RARE = 0.01
+SMOOTHING = 5.0  # shared words added to both counts, so that chance among a few does not look like kinship
+LEAST = 100  # pairs of neighbours, below which nothing is said
+
+
+@dataclass(frozen=True)
+class Kinship:
+    """Rare words that two rows of one class share, on average: neighboring rows, and rows far apart."""
+
+    near: float
+    far: float
+    pairs: int
+
+    @property
+    def ratio(self) -> float:
+        """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
+        return (self.near * self.pairs + 1.0) / (
+            self.far * self.pairs + 1.0
+        )  # one shared word counts for little
+
+
+def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinship | None:
+    """Compare neighbors with rows far apart, on a sample of runs of neighboring rows; skips repeats.
+
+    Args:
+        labels: one per text; only rows of one class are compared, since tables are often sorted by class.
+
+    Returns:
+        None where there are too few rows.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    rows, starts = _sampled_rows(texts, labels)
+    if len(rows) - len(starts) < LEAST:
+        return None
+    try:
+        words = CountVectorizer(
+            binary=True, min_df=2, max_df=max(20, round(RARE * len(rows))), token_pattern=r"(?u)\w+"
+        ).fit_transform([texts[i] for i in rows])
+    except ValueError:  # no word stands in two texts, or none is rare
+        return None
+    first = np.setdiff1d(
+        np.arange(len(rows)), starts
+    )  # rows whose neighbour stands before them in the sample
+    label = np.asarray([str(labels[i]) for i in rows] if labels is not None else [""] * len(rows))
+    first = first[label[first] == label[first - 1]]
+    if len(first) < LEAST:
+        return None
+    # Partners far away: the same rows against those of another chunk of the same class, in a fixed order.
+    far_of, far_with = [], []
+    for name in np.unique(label):
+        own = first[label[first] == name]
+        far_of.append(own)
+        far_with.append(np.roll(own, len(own) // 2))
+    shared = lambda a, b: float(words[a].multiply(words[b]).sum() / len(a))  # noqa: E731
+    return Kinship(
+        shared(first, first - 1), shared(np.concatenate(far_of), np.concatenate(far_with)), len(first)
+    )
+
+
+def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
+    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbours
+    whatever stands between them, since some tables mix the classes and keep the order within each."""
+    order = [*range(len(texts))]
+    if labels is not None:
+        order.sort(key=lambda i: str(labels[i]))  # stable: the order within a class stays
+    seen: set[str] = set()
+    order = [i for i in order if not (texts[i] in seen or seen.add(texts[i]))]
+    if len(order) <= CHUNK * CHUNKS:
+        return order, np.array([0])
+    begins = np.linspace(0, len(order) - CHUNK, CHUNKS).astype(int)
+    rows = [order[b + k] for b in begins.tolist() for k in range(CHUNK)]
+    return rows, np.arange(CHUNKS) * CHUNK
+
+
+# --- pairs ----------------------------------------------------------------------------------------
+#
+# Texts in two splits on either side, pairs that stand there swapped.
+
+
+HELD_OUT = 0.1  # of a table without splits, as ``train`` takes it
+MANY = 0.5  # of a split's rows; where so many share a text with training, its figures speak of known texts
+
+
+def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+    """What is particular to pairs; nothing where the texts are none."""
+    if not any(isinstance(text, TextPair) for split in splits.values() for text in split.texts[:1]):
+        return
+    figures["sides"] = {"splits": {}, "leaks": {}}
+    keys = {name: [_keys(text) for text in split.texts] for name, split in splits.items()}
+    for name, split in splits.items():
+        yield from _within(name, split, keys[name], figures["sides"]["splits"])
+    for a, b in itertools.combinations(splits, 2):
+        yield from _between(a, b, splits, keys, figures["sides"]["leaks"])
+    if [*splits] == ["train"]:
+        yield from _to_come(splits["train"], keys["train"], figures["sides"])
+
+
+def _keys(text: str) -> tuple[str, str]:
+    first, second = text.sides if isinstance(text, TextPair) else (text, "")
+    return same_but_for_case(first), same_but_for_case(second)
+
+
+def _within(
+    name: str, split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]
+) -> Iterable[Finding]:
+    same = [i for i, (a, b) in enumerate(keys) if a == b]
+    there = set(keys)
+    swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in there]
+    figures[name] = {
+        "distinct_first": len({a for a, _ in keys}),
+        "distinct_second": len({b for _, b in keys}),
+        "same": len(same),
+        "swapped": len(swapped),
+    }
+    if same:
+        message = f"{name}: pairs whose two texts are the same: {len(same):,}"
+        examples = tuple(excerpt(split.texts[i].split("\n")[0]) for i in same[:3])
+        yield Finding("note", "same-sides", message, len(same), examples)
+    if swapped:
+        message = f"{name}: pairs that stand there the other way round, too: {len(swapped):,}"
+        examples = tuple(excerpt(split.texts[i]) for i in swapped[:3])
+        fix = "a random split keeps them together, as it does copies"
+        yield Finding("note", "swapped", message, len(swapped), examples, fix)
+    if not same and not swapped:
+        yield Finding("ok", "swapped", f"{name}: no pair stands there swapped, none is of one text twice")
+
+
+def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
+    """What a test part would know that training holds out of these pairs at random, copies kept together."""
+    try:
+        kept, held = grouped_split(split.labels or [0] * len(split), groups_of(split), HELD_OUT, 0)
+    except DataError:  # too few of a class: training will say so
+        return
+    known = {side for i in kept.tolist() for side in keys[i]}
+    shared = [i for i in held.tolist() if known & {*keys[i]}]
+    families = Counter(groups_of(split, sides=True))
+    largest = max(families.values())
+    figures["held_out"] = {
+        "rows": len(held),
+        "shared": len(shared),
+        "families": len(families),
+        "largest": largest,
+    }
+    if len(shared) <= MANY * len(held):
+        return
+    message = (
+        f"rows of a part held out at random with a text that stands in a pair of train, on either side: "
+        f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of pairs "
+        "of known texts"
+    )
+    examples = tuple(excerpt(split.texts[i]) for i in shared[:3])
+    if largest > MANY * len(split):
+        fix = (
+            f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides cannot "
+            "part them: judge on texts of their own, in a file test.csv beside train.csv"
+        )
+        yield Finding("note", "side-leaks", message, len(shared), examples, fix)
+        return
+    yield Finding(
+        "warning", "known-sides", message, len(shared), examples, "keep them apart with --set copies=sides"
+    )
+
+
+def _between(
+    a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], figures: dict[str, Any]
+) -> Iterable[Finding]:
+    known = [{pair[side] for pair in keys[a]} for side in (0, 1)]
+    either, pairs = known[0] | known[1], set(keys[a])
+    rows = {
+        which: [i for i, pair in enumerate(keys[b]) if pair[side] in either]
+        for side, which in enumerate(SIDES)
+    }
+    shared = sorted({*rows[SIDES[0]], *rows[SIDES[1]]})
+    both = {*rows[SIDES[0]]} & {*rows[SIDES[1]]}
+    swapped = [i for i, (x, y) in enumerate(keys[b]) if x != y and (y, x) in pairs]
+    figures[f"{a}/{b}"] = {
+        "rows": len(shared),
+        **{which: len(found) for which, found in rows.items()},
+        "both": len(both),
+        "swapped": len(swapped),
+    }
+    if swapped:
+        message = f"pairs of {b} that stand in {a} the other way round: {len(swapped):,}"
+        examples = tuple(excerpt(splits[b].texts[i]) for i in swapped[:3])
+        yield Finding("warning", "swapped", message, len(swapped), examples, "leave them out of one of them")
+    if not shared:
+        yield Finding("ok", "side-leaks", f"no text of {b} stands in a pair of {a}")
+        return
+    share = len(shared) / len(keys[b])
+    severity: Severity = "warning" if share > MANY else "note"
+    counts = ", ".join(f"the {which} {len(found):,}" for which, found in rows.items())
+    message = (
+        f"rows of {b} with a text that stands in a pair of {a}, on either side: {len(shared):,} "
+        f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both):,})"
+    )
+    fix = "figures speak of pairs of known texts; a random split keeps texts apart with copies = 'sides'"
+    examples = tuple(excerpt(splits[b].texts[i]) for i in shared[:3])
+    yield Finding(severity, "side-leaks", message, len(shared), examples, fix)
+
+
+# --- the examination ------------------------------------------------------------------------------
+
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
 FEW = 3  # texts that are named, where they make

@@ -8,22 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.copies import digest
-from glassformer.data.doctor_labels import (
+from glassformer.data.copies import Thumbs, digest, near_repeats
+from glassformer.data.doctor_checks import (
     in_one_table,
     no_labels,
     odd_labels,
+    several_labels,
     twin_classes,
     without_classes,
 )
-from glassformer.data.doctor_sets import several_labels
 from glassformer.data.findings import DoctorReport, Finding
-from glassformer.data.image import Brightest, ImageRange
-from glassformer.data.image_checks import DIM, SKIP, Header, look_at
+from glassformer.data.image import DIM, SKIP, Brightest, Header, ImageRange, look_at
 from glassformer.data.image_range import FEW, FULL, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, each
-from glassformer.data.near_pictures import Thumbs, near_repeats
 from glassformer.errors import DataError
 
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said

@@ -19,16 +19,14 @@ from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import data_folders, refuse_models, refuse_tables
-from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name
-from glassformer.data.image_checks import without_unreadable
-from glassformer.data.label_columns import with_label_sets
+from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
 from glassformer.data.splits import stratified_split, stratified_subset
-from glassformer.data.table_labels import by_name, column_checks, read_labels
+from glassformer.data.table_labels import by_name, column_checks, read_labels, with_label_sets
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 

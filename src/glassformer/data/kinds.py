@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_nested
-from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS
+from glassformer.data.columns import COMPARED, LABEL_COLUMNS, TEXT_COLUMNS, usual_sides
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import refuse_models
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
-from glassformer.data.pair_columns import COMPARED, usual_sides
 from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
 from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
 from glassformer.data.sources import NAMED_SOURCES, split_files

@@ -10,12 +10,11 @@ from typing import Any, Literal
 import numpy as np
 
 from glassformer.config import listed
-from glassformer.data.amounts import LOOKS, Format, amount, doubtful, how_to_read, readings
 from glassformer.data.checks import is_missing, place
 from glassformer.data.columns import find_column
 from glassformer.data.findings import Finding, excerpt
 from glassformer.data.in_memory import one_column
-from glassformer.data.label_kinds import is_number
+from glassformer.data.label_kinds import LOOKS, Format, amount, doubtful, how_to_read, is_number, readings
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
 from glassformer.errors import DataError

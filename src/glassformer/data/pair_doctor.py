@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from glassformer.data.checks import place
-from glassformer.data.doctor_rows import bad_rows, doubled_quotes
+from glassformer.data.doctor_checks import bad_rows, doubled_quotes
 from glassformer.data.findings import DoctorReport, Finding, Severity
 from glassformer.data.pairs import PairDataset, PairSplit
 from glassformer.data.rejected import RejectedRow

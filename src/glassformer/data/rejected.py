@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.amounts import LOOKS
 from glassformer.data.checks import NO_TEXT, check_cells, check_labels
-from glassformer.data.files import encoding_fix
-from glassformer.data.label_kinds import what_labels_are
-from glassformer.data.row_errors import not_text
+from glassformer.data.files import encoding_fix, not_text
+from glassformer.data.label_kinds import LOOKS, what_labels_are
 from glassformer.data.tables import NO_ROWS, Table, read_table
 from glassformer.errors import DataError
 from glassformer.finite import json_text

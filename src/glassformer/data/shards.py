@@ -16,7 +16,7 @@ from pathlib import Path
 
 from glassformer.data.dataset import SPLIT_OF, SPLITS
 from glassformer.data.parquet import PARTITION
-from glassformer.data.tables import READERS
+from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
 SHARD = ".parquet"  # what a table in shards is written as
@@ -102,3 +102,20 @@ def _shards(folder: Path) -> list[Path]:
     files = [path for path in found if path.suffix.lower() == SHARD and path.is_file()]
     parts = [path for path in found if PARTITION(path.name) and path.is_dir()]
     return files + [file for part in parts for file in _shards(part)]
+
+
+# --- the parts of a split -------------------------------------------------------------------------
+#
+# Where their rows stand, and what their labels are called.
+
+
+def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Sequence[int]]:
+    """The origin and the rows of a split that several tables make up.
+
+    Raises:
+        DataError: some of them have labels, and some have none.
+    """
+    origin = " + ".join(table.origin for table in parts)
+    if labels and labels != examples:
+        raise DataError("some parts have labels and some have none", where=origin, fix="Label all or none")
+    return origin, parts[0].rows if len(parts) == 1 else range(1, examples + 1)

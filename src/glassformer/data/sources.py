@@ -17,9 +17,17 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
-from glassformer.data.amounts import Format, said_of_amounts
 from glassformer.data.checks import check_cells, check_texts
-from glassformer.data.columns import LABEL_COLUMNS, Columns, find_columns
+from glassformer.data.columns import (
+    LABEL_COLUMNS,
+    NONE,
+    Columns,
+    columns_of_pairs,
+    find_columns,
+    read_inputs,
+    row_checks,
+    trained_sides,
+)
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.folders import (
     data_folders,
@@ -29,16 +37,20 @@ from glassformer.data.folders import (
     read_texts,
     text_files,
 )
-from glassformer.data.label_columns import named_together, with_label_sets
-from glassformer.data.label_kinds import one_spelling
+from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column, read_numbers
-from glassformer.data.pair_columns import NONE, columns_of_pairs, read_inputs, row_checks, trained_sides
-from glassformer.data.parts import joined
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.shards import split_files
+from glassformer.data.shards import joined, split_files
 from glassformer.data.splits import limited
-from glassformer.data.table_labels import by_name, column_checks, read_labels, whole_numbers
+from glassformer.data.table_labels import (
+    by_name,
+    column_checks,
+    named_together,
+    read_labels,
+    whole_numbers,
+    with_label_sets,
+)
 from glassformer.data.tables import READERS, Table, is_plain, read_lines
 from glassformer.errors import DataError
 
@@ -75,7 +87,7 @@ def load_text_dataset(
         find_labels: labels are looked for by what the columns hold where they are not needed, too.
         labels: False: those of tables are not read, so that rows without one are as good as others.
         pair_column: of the second texts, whose rows become ``TextPair``s; ``auto`` looks for two columns of
-            texts (``find_sides`` of ``data/pair_columns.py``), ``none``: a row has one text.
+            texts (``find_sides`` of ``data/columns.py``), ``none``: a row has one text.
         label_separator: stands between the names in a cell of several labels; None: a cell is one label.
         numbers: labels are numbers, as ``float``; their column is found by its name or by what it holds.
         number_format: of these, see ``check_numbers``.

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import nearest
+from glassformer.data.columns import refuse_target_columns
 from glassformer.data.copies import distinct, groups_of
 from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what_labels_are, without_class
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
-from glassformer.data.target_columns import refuse_target_columns
 from glassformer.errors import ConfigError, DataError
 
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each

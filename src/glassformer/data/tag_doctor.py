@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.doctor_labels import written_twice
-from glassformer.data.doctor_rows import bad_rows, leaks, repeats
+from glassformer.data.doctor_checks import bad_rows, leaks, repeats, written_twice
 from glassformer.data.findings import DoctorReport, Finding, excerpt, percent
-from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
-from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, spans_of
+from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, read_tags, spans_of
 from glassformer.errors import DataError
 
 RARE = 10  # spans of a kind in training; fewer are hard to learn from

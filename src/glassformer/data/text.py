@@ -6,7 +6,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
@@ -14,10 +14,76 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from glassformer.data.compiled import failure
 from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
-from glassformer.data.wordpiece import learn_pieces
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
+
+# --- what compiled code says when it fails --------------------------------------------------------
+#
+# By an exception of vague type, or a panic, which is none.
+
+
+def failure(error: BaseException) -> str | None:
+    """The first line of what it says; None for no failure of its own: an interrupt, an exit, no memory.
+
+    A panic of Rust arrives as ``pyo3_runtime.PanicException``, which ``except Exception`` does not catch.
+    """
+    if isinstance(error, MemoryError):
+        return None
+    if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        return None
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+# --- learning a WordPiece vocabulary --------------------------------------------------------------
+#
+# One that is the same on every run. ``tokenizers.trainers.WordPieceTrainer`` numbers the pieces that
+# continue a word (``##a``) in the order of a hash map and breaks ties by these numbers, so two runs over
+# one corpus give two vocabularies. Here each continuing letter is written as a private character of its
+# own, which turns the task into plain byte-pair encoding: its alphabet is sorted, and its ties are broken
+# in a fixed way.
+
+
+MAX_ALPHABET = 1_000  # letters; a word with a rarer one is left out and becomes [UNK]
+FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
+FEED = 10_000  # copies of a word handed over at a time
+
+
+def learn_pieces(words: Counter[str], size: int, min_count: int) -> list[str]:
+    """At most ``size`` pieces: every letter, alone and continuing, then joined pairs by falling frequency.
+
+    Args:
+        words: how often each word occurs.
+        min_count: a pair seen less often is not joined.
+    """
+    letters: Counter[str] = Counter()
+    for word, count in words.items():
+        for letter in word:
+            letters[letter] += count
+    ranked = sorted(letters, key=lambda letter: (-letters[letter], letter))
+    alphabet = sorted(ranked[: min(MAX_ALPHABET, size // 2)])
+    continuing = {letter: chr(FIRST_PRIVATE + i) for i, letter in enumerate(alphabet)}
+
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=min_count,
+        initial_alphabet=[*alphabet, *continuing.values()],
+        show_progress=False,
+    )
+    bpe.train_from_iterator(_feed(words, continuing), trainer)
+    back = {ord(private): letter for letter, private in continuing.items()}
+    pieces = sorted(bpe.get_vocab().items(), key=lambda item: item[1])
+    return [(PREFIX if ord(piece[0]) in back else "") + piece.translate(back) for piece, _ in pieces]
+
+
+def _feed(words: Counter[str], continuing: dict[str, str]) -> Iterator[str]:
+    for word, count in words.items():
+        if all(letter in continuing for letter in word):
+            marked = word[0] + "".join(continuing[letter] for letter in word[1:]) + " "
+            for done in range(0, count, FEED):
+                yield marked * min(FEED, count - done)
+
 
 Clean = Literal["none", "html", "words", "syllables", "trim"]
 
@@ -350,3 +416,155 @@ def _fallback(tokenizer: Tokenizer) -> int:
 def unknown_id(tokenizer: Tokenizer) -> int | None:
     """The id of the token for what the vocabulary lacks; None where there is none."""
     return Vocabulary.of(tokenizer).unk
+
+
+# --- byte-level BPE -------------------------------------------------------------------------------
+#
+# (Sennrich et al., 2016; Radford et al., 2019): any text in, the same text out.
+#
+# Words are cut from the text with the blank before them, letters become bytes, and frequent pairs are
+# joined. Nothing is unknown, and decoding gives back every character, which detokenised BLEU needs.
+
+
+BYTES = 256
+
+
+def bpe_tokenizer(
+    texts: Iterable[str], *, vocab_size: int = 8_000, min_count: int = 2, lowercase: bool = False
+) -> Tokenizer:
+    """A vocabulary of joined bytes behind [PAD] [UNK] [CLS] [SEP] [MASK]; a text is [CLS] ... [SEP].
+
+    Args:
+        texts: to learn from; of two languages, where they share the vocabulary.
+        vocab_size: entries at most: 5 special tokens, 256 bytes, and joined pairs.
+        min_count: a pair seen less often is not joined.
+
+    Raises:
+        DataError: ``vocab_size`` has no room for the bytes.
+    """
+    least = len(SPECIAL_TOKENS) + BYTES
+    if vocab_size < least:
+        raise DataError(
+            f"{vocab_size} entries have no room for {least} special tokens and bytes",
+            where="vocab_size",
+            fix=f"Use {least} or more",
+        )
+    tokenizer = Tokenizer(models.BPE())
+    steps: list[Any] = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
+    tokenizer.normalizer = normalizers.Sequence(steps)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return frame_texts(tokenizer)
+
+
+def plain(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer, to which a "[MASK]" written in a text is six letters and no special token.
+
+    A file does not keep this setting, so it is set again after loading.
+    """
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
+    """The text that the tokens spell, without special tokens and without blanks at its ends."""
+    return tokenizer.decode(list(ids), skip_special_tokens=True).strip()
+
+
+# --- texts longer than the model reads ------------------------------------------------------------
+#
+# As overlapping windows of its full length.
+#
+# tokens of a text     [CLS] a b c d e f g [SEP]        max_length 6, stride 2
+# windows              [CLS] a b c d [SEP]
+#                          [CLS] c d e f [SEP]
+#                            [CLS] d e f g [SEP]         the last one ends with the text
+
+
+ENDLESS = 2**40  # tokens: nothing is cut
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Token ids of w windows of n texts; without ``owners``, each text is its own and only window."""
+
+    table: TokenTable
+    texts: int
+    owners: np.ndarray | None = None  # int64 [w], ascending: the text of each window
+
+    @property
+    def truncated(self) -> np.ndarray:
+        """Which texts are cut, ``[n]`` bool; none where they have windows."""
+        return self.table.truncated if self.owners is None else np.zeros(self.texts, bool)
+
+
+def window_starts(length: int, size: int, stride: int) -> list[int]:
+    """Where windows of ``size`` begin in ``length`` > ``size`` tokens; the last ends where the text does."""
+    return [*range(0, length - size, stride), length - size]
+
+
+def encode_windows(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    *,
+    max_length: int,
+    stride: int | None = None,
+    clean: Clean = "none",
+    add_special_tokens: bool = True,
+) -> Windows:
+    """Token ids of every window; a text that fits has one, the same as ``encode`` gives.
+
+    Args:
+        max_length: tokens of a window, special ones included.
+        stride: tokens from one window's begin to the next one's; None: half of what a window holds.
+
+    Raises:
+        ConfigError: the stride would leave tokens out.
+        DataError: as in ``encode``.
+    """
+    special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
+    size = max_length - special
+    step = max(size // 2, 1) if stride is None else stride
+    if size > 0 and not 1 <= step <= size:
+        raise ConfigError(
+            f"a stride of {step} leaves out tokens between windows of {size}",
+            where="window_stride",
+            fix=f"Use 1 to {size}",
+        )
+    # ``encode`` with the real limit says what is wrong with it, and how many special tokens follow a text.
+    cut = encode(tokenizer, texts, max_length=max_length, clean=clean, add_special_tokens=add_special_tokens)
+    if not cut.truncated.any():
+        return Windows(cut, len(texts))
+    whole = encode(tokenizer, texts, max_length=ENDLESS, clean=clean, add_special_tokens=add_special_tokens)
+    behind = _closing(tokenizer) if add_special_tokens else 0
+    before = special - behind
+    rows: list[np.ndarray] = []
+    owners: list[int] = []
+    for i in range(len(texts)):
+        row = whole[i]
+        if len(row) <= max_length:
+            rows.append(row)
+            owners.append(i)
+            continue
+        head, inner, tail = row[:before], row[before : len(row) - behind], row[len(row) - behind :]
+        for start in window_starts(len(inner), size, step):
+            rows.append(np.concatenate([head, inner[start : start + size], tail]))
+            owners.append(i)
+    lengths = np.array([len(row) for row in rows], np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    table = TokenTable(np.concatenate(rows), starts, None, np.zeros(len(rows), bool))
+    return Windows(table, len(texts), np.asarray(owners, np.int64))
+
+
+def _closing(tokenizer: Tokenizer) -> int:
+    """How many special tokens stand behind a text."""
+    mask = tokenizer.encode("a").special_tokens_mask
+    return next((i for i, special in enumerate(reversed(mask)) if not special), 0)

@@ -10,15 +10,279 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from glassformer.data.added_tokens import ADDED, FLAGS, SETTINGS, added_tokens
-from glassformer.data.compiled import failure
-from glassformer.data.text import frame_texts
-from glassformer.data.tokenizer_lists import BYTE_LEVEL, FAST, byte_level, fast
-from glassformer.data.tokenizer_parts import MAX_ID, MAX_TEXT, checked
-from glassformer.data.vocabulary import FRAMES, NAMES, PREFIX, UNK, USUAL_FRAME, id_count
+from glassformer.data.text import failure, frame_texts
+from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_ID, MAX_TEXT, checked
+from glassformer.data.vocabulary import FRAMES, NAMES, PREFIX, UNK, USUAL_FRAME, WORD_END, id_count
 from glassformer.errors import CheckpointError, InputError
 from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
+
+# --- tokens that are looked for before a text is split --------------------------------------------
+#
+# Special ones, and those beside a list of pieces.
+#
+# ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` says of
+# each token what it takes in and whether it is special, too; where it stands, the other file is not read.
+
+
+ADDED = "added_tokens.json"
+SETTINGS = "tokenizer_config.json"
+DECODER = "added_tokens_decoder"  # of the settings
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+FIX = "Fetch it anew"
+
+
+def added_tokens(
+    special: Mapping[str, str],
+    pieces: Mapping[str, Any],
+    file: Path,
+    config: Mapping[str, Any],
+    more: str | None,
+) -> list[dict[str, Any]]:
+    """All of them as ``tokenizer.json`` has them, by their ids.
+
+    Args:
+        special: kind -> token.
+        pieces: the list's, with their ids, in ``file``.
+        config: what ``tokenizer_config.json`` beside it says.
+        more: ``added_tokens.json``'s text; None where there is none.
+
+    Raises:
+        CheckpointError: a file that holds something else, or ids that do not go on where the list ends.
+    """
+    if DECODER in config:
+        where = str(file.with_name(SETTINGS))
+        beside = _decoder(config[DECODER], where)
+    else:
+        where = str(file.with_name(ADDED))
+        beside = _names(more, where)
+    new = _behind(beside, pieces, file, where)
+    found = {token["content"]: token for token in _special(special, pieces, file, config)}
+    for token in beside:
+        if token["content"] in new or DECODER in config:
+            is_special = token["special"] or token["content"] in found
+            found[token["content"]] = token | {"special": is_special}
+    return sorted(found.values(), key=lambda token: token["id"])
+
+
+def _special(
+    special: Mapping[str, str], pieces: Mapping[str, Any], file: Path, config: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """The special tokens that there are, which take in what the settings say, and nothing of themselves."""
+    found = []
+    for kind, token in special.items():
+        if token not in pieces or any(token == other["content"] for other in found):
+            continue
+        if not isinstance(pieces[token], int):
+            raise CheckpointError("the id of a special token is no number", where=str(file), fix=FIX)
+        said = config.get(f"{kind}_token")
+        flags = _flags(said if isinstance(said, dict) else {}, token, str(file.with_name(SETTINGS)))
+        plain = {"normalized": False} if not isinstance(said, dict) else {}
+        found.append({"id": pieces[token], "content": token, **flags, **plain, "special": True})
+    return found
+
+
+def _flags(said: Mapping[str, Any], token: str, where: str) -> dict[str, bool]:
+    flags = {"normalized": not said.get("special", False)} | {k: said[k] for k in FLAGS if k in said}
+    if odd := [key for key, value in flags.items() if not isinstance(value, bool)]:
+        raise CheckpointError(f"{odd[0]!r} of {token[:60]!r} is no truth value", where=where, fix=FIX)
+    return dict.fromkeys(FLAGS, False) | flags
+
+
+def _decoder(said: Any, where: str) -> list[dict[str, Any]]:
+    """The tokens of ``added_tokens_decoder``: id -> what it is."""
+    if not isinstance(said, dict) or len(said) > MAX_ADDED:
+        what = f"{DECODER} is no object of ids with their tokens, {MAX_ADDED:,} at most"
+        raise CheckpointError(what, where=where, fix=FIX)
+    found = []
+    for number, token in said.items():
+        content = token.get("content") if isinstance(token, dict) else None
+        is_id = number.isascii() and number.isdecimal() and len(number) < 10
+        if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TEXT:
+            what = f"{DECODER}: {number[:60]!r} is no id with its token"
+            raise CheckpointError(what, where=where, fix=FIX)
+        found.append({"id": int(number), "content": content, **_flags(token, content, where)})
+    if len({token["content"] for token in found}) < len(found):
+        raise CheckpointError(f"{DECODER} has a token twice", where=where, fix=FIX)
+    return found
+
+
+def _names(text: str | None, where: str) -> list[dict[str, Any]]:
+    """The tokens of ``added_tokens.json``: token -> id."""
+    if text is None:
+        return []
+    try:
+        said = json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
+    if not isinstance(said, dict) or len(said) > MAX_ADDED:
+        what = f"no object of tokens with their ids, {MAX_ADDED:,} at most"
+        raise CheckpointError(what, where=where, fix=FIX)
+    for token, number in said.items():
+        if not 0 < len(token) <= MAX_TEXT or isinstance(number, bool) or not isinstance(number, int):
+            raise CheckpointError(f"{token[:60]!r} is no token with its id", where=where, fix=FIX)
+    return [{"id": number, "content": token, **_flags({}, token, where)} for token, number in said.items()]
+
+
+def _behind(beside: list[dict[str, Any]], pieces: Mapping[str, Any], file: Path, where: str) -> set[str]:
+    """Those that the list of pieces lacks.
+
+    Raises:
+        CheckpointError: a token of the list with another id, or new ones that do not go on where it ends.
+    """
+    new = [token for token in beside if pieces.get(token["content"]) != token["id"]]
+    taken = {number for number in pieces.values() if isinstance(number, int)}
+    for place, token in enumerate(sorted(new, key=lambda token: token["id"]), len(pieces)):
+        number, name = token["id"], token["content"]
+        if name in pieces or number != place or number in taken:
+            what = f"the id of {name[:60]!r} is {str(number)[:40]}"
+            what += f", {file.name} says {str(pieces[name])[:40]}" if name in pieces else f" and not {place}"
+            fix = f"Number new tokens from {len(pieces)} on, as many as {file.name} has"
+            raise CheckpointError(what, where=where, fix=fix)
+    return {token["content"] for token in new}
+
+
+# --- vocabularies in two files --------------------------------------------------------------------
+#
+# A list of pieces and one of merges, as the definition of a ``tokenizer.json``.
+#
+# ``vocab.json`` with ``merges.txt`` is byte-level BPE (Radford et al., 2019), RoBERTa's. ``vocab.txt`` with
+# ``bpe.codes`` is fastBPE's form (Sennrich et al., 2016), PhoBERT's: blanks part words, which are segmented
+# beforehand; the list of merges marks the end of a word (``</w>``), the list of pieces what goes on
+# (``@@``).
+
+
+BYTE_LEVEL, FAST = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
+GOES_ON = "@@"  # behind a piece that a list of fastBPE's has inside words
+WORDS = r"\S+\n?"  # the published tokenizer leaves a line's end with its word
+MAX_LINES = 2_000_000
+
+
+def byte_level(
+    vocab: str, merges: str, file: Path, config: Mapping[str, Any], more: str | None = None
+) -> dict[str, Any]:
+    """Of ``vocab.json`` (``file``) and ``merges.txt``; ``more`` is ``added_tokens.json``'s text.
+
+    Raises:
+        CheckpointError: a list that is none, or one without the tokens around a text; its file is named.
+    """
+    try:
+        pieces = json.loads(vocab, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON ({error})", where=str(file), fix=FIX) from None
+    if not isinstance(pieces, dict):
+        raise CheckpointError("no object of pieces with their ids", where=str(file), fix=FIX)
+    special = {kind: _named(config, kind, str(file)) for kind in NAMES}
+    for kind in ("cls", "sep"):
+        if special[kind] not in pieces:
+            raise CheckpointError(f"the vocabulary lacks {special[kind]}", where=str(file), fix=FIX)
+    lines = _lines(merges, file.with_name(BYTE_LEVEL[1]))
+    pairs = [_pair(line.split(" "), n, file.with_name(BYTE_LEVEL[1])) for n, line in lines if line]
+    spaced = config.get("add_prefix_space") is True
+    step = {"type": "ByteLevel", "add_prefix_space": spaced, "trim_offsets": True, "use_regex": True}
+    return {
+        "model": _bpe(pieces, pairs, special["unk"] if special["unk"] in pieces else None, ""),
+        "pre_tokenizer": step,
+        "post_processor": _frame(special, pieces) | {"trim_offsets": True, "add_prefix_space": spaced},
+        "decoder": step,
+        "added_tokens": added_tokens(special, pieces, file, config, more),
+    }
+
+
+def fast(
+    vocab: str, codes: str, file: Path, config: Mapping[str, Any], more: str | None = None
+) -> dict[str, Any]:
+    """Of ``vocab.txt`` (``file``) and ``bpe.codes``: a piece, and a merge, with its count a line.
+
+    The vocabulary's ids are those of the published tokenizer, those of ``more`` (``added_tokens.json``'s
+    text) follow. Pieces of which others are merged, but which it lacks, have ids behind them:
+    ``Vocabulary.steps`` begins there.
+
+    Raises:
+        CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.
+    """
+    special = {kind: _named(config, kind, str(file)) for kind in NAMES}
+    pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}
+    for n, line in _lines(vocab, file):
+        word, blank, _ = line.strip().rpartition(" ")
+        if not blank:
+            what = f"line {n} is no piece with its count: {line[:60]!r}"
+            raise CheckpointError(what, where=str(file), fix=FIX)
+        name = word.removesuffix(GOES_ON) if word.endswith(GOES_ON) and word != GOES_ON else word + WORD_END
+        if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
+            raise CheckpointError(f"line {n} repeats {word[:60]!r}", where=str(file), fix=FIX)
+    pieces.setdefault(special["mask"], len(pieces))
+    added = added_tokens(special, pieces, file, config, more)
+    pieces |= {token["content"]: token["id"] for token in added}
+    where = file.with_name(FAST[1])
+    pairs = [_pair(line.split()[:-1], n, where) for n, line in _lines(codes[: codes.rfind("\n") + 1], where)]
+    pairs = list(dict.fromkeys(reversed(pairs)))[::-1]  # of one that stands there twice the later counts
+    for left, right in pairs:
+        for step in (left, right, left + right):
+            pieces.setdefault(step, len(pieces))
+    return {
+        "model": _bpe(pieces, pairs, special["unk"], WORD_END),
+        "pre_tokenizer": {
+            "type": "Split",
+            "pattern": {"Regex": WORDS},
+            "behavior": "Removed",
+            "invert": True,
+        },
+        "post_processor": _frame(special, pieces) | {"trim_offsets": False, "add_prefix_space": False},
+        "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
+        "added_tokens": added,
+    }
+
+
+def _named(config: Mapping[str, Any], kind: str, where: str) -> str:
+    """A special token as the settings name it, else as RoBERTa's vocabularies do."""
+    value = config.get(f"{kind}_token")
+    token = value.get("content") if isinstance(value, dict) else value
+    if token is None:
+        return NAMES[kind][1]
+    if not isinstance(token, str) or not 0 < len(token) <= 1_000:
+        raise CheckpointError(f"{kind}_token beside it is no token", where=where, fix=FIX)
+    return token
+
+
+def _lines(text: str, file: Path) -> list[tuple[int, str]]:
+    """Lines with their numbers; what says the version of the list's format is none of them."""
+    if text.count("\n") > MAX_LINES:
+        raise CheckpointError(f"more than {MAX_LINES:,} lines", where=str(file), fix=FIX)
+    lines = enumerate(text.removesuffix("\n").split("\n") if text else (), 1)
+    return [(n, line.removesuffix("\r")) for n, line in lines if not (n == 1 and line.startswith("#version"))]
+
+
+def _pair(parts: list[str], number: int, file: Path) -> tuple[str, str]:
+    if len(parts) != 2 or not all(parts):
+        raise CheckpointError(f"line {number} is no merge of two pieces", where=str(file), fix=FIX)
+    return parts[0], parts[1]
+
+
+def _bpe(
+    pieces: Mapping[str, Any], merges: list[tuple[str, str]], unknown: str | None, suffix: str
+) -> dict[str, Any]:
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": suffix,
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": dict(pieces),
+        "merges": [list(pair) for pair in merges],
+    }
+
+
+def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, Any]:
+    around = {kind: [special[kind], pieces[special[kind]]] for kind in ("sep", "cls")}
+    return {"type": "RobertaProcessing", **around}
+
+
+# --- reading and building -------------------------------------------------------------------------
+
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes

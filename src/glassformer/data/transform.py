@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.image import Brightest, ImageRange, open_picture, picture_name
-from glassformer.data.image_checks import DIM
+from glassformer.data.image import DIM, Brightest, ImageRange, open_picture, picture_name
 from glassformer.data.image_range import likely_white
 from glassformer.errors import ConfigError, DimImagesWarning
 

@@ -86,7 +86,7 @@ class Vocabulary:
         """The first id of pieces that only lead to others and have no rows in a table; None: none.
 
         Lists of merges in fastBPE's form have such, behind the mask, which stands behind all other pieces
-        there, and the tokens that were added to it (``data/tokenizer_lists.py``).
+        there, and the tokens that were added to it (``data/tokenizer_file.py``).
         """
         if self.mask is None or not _marks_ends(tokenizer):
             return None

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.image_batching import evaluation_pixels
-from glassformer.data.long_texts import Windows
+from glassformer.data.text import Windows
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.runtime import computing
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glassformer.data.pair_tokens import cleaned_sides, sides_kept
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import JOINT, TextPair
+from glassformer.data.text_pairs import JOINT, TextPair, cleaned_sides, sides_kept
 from glassformer.data.vocabulary import places_in, word_ids
 
 

@@ -16,9 +16,8 @@ from tokenizers import Tokenizer
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.config import plain
-from glassformer.data.pair_tokens import cleaned_sides
 from glassformer.data.text import clean_text
-from glassformer.data.text_pairs import TextPair
+from glassformer.data.text_pairs import TextPair, cleaned_sides
 from glassformer.data.transform import RANGE
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.errors import ConfigError, GlassformerError

@@ -20,10 +20,9 @@ import numpy as np
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
-from glassformer.data.columns import TEXT_COLUMNS, parquet_texts
+from glassformer.data.columns import TEXT_COLUMNS, parquet_texts, trained_sides
 from glassformer.data.files import check_file
 from glassformer.data.image import open_picture
-from glassformer.data.pair_columns import trained_sides
 from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
 from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article

@@ -15,8 +15,7 @@ import torch
 from glassformer.config import plain
 from glassformer.data.image import FORMATS
 from glassformer.data.image_bounds import check_file
-from glassformer.data.long_texts import Windows
-from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.text import TokenTable, Windows, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article

@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import is_missing
-from glassformer.data.encodings import reading
+from glassformer.data.files import reading
 from glassformer.data.label_kinds import plain_name
 from glassformer.data.label_sets import JOIN
 from glassformer.data.sources import split_files

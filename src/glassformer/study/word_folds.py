@@ -20,9 +20,8 @@ from glassformer.checkpoints.files import replace_text, replacing
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
-from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedSplit, conll
-from glassformer.data.tags import Scheme, classes_of, repaired, spans_of
+from glassformer.data.tags import Scheme, classes_of, read_tags, repaired, spans_of
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, tag_figures, word_log_loss
 from glassformer.finite import json_text

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
+from glassformer.data.columns import refuse_target_sides
 from glassformer.data.in_memory import as_targets
 from glassformer.data.splits import grouped_split
-from glassformer.data.target_columns import refuse_target_sides
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.predict import ahead
 from glassformer.explain.asked import Explains

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.data.image import ImageRange
-from glassformer.data.image_checks import leave_out as without_unreadable_of
+from glassformer.data.image import leave_out as without_unreadable_of
 from glassformer.tasks.image_classification.build import build_transform, is_image_architecture
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from glassformer.config import KnownRecipe, listed
 from glassformer.data.checks import place
+from glassformer.data.columns import AUTO, NONE
 from glassformer.data.copies import groups_of
 from glassformer.data.label_kinds import other_spellings, what_labels_are
 from glassformer.data.label_sets import each
-from glassformer.data.pair_columns import AUTO, NONE
 from glassformer.data.rejected import SKIP, RejectedRow, summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError

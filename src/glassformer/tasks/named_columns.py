@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.checkpoints.settings import shown
+from glassformer.data.columns import inputs_of, refuse_targets
 from glassformer.data.in_memory import (
     MemoryTable,
     as_record,
@@ -17,7 +18,6 @@ from glassformer.data.in_memory import (
     other_width,
     take_columns,
 )
-from glassformer.data.target_columns import inputs_of, refuse_targets
 from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
 from glassformer.train.defaults import outside
 

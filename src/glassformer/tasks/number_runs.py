@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import KnownRecipe
-from glassformer.data.amounts import said_of_left_out
+from glassformer.data.label_kinds import said_of_left_out
 from glassformer.data.numbers import (
     Scale,
     far_from,

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from glassformer.data.encodings import reading_as
+from glassformer.data.files import reading_as
 from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.errors import ConfigError

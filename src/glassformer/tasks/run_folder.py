@@ -16,8 +16,8 @@ from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writ
 from glassformer.checkpoints.native import list_states
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import listed, read_toml, to_dict, to_toml
-from glassformer.data.pair_columns import AUTO, NONE
-from glassformer.data.tag_schemes import EXACT
+from glassformer.data.columns import AUTO, NONE
+from glassformer.data.tags import EXACT
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import nearest
-from glassformer.data.row_errors import pass_over
+from glassformer.data.files import pass_over
 from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError
 from glassformer.finite import json_text

@@ -10,7 +10,7 @@ from typing import Any
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
-from glassformer.data.encodings import as_recipes_say
+from glassformer.data.files import as_recipes_say
 from glassformer.finite import json_text
 from glassformer.train.callbacks import Count, uncounted
 

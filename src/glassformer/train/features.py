@@ -26,7 +26,7 @@ from glassformer.checkpoints.files import verify_folder, write_folder
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.batching import TextBatch
 from glassformer.data.image_batching import Draw, ImageStream
-from glassformer.data.long_texts import Windows
+from glassformer.data.text import Windows
 from glassformer.data.transform import PixelTable
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predict import pool_windows, predict_pictures, predict_rows

@@ -19,11 +19,9 @@ from torch.nn import functional as F
 
 from glassformer.config import label_text, nearest
 from glassformer.data.augment import Mixed, one_hot
-from glassformer.data.batching import TextBatch
-from glassformer.data.image_batching import ImageBatch
+from glassformer.data.batching import PairBatch, TextBatch
+from glassformer.data.image_batching import ImageBatch, SeenBatch
 from glassformer.data.masking import MaskedBatch
-from glassformer.data.pair_batches import PairBatch
-from glassformer.data.patch_masks import SeenBatch
 from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing

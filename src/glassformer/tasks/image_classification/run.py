@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.image_checks import refuse_unreadable
+from glassformer.data.augment import KINDS, SEVERITIES, corrupt
+from glassformer.data.image import refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
-from glassformer.data.robustness import KINDS, SEVERITIES, corrupt
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
 from glassformer.errors import DataError

@@ -14,7 +14,7 @@ import numpy as np
 
 from glassformer.data.copies import groups_of
 from glassformer.data.findings import DoctorReport
-from glassformer.data.image_checks import refuse_unreadable
+from glassformer.data.image import refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended

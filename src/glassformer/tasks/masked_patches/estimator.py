@@ -18,8 +18,14 @@ import torch
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.copies import digest
 from glassformer.data.image import check_pictures, is_record
-from glassformer.data.image_batching import Changes, ImageStream, evaluation_pixels
-from glassformer.data.patch_masks import MASKS, PatchStream, seen_patches
+from glassformer.data.image_batching import (
+    MASKS,
+    Changes,
+    ImageStream,
+    PatchStream,
+    evaluation_pixels,
+    seen_patches,
+)
 from glassformer.data.splits import random_split
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
 from glassformer.errors import CheckpointError, ConfigError

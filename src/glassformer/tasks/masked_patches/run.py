@@ -15,8 +15,7 @@ import numpy as np
 from glassformer.config import KnownRecipe
 from glassformer.data.copies import digest
 from glassformer.data.files import is_clutter
-from glassformer.data.image import picture_files
-from glassformer.data.image_checks import refuse_unreadable, without_unreadable
+from glassformer.data.image import picture_files, refuse_unreadable, without_unreadable
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice

@@ -22,11 +22,9 @@ from glassformer.checkpoints.sentences import write_sentences
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.copies import alike
-from glassformer.data.long_texts import Windows, encode_windows
 from glassformer.data.ngrams import Ngrams
-from glassformer.data.pair_tokens import encode_inputs, without_segments
-from glassformer.data.text import TokenTable, clean_text
-from glassformer.data.text_pairs import are_pairs, check_inputs
+from glassformer.data.text import TokenTable, Windows, clean_text, encode_windows
+from glassformer.data.text_pairs import are_pairs, check_inputs, encode_inputs, without_segments
 from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning

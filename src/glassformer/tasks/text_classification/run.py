@@ -16,7 +16,7 @@ import torch
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
-from glassformer.data.doctor_sets import LEAVE_EMPTY, said_of_empty
+from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
 from glassformer.data.mending import mended
 from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from glassformer.config import values_in_files
-from glassformer.data.long_texts import Windows
 from glassformer.data.ngrams import MOST, Ngrams, table_of
+from glassformer.data.text import Windows
 from glassformer.data.text_pairs import are_pairs
 from glassformer.errors import ConfigError, IdleSettingWarning
 from glassformer.families import TEXT_ARCHITECTURES, family_of

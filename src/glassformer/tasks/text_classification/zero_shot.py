@@ -15,9 +15,8 @@ import numpy as np
 
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
-from glassformer.data.long_texts import Windows
-from glassformer.data.pair_tokens import encode_pairs, without_segments
-from glassformer.data.text_pairs import TextPair
+from glassformer.data.text import Windows
+from glassformer.data.text_pairs import TextPair, encode_pairs, without_segments
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import finite

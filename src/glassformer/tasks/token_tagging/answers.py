@@ -12,7 +12,6 @@ import torch
 from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.in_memory import read_rows
 from glassformer.data.label_kinds import said_as
-from glassformer.data.tag_schemes import read_like
 from glassformer.data.tags import (
     OUTSIDE,
     Scheme,
@@ -21,6 +20,7 @@ from glassformer.data.tags import (
     is_sentence,
     kind_of_tag,
     places_of_words,
+    read_like,
     repaired,
     spans_of,
 )

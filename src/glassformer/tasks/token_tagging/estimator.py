@@ -19,7 +19,6 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two, read_labels
 from glassformer.data.copies import alike
 from glassformer.data.splits import random_split
-from glassformer.data.tag_schemes import read_names, read_tags
 from glassformer.data.tags import (
     Scheme,
     check_tags,
@@ -27,6 +26,8 @@ from glassformer.data.tags import (
     classes_of,
     is_sentence,
     malformed,
+    read_names,
+    read_tags,
     repaired,
     whole_words_of,
 )

@@ -23,7 +23,6 @@ from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
 from glassformer.data.tag_doctor import examine_tagged
-from glassformer.data.tag_schemes import read_tags
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import (
     NOT_TAGGED,
@@ -31,6 +30,7 @@ from glassformer.data.tags import (
     Span,
     check_words,
     kind_of_tag,
+    read_tags,
     repaired,
     spans_of,
     tagged_places,

@@ -11,14 +11,27 @@ import torch
 from tokenizers import Tokenizer
 
 from glassformer.checkpoints.seq2seq import load_seq2seq, save_seq2seq
-from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts, search_tokens
+from glassformer.data.batching import (
+    BatchSettings,
+    PairStream,
+    evaluation_batches,
+    pack_pairs,
+    pack_texts,
+    search_tokens,
+)
 from glassformer.data.checks import check_texts, check_two, place
 from glassformer.data.copies import alike
-from glassformer.data.pair_batches import PairStream, pack_pairs
 from glassformer.data.pairs import check_both
 from glassformer.data.splits import random_split
-from glassformer.data.subwords import bpe_tokenizer, detokenize, plain
-from glassformer.data.text import TokenTable, encode, word_tokenizer, wordpiece_tokenizer
+from glassformer.data.text import (
+    TokenTable,
+    bpe_tokenizer,
+    detokenize,
+    encode,
+    plain,
+    word_tokenizer,
+    wordpiece_tokenizer,
+)
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, ConfigError, DataError

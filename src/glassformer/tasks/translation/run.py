@@ -18,7 +18,7 @@ from glassformer.data.copies import groups_of
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
-from glassformer.data.subwords import detokenize
+from glassformer.data.text import detokenize
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import csv_safe
 from glassformer.evaluate.table_file import table_file
