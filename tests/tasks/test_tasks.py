@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.checkpoints.settings import section
+from glassformer.checkpoints.settings import section as section_of
 from glassformer.cli.app import main
 from glassformer.cli.evaluate import numbers_in
-from glassformer.config import setting, to_toml
+from glassformer.config import section, setting, to_toml
 from glassformer.errors import ConfigError
 from glassformer.tasks import catalog
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies
-from glassformer.tasks.estimator import Estimator
+from glassformer.tasks.estimator import Estimator, with_settings
 from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.task import Look, Task, Work
 
@@ -91,7 +91,7 @@ def test_every_record_stands_under_its_name():
 # --- one that is made up --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@section
 class MeanFit:
     power: float = setting(1.0, "of each length before the mean")
     seed: int = setting(0, "of nothing at all")
@@ -112,15 +112,12 @@ class MeanRecipe:
     fit: MeanFit = field(default_factory=MeanFit)
 
 
-class MeanLength(Estimator):
+@with_settings
+class MeanLength(Estimator, MeanFit):
     """The mean length of some texts: an estimator without a network."""
 
-    power: float
-    RECIPE, SECTIONS, FIGURES = MeanRecipe, {"fit": MeanFit}, ("train_seconds",)
+    RECIPE, FIGURES = MeanRecipe, ("train_seconds",)
     ALONE = "a mean needs one process"
-
-    def __init__(self, *, power: float = 1.0, seed: int = 0):
-        self._store(locals())
 
     def fit(self, texts, *, checkpoints=None, resume=False, callbacks=()):
         self.mean_ = float(np.mean([len(text) ** self.power for text in texts]))
@@ -140,7 +137,7 @@ class MeanLength(Estimator):
         return {"kept": {"mean": self.mean_}}
 
     def read_parts(self, folder: Path, about: dict[str, Any]) -> None:
-        assert section(about, "kept", str(folder)) == {"mean": self.mean_}
+        assert section_of(about, "kept", str(folder)) == {"mean": self.mean_}
 
 
 def lines(path: str) -> list[str]:

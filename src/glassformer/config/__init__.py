@@ -1,4 +1,4 @@
-"""Frozen dataclasses to and from TOML, with overrides and the nearest name for a wrong key."""
+"""Dataclasses to and from TOML, with overrides and the nearest name for a wrong key."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def setting(default: Any, meaning: str, **before: Any) -> Any:
     and calls that have them at that value go on being read.
     """
     return dataclasses.field(default=default, metadata={"meaning": meaning, **before})
+
+
+def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = False, **before: Any) -> Any:
+    """A ``setting`` that a constructor takes by its place, too; type checkers read its arguments by name."""
+    return dataclasses.field(default=default, kw_only=kw_only, metadata={"meaning": meaning, **before})
+
+
+@typing.dataclass_transform(kw_only_default=True, field_specifiers=(by_place,))
+def section(cls: type[T]) -> type[T]:
+    """A section of a recipe: a dataclass whose fields are ``setting``. An estimator inherits its sections."""
+    return dataclasses.dataclass(kw_only=True)(cls)
 
 
 def meaning_of(field: dataclasses.Field) -> str:
@@ -411,7 +422,7 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
             raise ConfigError(f"{name} = {value} is out of range", where=name, fix=f"Use a value {bound}")
 
 
-@dataclasses.dataclass(frozen=True)
+@section
 class Section:
     """A section of a recipe: its numbers are within ``RANGES``."""
 

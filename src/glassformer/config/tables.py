@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, section, setting
 
 
-@dataclass(frozen=True)
+@section
 class TableKeys(Section):
     """A source, and what its tables do not say of themselves."""
 

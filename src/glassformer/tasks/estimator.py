@@ -10,10 +10,10 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
 import torch
@@ -23,7 +23,9 @@ from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT, check_parameters
 from glassformer.config import (
     build,
+    by_place,
     plain,
+    setting,
     settings_of,
     to_toml,
     values_before,
@@ -59,6 +61,7 @@ from glassformer.train.loop import Stream, choose_share, count_steps
 from glassformer.train.optim import MasterOptimizer
 from glassformer.train.state import Training
 
+T = TypeVar("T")
 FORMAT = 1  # of glassformer.json
 NOT_DECIDING = {
     "checkpoint_every",
@@ -91,6 +94,29 @@ class Fit:
         return self.configs["train"]
 
 
+def fitted(*, init: Literal[False] = False) -> Any:
+    """What an annotated attribute of an estimator is that ``fit`` sets, and no constructor takes."""
+    return field(init=init)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(by_place, fitted))
+def with_settings(cls: type[T]) -> type[T]:
+    """An estimator whose constructor takes the keys of the sections that it inherits, retired ones too.
+
+    Raises:
+        TypeError: of the constructor, for an unknown name; the nearest known one is said.
+    """
+    hints = get_type_hints(cls.RECIPE)
+    cls.SECTIONS = {name: hint for name, hint in hints.items() if hint in cls.__mro__}
+    for section in cls.SECTIONS.values():
+        for key, (neutral, why) in getattr(section, "RETIRED", {}).items():
+            cls.__annotations__[key] = Any
+            setattr(cls, key, setting(neutral, why))
+    made = dataclass(kw_only=True, eq=False, repr=False)(cls)
+    made.__init__ = answering(made.__init__)
+    return made
+
+
 class Estimator(NamedColumns, Shown, BaseEstimator):
     """Base of every estimator: its parameters are the keys of its recipe's fit sections.
 
@@ -100,11 +126,13 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     """
 
     RECIPE: ClassVar[type]
-    SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those whose keys are the constructor's parameters
+    SECTIONS: ClassVar[dict[str, type]]  # of the recipe, those that it inherits
     FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
     INNER: ClassVar[tuple[str, ...]] = ()  # of the fitted state, names that do not end in an underscore
     ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # not a section's: two estimators are two things
 
     model_: Any
     history_: list[dict[str, Any]]
@@ -134,10 +162,8 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
         """Parameter -> default, in the order of the recipe's sections."""
         return {k: v for config in cls.SECTIONS.values() for k, v in settings_of(config).items()}
 
-    def _store(self, values: Mapping[str, Any]) -> None:
-        """Keep every parameter unchanged, as scikit-learn wants it of a constructor."""
-        for name in self.defaults():
-            setattr(self, name, values[name])
+    def __post_init__(self) -> None:
+        """Parameters stay as given, as scikit-learn wants it of a constructor: ``configs`` checks them."""
 
     def set_params(self, **params: Any) -> Self:
         """As scikit-learn's.

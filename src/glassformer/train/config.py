@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
-from glassformer.config import INF, Section, check_ranges, setting
+from glassformer.config import INF, Section, check_ranges, section, setting
 from glassformer.errors import ConfigError
 
 LORA_TARGETS = ("q", "v")  # as in the paper
 
 
-@dataclass(frozen=True)
+@section
 class FitConfig(Section):
     """What every fit in the one loop can be told; a task's own settings extend it."""
 
@@ -87,8 +86,8 @@ class FitConfig(Section):
         super().__post_init__()
 
 
-@dataclass(frozen=True)
-class TokenBatches:
+@section
+class TokenBatches(Section):
     """What fits of texts add: a batch is bounded by its tokens too."""
 
     batch_tokens: int = setting(8192, "real tokens at most; with batch_size 0 the only limit")
@@ -98,7 +97,7 @@ class TokenBatches:
 SUITED = "none: what suits the model and the number of examples"
 
 
-@dataclass(frozen=True)
+@section
 class ClassifierFitConfig(FitConfig):
     """One fit of a classifier."""
 
@@ -154,7 +153,7 @@ class ClassifierFitConfig(FitConfig):
             raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
 
 
-@dataclass(frozen=True)
+@section
 class NumberFitConfig(FitConfig):
     """One fit of a regressor. The loss is the squared error of standardized numbers."""
 
@@ -200,7 +199,7 @@ OF_CLASSIFIERS = {
 }
 
 
-@dataclass(frozen=True)
+@section
 class VectorsConfig:
     """One fit."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.tasks.recipe import AUTO
 from glassformer.train.config import ClassifierFitConfig
@@ -17,7 +17,7 @@ from glassformer.train.config import ClassifierFitConfig
 ENCODER, FROM_SCRATCH = "dinov2-small", "vit-tiny"
 
 
-@dataclass(frozen=True)
+@section
 class ImageDataConfig(TableKeys):
     """Where the pictures come from and how they are split."""
 
@@ -46,7 +46,7 @@ class ImageDataConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class ImageConfig(Section):
     """From pictures to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
 
@@ -71,14 +71,15 @@ class ImageConfig(Section):
     mix_alpha: float = setting(1.0, "of the Beta distribution that says how much of each")
 
 
-@dataclass(frozen=True)
+@section
 class ImageModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
-    model: str = setting(
-        AUTO,
-        "a checkpoint (name, folder, Hub id), a from-scratch architecture, or auto: dinov2-small frozen or "
-        "fine-tuned, which validation chooses; vit-tiny from scratch where that is not at hand",
+    model: str = by_place(
+        default=AUTO,
+        meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, or auto: "
+        "dinov2-small frozen or fine-tuned, which validation chooses; "
+        "vit-tiny from scratch where that is not at hand",
         in_file=FROM_SCRATCH,
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
@@ -122,7 +123,7 @@ class ImageModelConfig(Section):
     init_std: float | None = setting(None, "of new linear weights")
 
 
-@dataclass(frozen=True)
+@section
 class ImageEvaluateConfig(Section):
     """What is judged and shown after training."""
 

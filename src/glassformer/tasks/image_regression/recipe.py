@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
 from glassformer.train.config import NumberFitConfig
 
 
-@dataclass(frozen=True)
+@section
 class ImageNumberDataConfig(TableKeys):
     """Where the pictures and their numbers come from and how they are split."""
 
@@ -39,7 +39,7 @@ class ImageNumberDataConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class ImageNumberEvaluateConfig(Section):
     """What is judged and shown after training."""
 

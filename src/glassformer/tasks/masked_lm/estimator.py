@@ -21,7 +21,7 @@ from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary, spelled
 from glassformer.errors import ConfigError, DataError
-from glassformer.families import PRETRAINING, SCRATCH
+from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.finite import finite
 from glassformer.models.neighbours import look_beside
@@ -29,7 +29,7 @@ from glassformer.models.text import TextEncoder
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, fitting, save_tokenizer
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.estimator import Estimator, Fit, with_settings
 from glassformer.tasks.masked_lm.recipe import (
     MaskTextConfig,
     PretrainFitConfig,
@@ -42,7 +42,8 @@ from glassformer.train.distributed import refuse_several
 from glassformer.train.objectives import MaskedWords, masked_losses
 
 
-class MaskedLM(Estimator):
+@with_settings
+class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig):
     """BERT's pre-training, from scratch or from a checkpoint.
 
     The parameters are the keys of a pre-training recipe's ``text``, ``model`` and ``train`` sections;
@@ -52,78 +53,6 @@ class MaskedLM(Estimator):
 
     RECIPE, NOUN = PretrainRecipe, "texts"
     TASK = PretrainRecipe.task
-    SECTIONS = {"text": MaskTextConfig, "model": PretrainModelConfig, "train": PretrainFitConfig}  # noqa: RUF012
-
-    max_length: int
-    clean: Any
-    mask_share: float
-    whole_words: bool
-    next_sentence: bool
-    seed: int
-    batch_tokens: int
-
-    def __init__(
-        self,
-        model: str = SCRATCH,
-        *,
-        max_length: int = 256,
-        tokenizer: str = "wordpiece",
-        clean: str = "none",
-        lowercase: bool = True,
-        strip_accents: bool = False,
-        vocab_size: int = 16_000,
-        min_count: int = 2,
-        mask_share: float = 0.15,
-        whole_words: bool = False,
-        next_sentence: bool = False,
-        revision: str | None = None,
-        d_model: int = 256,
-        num_layers: int = 4,
-        num_heads: int = 4,
-        d_ff: int = 1024,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        max_positions: int = 512,
-        neighbours: bool = True,
-        vectors: str | None = None,
-        epochs: int = 5,
-        lr: float = 1e-3,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.98),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float = 0.06,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int = 0,
-        batch_tokens: int = 8192,
-        length_window: int = 50,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        label_smoothing: float = 0.0,
-        class_weight: str | dict | None = None,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        word_dropout: float = 0.0,
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "loss",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-    ):
-        self._store(locals())
 
     # --- training --------------------------------------------------------------------------------
 

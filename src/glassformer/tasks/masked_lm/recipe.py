@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class CorpusConfig(TableKeys):
     """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
 
@@ -37,7 +37,7 @@ class CorpusConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class MaskTextConfig(Section):
     """From text to masked token ids."""
 
@@ -64,12 +64,13 @@ class MaskTextConfig(Section):
         super().__post_init__()
 
 
-@dataclass(frozen=True)
+@section
 class PretrainModelConfig(Section):
     """Which encoder: a new BERT of these sizes, or a checkpoint to go on with."""
 
-    model: str = setting(
-        SCRATCH, "bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)"
+    model: str = by_place(
+        default=SCRATCH,
+        meaning="bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     d_model: int = setting(256, "width of the rows; this and below: from scratch only")
@@ -88,7 +89,7 @@ class PretrainModelConfig(Section):
     )
 
 
-@dataclass(frozen=True)
+@section
 class PretrainFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but the loss is a mean over masked tokens, and these are the defaults."""
 
@@ -106,7 +107,7 @@ class PretrainFitConfig(TokenBatches, FitConfig):
     }
 
 
-@dataclass(frozen=True)
+@section
 class PretrainEvaluateConfig(Section):
     """What is shown after training."""
 

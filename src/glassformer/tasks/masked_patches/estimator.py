@@ -34,7 +34,7 @@ from glassformer.finite import finite
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import sew_patches
 from glassformer.runtime import computes, computing
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.image_classification.build import (
     SHAPE_KEYS,
     build_transform,
@@ -66,7 +66,8 @@ class Painting:
     painted: np.ndarray  # [H, W, C] uint8
 
 
-class MaskedPatches(Estimator):
+@with_settings
+class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfig):
     """A masked autoencoder (He et al., 2022): PIL images, paths, bytes or uint8 arrays, no labels.
 
     The parameters are the keys of a recipe's ``image``, ``model`` and ``train`` sections; its ``recipe.py``
@@ -77,73 +78,8 @@ class MaskedPatches(Estimator):
 
     RECIPE, NOUN, is_example = PatchesRecipe, "pictures", staticmethod(is_record)
     TASK = PatchesRecipe.task
-    SECTIONS = {"image": PatchImageConfig, "model": PatchModelConfig, "train": PatchFitConfig}  # noqa: RUF012
 
-    mask_share: float
-    batch_size: int
-    seed: int
-    transform_: ImageTransform
-
-    def __init__(
-        self,
-        model: str = "vit-tiny",
-        *,
-        image_size: int | None = None,
-        framing: str | None = None,
-        resize: int | None = None,
-        interpolation: str | None = None,
-        mean: tuple[float, ...] = (),
-        std: tuple[float, ...] = (),
-        channels: int | None = None,
-        image_range: float | None = None,
-        augment: str = "none",
-        flip: bool = True,
-        mask_share: float = 0.75,
-        revision: str | None = None,
-        patch_size: int | None = None,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        positions: str | None = None,
-        class_token: bool | None = None,
-        zero_init: bool | None = None,
-        decoder_width: int = 128,
-        decoder_layers: int = 2,
-        decoder_heads: int = 4,
-        epochs: int = 50,
-        lr: float = 1e-3,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.05,
-        betas: tuple[float, ...] = (0.9, 0.95),
-        adam_eps: float = 1e-8,
-        schedule: str = "cosine",
-        warmup: float = 0.06,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int = 128,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "loss",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-    ):
-        self._store(locals())
+    transform_: ImageTransform = fitted()
 
     # --- training --------------------------------------------------------------------------------
 

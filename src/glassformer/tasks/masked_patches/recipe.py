@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.train.config import FitConfig
 
 
-@dataclass(frozen=True)
+@section
 class PicturesConfig(TableKeys):
     """Where the pictures come from. Labels are not read."""
 
@@ -32,7 +32,7 @@ class PicturesConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class PatchImageConfig(Section):
     """From pictures to patches, seen and hidden. None and empty mean: as the model has it."""
 
@@ -61,11 +61,14 @@ class PatchImageConfig(Section):
         super().__post_init__()
 
 
-@dataclass(frozen=True)
+@section
 class PatchModelConfig(Section):
     """Which encoder learns, and the decoder that is thrown away. None means: as the architecture has it."""
 
-    model: str = setting("vit-tiny", "a from-scratch architecture, or a checkpoint to go on with")
+    model: str = by_place(
+        default="vit-tiny",
+        meaning="a from-scratch architecture, or a checkpoint to go on with",
+    )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     patch_size: int | None = setting(None, "this and all below, up to the decoder's: from scratch only")
     d_model: int | None = setting(None, "width of the rows")
@@ -82,7 +85,7 @@ class PatchModelConfig(Section):
     decoder_heads: int = setting(4, "of a layer of it; divides decoder_width")
 
 
-@dataclass(frozen=True)
+@section
 class PatchFitConfig(FitConfig):
     """One fit; the loss is a mean over hidden patches."""
 
@@ -95,7 +98,7 @@ class PatchFitConfig(FitConfig):
     monitor: Literal["accuracy", "loss"] = setting("loss", "what decides which weights are best")
 
 
-@dataclass(frozen=True)
+@section
 class PatchEvaluateConfig(Section):
     """What is shown after training."""
 

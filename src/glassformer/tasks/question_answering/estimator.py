@@ -41,7 +41,7 @@ from glassformer.tasks.build import (
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.question_answering.answers import SpanAnswers, spread_answers, window_shares
 from glassformer.tasks.question_answering.recipe import (
     AnswererFitConfig,
@@ -66,7 +66,8 @@ class Asked(NamedTuple):
     answers: list[Answers]
 
 
-class TextAnswerer(SpanAnswers, Estimator):
+@with_settings
+class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
     """A Transformer that marks where the answer to a question stands in a text.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
@@ -76,78 +77,11 @@ class TextAnswerer(SpanAnswers, Estimator):
     """
 
     RECIPE, NOUN, MOST, is_example = AnsweringRecipe, "questions", 2, staticmethod(is_example)
-    SECTIONS = {"text": AnswererTextConfig, "model": AnswererModelConfig, "train": AnswererFitConfig}  # noqa: RUF012
     FIGURES = (*Estimator.FIGURES, "length", "threshold")
 
-    model: str
-    max_length: int | None
-    doc_stride: int
-    max_question: int
-    max_answer_length: int
-    batch_tokens: int
-    tokenizer_: Tokenizer
-    length_: int
-    threshold_: float | None
-
-    def __init__(
-        self,
-        model: str = "all-minilm-l6-v2",
-        *,
-        max_length: int | None = None,
-        doc_stride: int = 128,
-        max_question: int = 64,
-        max_answer_length: int = 30,
-        tokenizer: str = "auto",
-        lowercase: bool = True,
-        strip_accents: bool = False,
-        vocab_size: int = 30_000,
-        min_count: int = 2,
-        revision: str | None = None,
-        head_dropout: float = 0.0,
-        dropout: float | None = None,
-        attention_dropout: float | None = None,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        embedding_dim: int | None = None,
-        vectors: str | None = None,
-        freeze_vectors: bool = False,
-        epochs: int | None = None,
-        lr: float | None = None,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.999),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float | None = None,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int | None = None,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "f1",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-        batch_tokens: int = 8192,
-        length_window: int = 50,
-    ):
-        self._store(locals())
+    tokenizer_: Tokenizer = fitted()
+    length_: int = fitted()
+    threshold_: float | None = fitted()
 
     # --- training --------------------------------------------------------------------------------
 

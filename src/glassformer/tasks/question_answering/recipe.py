@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.train.config import SUITED, FitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class AnsweredConfig(TableKeys):
     """Where the questions come from and how they are split."""
 
@@ -33,7 +33,7 @@ class AnsweredConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class AnswererTextConfig(Section):
     """From a question and its context to token ids."""
 
@@ -53,11 +53,14 @@ class AnswererTextConfig(Section):
     min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary")
 
 
-@dataclass(frozen=True)
+@section
 class AnswererModelConfig(Section):
     """Which encoder, under a linear layer that marks begin and end. None means: as the preset has it."""
 
-    model: str = setting("all-minilm-l6-v2", "a checkpoint (name, folder, Hub id) or a from-scratch encoder")
+    model: str = by_place(
+        default="all-minilm-l6-v2",
+        meaning="a checkpoint (name, folder, Hub id) or a from-scratch encoder",
+    )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     head_dropout: float = setting(0.0, "before the linear layer")
     dropout: float | None = setting(
@@ -79,7 +82,7 @@ class AnswererModelConfig(Section):
     freeze_vectors: bool = setting(False, "word vectors stay as they are; special tokens are trained")
 
 
-@dataclass(frozen=True)
+@section
 class AnswererFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but an example is a window, and these are the defaults."""
 
@@ -90,7 +93,7 @@ class AnswererFitConfig(TokenBatches, FitConfig):
     monitor: Literal["f1", "exact_match", "loss"] = setting("f1", "what decides which weights are best")
 
 
-@dataclass(frozen=True)
+@section
 class AnswererEvaluateConfig(Section):
     """What is judged and shown after training."""
 

@@ -35,7 +35,7 @@ from glassformer.models.sentences import COSINE, Sentences, lowercased, token_li
 from glassformer.models.text import TextEncoder
 from glassformer.runtime import computing, drawing_own, own_generators
 from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
-from glassformer.tasks.estimator import FORMAT, Estimator, Fit
+from glassformer.tasks.estimator import FORMAT, Estimator, Fit, fitted, with_settings
 from glassformer.tasks.heads import Head, fit_head, head_of
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.similarity.answers import Answers
@@ -71,7 +71,8 @@ from glassformer.train.distributed import refuse_several
 CLASSES = "classes"  # the file of a head of classes
 
 
-class Embedder(Answers, Estimator):
+@with_settings
+class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitConfig):
     """Texts to vectors, trained on pairs or labels, or as a checkpoint has them.
 
     Its ``recipe.py`` says what each parameter means; ``classes_`` and ``head_`` are of a fit with labels.
@@ -79,78 +80,12 @@ class Embedder(Answers, Estimator):
     """
 
     RECIPE, MOST = SimilarityRecipe, 2
-    SECTIONS = {"text": EmbedderTextConfig, "model": EmbedderModelConfig, "train": EmbedderFitConfig}  # noqa: RUF012
     INNER = ("_how",)
 
-    model: str
-    max_length: int | None
-    clean: Any
-    tokenizer_: Tokenizer
-    classes_: np.ndarray | None
-    head: Any
-    neighbors: int
-    head_: Head | None
-    loss_: str
-    train_layers: int | None
-    unfreeze_every: int
-
-    def __init__(
-        self,
-        model: str = "all-minilm-l6-v2",
-        *,
-        max_length: int | None = None,
-        tokenizer: str = "auto",
-        clean: str = "none",
-        lowercase: bool = True,
-        vocab_size: int = 30_000,
-        min_count: int = 2,
-        revision: str | None = None,
-        pooling: str = "auto",
-        dropout: float = 0.0,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        epochs: int = 1,
-        lr: float = 5e-5,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.999),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float = 0.06,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int = 32,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "score",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-        batch_tokens: int = 0,
-        length_window: int = 0,
-        loss: str = "auto",
-        scale: float = 20.0,
-        pairs_per_text: int = 20,
-        head: str = "linear",
-        neighbors: int = 5,
-    ):
-        self._store(locals())
+    tokenizer_: Tokenizer = fitted()
+    classes_: np.ndarray | None = fitted()
+    head_: Head | None = fitted()
+    loss_: str = fitted()
 
     def fit(
         self,

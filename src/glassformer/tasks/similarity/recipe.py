@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.train.config import FitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class PairsConfig(TableKeys):
     """Where the pairs of texts come from."""
 
@@ -33,7 +33,7 @@ class PairsConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class EmbedderTextConfig(Section):
     """From text to token ids."""
 
@@ -47,12 +47,13 @@ class EmbedderTextConfig(Section):
     min_count: int = setting(2, "for tokenizers trained here")
 
 
-@dataclass(frozen=True)
+@section
 class EmbedderModelConfig(Section):
     """Which encoder, and how its rows become one vector."""
 
-    model: str = setting(
-        "all-minilm-l6-v2", "a checkpoint (name, folder, Hub id) or a from-scratch architecture"
+    model: str = by_place(
+        default="all-minilm-l6-v2",
+        meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "mean", "cls", "max"] = setting(
@@ -67,7 +68,7 @@ class EmbedderModelConfig(Section):
     d_ff: int | None = setting(None, "hidden units of the feed-forward network")
 
 
-@dataclass(frozen=True)
+@section
 class EmbedderFitConfig(TokenBatches, FitConfig):
     """One fit of pairs."""
 
@@ -91,7 +92,7 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
     )
 
 
-@dataclass(frozen=True)
+@section
 class SimilarityEvaluateConfig(Section):
     """What is judged after training."""
 

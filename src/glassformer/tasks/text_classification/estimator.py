@@ -45,10 +45,11 @@ from glassformer.tasks.build import (
 )
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
-from glassformer.tasks.estimator import Fit
+from glassformer.tasks.estimator import Fit, with_settings
 from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.text_classification.language import warn_of_language
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
+from glassformer.train.config import TokenBatches
 from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
 from glassformer.train.objectives import Classification
@@ -56,7 +57,7 @@ from glassformer.train.objectives import Classification
 ENTAILS = "entail"  # what the label begins with that says that one text follows from another
 
 
-class TextModel(Supervised):
+class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     """What reads texts, or pairs of texts, and learns their targets.
 
     Fitted state beside that of ``Supervised``: ``tokenizer_``, ``truncated_`` (training texts that were cut),
@@ -65,14 +66,6 @@ class TextModel(Supervised):
 
     NOUN, CHUNK, MOST = "texts", 16_384, 2
 
-    # Set by __init__; named here for readers and type checkers.
-    model: str
-    max_length: int
-    add_special_tokens: bool
-    long_texts: str
-    window_stride: int | None
-    batch_tokens: int
-    clean: str
     tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
     truncated_: int
     pairs_: bool | None = False
@@ -353,7 +346,8 @@ class TextModel(Supervised):
             raise CheckpointError(what, where=str(folder / ABOUT))
 
 
-class TextClassifier(TextModel, Classifier):
+@with_settings
+class TextClassifier(TextModel, Classifier, TextFitConfig):
     """A Transformer that classifies texts, or pairs of texts.
 
     A pair is a tuple of two texts, and the model reads both at once: ``fit([(premise, claim), ...], y)``.
@@ -364,102 +358,6 @@ class TextClassifier(TextModel, Classifier):
     """
 
     RECIPE = Recipe
-    SECTIONS = {"text": TextConfig, "model": ModelConfig, "train": TextFitConfig}  # noqa: RUF012
-    method: str  # set by __init__
-
-    def __init__(
-        self,
-        model: str = "auto",
-        *,
-        max_length: int = 256,
-        tokenizer: str = "auto",
-        clean: str = "none",
-        lowercase: bool = True,
-        strip_accents: bool = False,
-        vocab_size: int = 30_000,
-        min_count: int = 2,
-        add_special_tokens: bool = True,
-        separator: bool = True,
-        long_texts: str = "cut",
-        window_stride: int | None = None,
-        revision: str | None = None,
-        pooling: str = "auto",
-        head: str = "linear",
-        head_hidden: int | None = None,
-        head_dropout: float = 0.0,
-        head_activation: str = "relu",
-        head_input_dropout: float = 0.0,
-        dropout: float | None = None,
-        embedding_dropout: float | None = None,
-        feed_forward_dropout: float | None = None,
-        attention_dropout: float | None = None,
-        stochastic_depth: float = 0.0,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        norm: str | None = None,
-        norm_eps: float | None = None,
-        activation: str | None = None,
-        positions: str | None = None,
-        final_norm: bool | None = None,
-        embedding_norm: bool | None = None,
-        damp_repeats: float | None = None,
-        zero_init: bool | None = None,
-        attention: str | None = None,
-        attention_window: int | None = None,
-        init_std: float | None = None,
-        embedding_std: float | None = None,
-        bidirectional: bool | None = None,
-        embedding_dim: int | None = None,
-        vectors: str | None = None,
-        freeze_vectors: bool = False,
-        epochs: int | None = None,
-        lr: float | None = None,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.999),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float | None = None,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int | None = None,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "accuracy",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-        head_start: str = "solved",
-        start_share: str | float = "auto",
-        calibration: str = "auto",
-        label_smoothing: float = 0.0,
-        class_weight: str | dict | None = None,
-        pos_weight: str | float | dict | None = None,
-        tune_thresholds: bool = True,
-        keep_epochs: bool = False,
-        batch_tokens: int = 8192,
-        length_window: int = 50,
-        method: str = "fine-tune",
-        time_limit: float | None = None,
-        word_dropout: float = 0.0,
-    ):
-        self._store(locals())
 
     def _fit(self, data: Any, callbacks: Any, checkpoints: Any, resume: bool) -> TextClassifier:
         if self.method != "few-shot" or self.model == AUTO:

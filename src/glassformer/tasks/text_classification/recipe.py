@@ -1,4 +1,4 @@
-"""What a recipe can say: one frozen dataclass a section, every key with its default and meaning.
+"""What a recipe can say: one dataclass a section, every key with its default and meaning.
 
 The keys of ``text``, ``model`` and ``train`` are the constructor parameters of
 ``TextClassifier``; no key stands in two sections, so ``--set lr=1e-4`` is never ambiguous.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.tasks.recipe import AUTO
 from glassformer.train.config import ClassifierFitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class DataConfig(TableKeys):
     """Where the examples come from and how they are split."""
 
@@ -51,7 +51,7 @@ class DataConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class TextConfig(Section):
     """From text to token ids."""
 
@@ -76,14 +76,14 @@ class TextConfig(Section):
     window_stride: int | None = setting(None, "tokens from window to window; None: half a window")
 
 
-@dataclass(frozen=True)
+@section
 class ModelConfig(Section):
     """Which encoder, and what stands on it. None means: as the preset or the checkpoint has it."""
 
-    model: str = setting(
-        AUTO,
-        "a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), or auto: "
-        "the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
+    model: str = by_place(
+        default=AUTO,
+        meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), "
+        "or auto: the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
         in_file="all-minilm-l6-v2",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
@@ -138,7 +138,7 @@ class ModelConfig(Section):
     freeze_vectors: bool = setting(False, "word vectors stay as they are; special tokens are trained")
 
 
-@dataclass(frozen=True)
+@section
 class TextFitConfig(TokenBatches, ClassifierFitConfig):
     """One fit of texts."""
 
@@ -152,7 +152,7 @@ class TextFitConfig(TokenBatches, ClassifierFitConfig):
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 
 
-@dataclass(frozen=True)
+@section
 class EvaluateConfig(Section):
     """What is judged and shown after training."""
 

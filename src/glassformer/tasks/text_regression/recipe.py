@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig
 from glassformer.train.config import NumberFitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class NumberDataConfig(TableKeys):
     """Where the texts and their numbers come from and how they are split."""
 
@@ -48,7 +48,7 @@ class NumberDataConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class TextNumberFitConfig(TokenBatches, NumberFitConfig):
     """One fit of texts."""
 
@@ -58,7 +58,7 @@ class TextNumberFitConfig(TokenBatches, NumberFitConfig):
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 
 
-@dataclass(frozen=True)
+@section
 class NumberEvaluateConfig(Section):
     """What is judged and shown after training."""
 

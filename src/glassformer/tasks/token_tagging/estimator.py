@@ -46,7 +46,7 @@ from glassformer.tasks.build import (
     is_from_scratch,
     save_tokenizer,
 )
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.token_tagging.answers import TagAnswers
 from glassformer.tasks.token_tagging.recipe import (
@@ -70,7 +70,8 @@ class Tagged(NamedTuple):
     tags: list[list[str]]
 
 
-class TokenTagger(TagAnswers, Estimator):
+@with_settings
+class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, TaggerFitConfig):
     """A Transformer that tags words.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
@@ -81,78 +82,13 @@ class TokenTagger(TagAnswers, Estimator):
     """
 
     RECIPE, NOUN, TARGETS, is_example = TaggingRecipe, "sentences", "tags", staticmethod(is_sentence)
-    SECTIONS = {"text": TaggerTextConfig, "model": TaggerModelConfig, "train": TaggerFitConfig}  # noqa: RUF012
     FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature", "whole_words")
 
-    model: str
-    max_length: int | None
-    batch_tokens: int
-    tokenizer_: Tokenizer
-    classes_: np.ndarray
-    scheme_: Scheme
-    repaired_: int
-    length_: int
-
-    def __init__(
-        self,
-        model: str = "all-minilm-l6-v2",
-        *,
-        max_length: int | None = None,
-        tokenizer: str = "auto",
-        lowercase: bool = False,
-        strip_accents: bool = False,
-        vocab_size: int = 30_000,
-        min_count: int = 2,
-        scheme: str | tuple[str, ...] = "auto",
-        revision: str | None = None,
-        head_dropout: float = 0.0,
-        dropout: float | None = None,
-        attention_dropout: float | None = None,
-        d_model: int | None = None,
-        num_layers: int | None = None,
-        num_heads: int | None = None,
-        d_ff: int | None = None,
-        bidirectional: bool | None = None,
-        embedding_dim: int | None = None,
-        vectors: str | None = None,
-        freeze_vectors: bool = False,
-        epochs: int | None = None,
-        lr: float | None = None,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.999),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float | None = None,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int | None = None,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "entity_f1",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-        batch_tokens: int = 8192,
-        length_window: int = 50,
-        label_smoothing: float = 0.0,
-        word_dropout: float = 0.0,
-    ):
-        self._store(locals())
+    tokenizer_: Tokenizer = fitted()
+    classes_: np.ndarray = fitted()
+    scheme_: Scheme = fitted()
+    repaired_: int = fitted()
+    length_: int = fitted()
 
     # --- training --------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.train.config import SUITED, FitConfig, TokenBatches
 
 
-@dataclass(frozen=True)
+@section
 class TaggedConfig(TableKeys):
     """Where the tagged sentences come from and how they are split."""
 
@@ -34,7 +34,7 @@ class TaggedConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class TaggerTextConfig(Section):
     """From words to token ids."""
 
@@ -56,12 +56,13 @@ class TaggerTextConfig(Section):
     )
 
 
-@dataclass(frozen=True)
+@section
 class TaggerModelConfig(Section):
     """Which encoder, under a linear layer that answers each word. None means: as the preset has it."""
 
-    model: str = setting(
-        "all-minilm-l6-v2", "a checkpoint (name, folder, Hub id) or a from-scratch architecture"
+    model: str = by_place(
+        default="all-minilm-l6-v2",
+        meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
     head_dropout: float = setting(0.0, "before the linear layer")
@@ -85,7 +86,7 @@ class TaggerModelConfig(Section):
     freeze_vectors: bool = setting(False, "word vectors stay as they are; special tokens are trained")
 
 
-@dataclass(frozen=True)
+@section
 class TaggerFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but the loss is a mean over words, and these are the defaults."""
 
@@ -100,7 +101,7 @@ class TaggerFitConfig(TokenBatches, FitConfig):
     )
 
 
-@dataclass(frozen=True)
+@section
 class TaggerEvaluateConfig(Section):
     """What is judged and shown after training."""
 

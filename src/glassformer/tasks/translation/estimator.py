@@ -43,7 +43,7 @@ from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.estimator import Estimator, Fit
+from glassformer.tasks.estimator import Estimator, Fit, with_settings
 from glassformer.tasks.translation.recipe import (
     PairTextConfig,
     Seq2SeqModelConfig,
@@ -56,7 +56,8 @@ from glassformer.train.objectives import Translation
 ROOM = (2.0, 10)  # a translation has at most so many times the source's tokens, and so many more
 
 
-class Translator(Estimator):
+@with_settings
+class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitConfig):
     """A sequence-to-sequence model trained on pairs of texts.
 
     The parameters are the keys of a translation recipe's ``text``, ``model`` and ``train`` sections;
@@ -67,73 +68,6 @@ class Translator(Estimator):
 
     RECIPE, NOUN = TranslationRecipe, "texts"
     TASK = TranslationRecipe.task
-    SECTIONS = {"text": PairTextConfig, "model": Seq2SeqModelConfig, "train": TranslationFitConfig}  # noqa: RUF012
-
-    max_length: int
-    shared_vocabulary: bool
-    seed: int
-    batch_tokens: int
-
-    def __init__(
-        self,
-        model: str = "transformer",
-        *,
-        max_length: int = 128,
-        tokenizer: str = "bpe",
-        shared_vocabulary: bool = True,
-        lowercase: bool = False,
-        vocab_size: int = 8_000,
-        min_count: int = 2,
-        attention: str = "dot",
-        cell: str = "gru",
-        d_model: int = 256,
-        num_layers: int = 3,
-        num_heads: int = 4,
-        d_ff: int = 1024,
-        dropout: float = 0.3,
-        embedding_dropout: float | None = None,
-        norm: str = "pre",
-        norm_eps: float = 1e-5,
-        activation: str = "relu",
-        tied: bool = True,
-        epochs: int = 30,
-        lr: float = 1e-3,
-        optimizer: str = "adamw",
-        weight_decay: float = 0.01,
-        betas: tuple[float, ...] = (0.9, 0.98),
-        adam_eps: float = 1e-8,
-        schedule: str = "linear",
-        warmup: float = 0.06,
-        layer_decay: float = 1.0,
-        embedding_lr: float = 1.0,
-        batch_size: int = 0,
-        batch_tokens: int = 4096,
-        length_window: int = 50,
-        accumulate: int = 1,
-        clip: float = 1.0,
-        label_smoothing: float = 0.1,
-        class_weight: str | dict | None = None,
-        train_layers: int | None = None,
-        unfreeze_every: int = 0,
-        lora_rank: int = 0,
-        lora_alpha: float = 16.0,
-        lora_targets: str | tuple[str, ...] = ("q", "v"),
-        word_dropout: float = 0.0,
-        average: float = 0.0,
-        validation_fraction: float = 0.0,
-        early_stopping: int = 0,
-        monitor: str = "accuracy",
-        keep_best: bool = True,
-        evaluate_every: int = 0,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        precision: str = "auto",
-        device: str = "auto",
-        threads: int = 0,
-        strategy: str = "auto",
-        verbose: int = 0,
-    ):
-        self._store(locals())
 
     # --- training --------------------------------------------------------------------------------
 

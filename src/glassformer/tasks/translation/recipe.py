@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import Section, setting
+from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
@@ -16,7 +16,7 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 }
 
 
-@dataclass(frozen=True)
+@section
 class PairDataConfig(TableKeys):
     """Where the pairs come from and how they are split."""
 
@@ -39,7 +39,7 @@ class PairDataConfig(TableKeys):
     )
 
 
-@dataclass(frozen=True)
+@section
 class PairTextConfig(Section):
     """From text to token ids, on either side."""
 
@@ -55,12 +55,13 @@ class PairTextConfig(Section):
     min_count: int = setting(2, "a pair of pieces (or a word) seen less often does not enter")
 
 
-@dataclass(frozen=True)
+@section
 class Seq2SeqModelConfig(Section):
     """Which encoder and decoder."""
 
-    model: Literal["transformer", "rnn"] = setting(
-        "transformer", "the architecture; its weights start at random"
+    model: Literal["transformer", "rnn"] = by_place(
+        default="transformer",
+        meaning="the architecture; its weights start at random",
     )
     attention: Literal["none", "dot", "multiplicative", "additive"] = setting(
         "dot", "rnn only; none: a thought vector"
@@ -86,7 +87,7 @@ class Seq2SeqModelConfig(Section):
                 raise ConfigError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
 
 
-@dataclass(frozen=True)
+@section
 class TranslationFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but a sequence is weighted by its tokens, and these are the defaults."""
 
@@ -100,7 +101,7 @@ class TranslationFitConfig(TokenBatches, FitConfig):
     RETIRED: ClassVar = OF_CLASSIFIERS
 
 
-@dataclass(frozen=True)
+@section
 class TranslationEvaluateConfig(Section):
     """What is judged and shown after training."""
 

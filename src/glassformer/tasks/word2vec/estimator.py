@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import computing, drawing_own, own_generators, set_seed
-from glassformer.tasks.estimator import FORMAT, Estimator
+from glassformer.tasks.estimator import FORMAT, Estimator, fitted, with_settings
 from glassformer.tasks.word2vec.lookups import LookUps
 from glassformer.tasks.word2vec.lookups import UnknownWord as UnknownWord
 from glassformer.tasks.word2vec.recipe import VectorsRecipe
@@ -53,7 +53,8 @@ from glassformer.train.word_vectors import (
 )
 
 
-class Word2Vec(LookUps, Estimator):
+@with_settings
+class Word2Vec(LookUps, Estimator, VectorsConfig):
     """Word vectors. Parameters are the keys of a recipe's ``vectors`` section; ``recipe.py`` explains them.
 
     Fitted state: ``words_`` (most frequent first), ``counts_``, ``vectors_`` ``[V, D]`` fp32, ``contexts_``
@@ -63,37 +64,13 @@ class Word2Vec(LookUps, Estimator):
     """
 
     RECIPE, NOUN, is_example = VectorsRecipe, "sentences", staticmethod(is_sentence)
-    SECTIONS = {"vectors": VectorsConfig}  # noqa: RUF012
     FIGURES = ("train_seconds",)
     ALONE = "word vectors are trained by threads of one process"
 
-    words_: tuple[str, ...]
-    counts_: np.ndarray
-    vectors_: np.ndarray
-    contexts_: np.ndarray | None
-
-    def __init__(
-        self,
-        *,
-        dim: int = 100,
-        window: int = 5,
-        negative: int = 5,
-        min_count: int = 5,
-        max_words: int = 0,
-        subsample: float = 1e-3,
-        exponent: float = 0.75,
-        optimizer: Literal["sgd", "adam"] = "sgd",
-        positives: int = 2,
-        centers: Literal["places", "words"] = "places",
-        batch_size: int = 256,
-        lr: float | None = None,
-        add_contexts: bool = False,
-        epochs: int = 5,
-        checkpoint_every: int = 0,
-        seed: int = 0,
-        threads: int = 0,
-    ):
-        self._store(locals())
+    words_: tuple[str, ...] = fitted()
+    counts_: np.ndarray = fitted()
+    vectors_: np.ndarray = fitted()
+    contexts_: np.ndarray | None = fitted()
 
     # --- training --------------------------------------------------------------------------------
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import setting
+from glassformer.config import section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.train.config import VectorsConfig
 
 
-@dataclass(frozen=True)
+@section
 class CorpusConfig(TableKeys):
     """Where the sentences come from."""
 
@@ -31,7 +31,7 @@ class CorpusConfig(TableKeys):
     punctuation: bool = setting(False, "marks are words of their own; else they are left out")
 
 
-@dataclass(frozen=True)
+@section
 class JudgeConfig:
     """What the vectors are judged by."""
 
