@@ -98,13 +98,19 @@ SUITED = "none: what suits the model and the number of examples"
 
 
 @section
-class ClassifierFitConfig(FitConfig):
-    """One fit of a classifier."""
+class SuitedFitConfig(FitConfig):
+    """A fit whose length and rate suit the model and the number of examples, where they are not set."""
 
     epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
     lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
     warmup: float | None = setting(None, f"share of all steps; {SUITED}")
     batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
+
+
+@section
+class SolvedFitConfig(SuitedFitConfig):
+    """A fit that may start from a solved head."""
+
     head_start: Literal["solved", "random"] = setting(
         "solved",
         "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
@@ -117,6 +123,18 @@ class ClassifierFitConfig(FitConfig):
         "auto: after a solved start, what does best on the validation examples, else 0",
         in_file=0.0,
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.start_share, str) and self.start_share != "auto":
+            what = f"start_share = {self.start_share!r} is no share"
+            raise ConfigError(what, where="start_share", fix="auto, or a number")
+
+
+@section
+class ClassifierFitConfig(SolvedFitConfig):
+    """One fit of a classifier."""
+
     calibration: Literal["auto", "none"] = setting(
         "auto",
         "auto: a temperature is fitted on the validation examples, where there are 100 or more",
@@ -147,49 +165,21 @@ class ClassifierFitConfig(FitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_share(self.start_share)
         if self.keep_epochs and self.lora_rank:
             what = "low-rank updates become part of the weights at the end, those of an epoch do not"
             raise ConfigError(what, where="keep_epochs", fix="Leave out keep_epochs or lora_rank")
 
 
 @section
-class NumberFitConfig(FitConfig):
+class NumberFitConfig(SolvedFitConfig):
     """One fit of a regressor. The loss is the squared error of standardized numbers."""
 
-    epochs: int | None = setting(None, f"passes over the training examples; {SUITED}")
-    lr: float | None = setting(None, f"the highest rate, reached at the end of the warm-up; {SUITED}")
-    warmup: float | None = setting(None, f"share of all steps; {SUITED}")
-    batch_size: int | None = setting(None, f"examples (of texts, 0: batch_tokens decides); {SUITED}")
-    head_start: Literal["solved", "random"] = setting(
-        "solved",
-        "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
-        "pooled as the checkpoint says; cross-validation chooses its strength",
-        in_file="random",
-    )
-    start_share: str | float = setting(
-        "auto",
-        "share of the weights that a checkpoint's training began with in those that are judged and kept; "
-        "auto: after a solved start, what does best on the validation examples, else 0",
-        in_file=0.0,
-    )
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss", "what decides which weights are best; loss: the squared error, as R² does"
     )
     number_scale: Literal["linear", "log"] = setting(
         "linear", "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_share(self.start_share)
-
-
-def _check_share(share: str | float) -> None:
-    if isinstance(share, str) and share != "auto":
-        raise ConfigError(
-            f"start_share = {share!r} is no share", where="start_share", fix="auto, or a number"
-        )
 
 
 # Keys that every recipe of texts once had: files and calls that have them at these values go on being read.

@@ -9,6 +9,7 @@ from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
+from glassformer.tasks.sections import NewTokenizer, RecipeKeys
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 
@@ -38,7 +39,7 @@ class CorpusConfig(TableKeys):
 
 
 @section
-class MaskTextConfig(Section):
+class MaskTextConfig(NewTokenizer):
     """From text to masked token ids."""
 
     max_length: int = setting(256, "tokens, special ones included; a longer text gives several examples")
@@ -48,10 +49,7 @@ class MaskTextConfig(Section):
     clean: Literal["none", "html", "words", "syllables"] = setting(
         "none", "html: tags out; words: also all but letters, digits; syllables: underscores too"
     )
-    lowercase: bool = setting(True, "for tokenizers trained here")
-    strip_accents: bool = setting(False, "for tokenizers trained here; True destroys Vietnamese")
     vocab_size: int = setting(16_000, "for tokenizers trained here")
-    min_count: int = setting(2, "for tokenizers trained here")
     mask_share: float = setting(0.15, "of the tokens, to be guessed")
     whole_words: bool = setting(False, "all pieces of a word are masked together")
     next_sentence: bool = setting(False, "two segments, and whether the second follows the first in its text")
@@ -116,16 +114,13 @@ class PretrainEvaluateConfig(Section):
 
 
 @dataclass(frozen=True)
-class PretrainRecipe:
+class PretrainRecipe(RecipeKeys):
     """One experiment, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("fill-mask", "print(model.fill(text))  # a text with the mask token of model.tokenizer_")
 
-    name: str = setting("", "of the run folder; by default the file's")
     task: Literal["masked-lm"] = setting("masked-lm", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "score with its spread over seeds, and where it was measured")
     data: CorpusConfig = field(default_factory=CorpusConfig)
     text: MaskTextConfig = field(default_factory=MaskTextConfig)
     model: PretrainModelConfig = field(default_factory=PretrainModelConfig)

@@ -8,6 +8,7 @@ from typing import Literal
 from glassformer.config import Section, by_place, section, setting
 from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
+from glassformer.tasks.sections import EncoderSizes, PixelConfig, RecipeKeys
 from glassformer.train.config import FitConfig
 
 
@@ -33,25 +34,12 @@ class PicturesConfig(TableKeys):
 
 
 @section
-class PatchImageConfig(Section):
+class PatchImageConfig(PixelConfig):
     """From pictures to patches, seen and hidden. None and empty mean: as the model has it."""
 
-    image_size: int | None = setting(None, "pixels along each side that the model reads")
-    framing: Literal["squash", "crop"] | None = setting(
-        None, "squash: scaled to that; crop: shorter side to resize, center cut"
-    )
-    resize: int | None = setting(None, "shorter side before a crop")
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = setting(None, "of scaling")
-    mean: tuple[float, ...] = setting((), "of each channel, for pixels from 0 to 1")
-    std: tuple[float, ...] = setting((), "likewise")
-    channels: int | None = setting(None, "3, or 1 for gray (from-scratch architectures only)")
-    image_range: float | None = setting(
-        None, "white, in images of more than 8 bits that do not state it, such as 4095; None: of 16 full bits"
-    )
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "how pictures are changed before they are hidden; light is what the paper uses"
     )
-    flip: bool = setting(True, "left and right may change places where pictures are augmented")
     mask_share: float = setting(0.75, "of the patches of each picture, hidden and to be painted")
 
     def __post_init__(self) -> None:
@@ -62,19 +50,14 @@ class PatchImageConfig(Section):
 
 
 @section
-class PatchModelConfig(Section):
+class PatchModelConfig(EncoderSizes):
     """Which encoder learns, and the decoder that is thrown away. None means: as the architecture has it."""
 
     model: str = by_place(
         default="vit-tiny",
         meaning="a from-scratch architecture, or a checkpoint to go on with",
     )
-    revision: str | None = setting(None, "commit of a Hub checkpoint")
     patch_size: int | None = setting(None, "this and all below, up to the decoder's: from scratch only")
-    d_model: int | None = setting(None, "width of the rows")
-    num_layers: int | None = setting(None, "encoder layers")
-    num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
-    d_ff: int | None = setting(None, "hidden units of the feed-forward network")
     positions: Literal["learned", "sinusoidal", "none"] | None = setting(
         None, "sinusoidal: of row and column"
     )
@@ -106,16 +89,13 @@ class PatchEvaluateConfig(Section):
 
 
 @dataclass(frozen=True)
-class PatchesRecipe:
+class PatchesRecipe(RecipeKeys):
     """One experiment, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
 
-    name: str = setting("", "of the run folder; by default the file's")
     task: Literal["masked-patches"] = setting("masked-patches", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "score with its spread over seeds, and where it was measured")
     data: PicturesConfig = field(default_factory=PicturesConfig)
     image: PatchImageConfig = field(default_factory=PatchImageConfig)
     model: PatchModelConfig = field(default_factory=PatchModelConfig)

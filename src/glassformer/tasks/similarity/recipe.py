@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.config import Section, by_place, section, setting
-from glassformer.config.tables import TableKeys
+from glassformer.tasks.sections import DrawnData, EncoderSizes, EvaluateKeys, RecipeKeys, TextRows
 from glassformer.train.config import FitConfig, TokenBatches
 
 
 @section
-class PairsConfig(TableKeys):
+class PairsConfig(TextRows, DrawnData):
     """Where the pairs of texts come from."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
@@ -19,17 +19,6 @@ class PairsConfig(TableKeys):
     second: str | None = setting(None, "column of the second texts; None: found by itself")
     score: str = setting(
         "auto", "column of what says how alike they are; auto: found; none: all pairs belong together"
-    )
-    validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
-    test_size: float | None = setting(None, "likewise for a test split, where the source has none")
-    train_size: int | None = setting(None, "at most this many training pairs")
-    limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
-    split_seed: int = setting(0, "of every choice of pairs")
-    copies: Literal["together", "apart"] | None = setting(
-        None, "of one first text: on one side of a random split; None: together in new runs on one's own data"
-    )
-    on_bad_row: Literal["refuse", "skip"] = setting(
-        "refuse", "skip: rows that cannot be used go to rejected.jsonl"
     )
 
 
@@ -48,24 +37,17 @@ class EmbedderTextConfig(Section):
 
 
 @section
-class EmbedderModelConfig(Section):
+class EmbedderModelConfig(EncoderSizes):
     """Which encoder, and how its rows become one vector."""
 
     model: str = by_place(
         default="all-minilm-l6-v2",
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
-    revision: str | None = setting(None, "commit of a Hub checkpoint")
     pooling: Literal["auto", "mean", "cls", "max"] = setting(
         "auto", "auto: as the checkpoint's modules.json says, else the mean"
     )
     dropout: float = setting(0.0, "on embeddings and on each sub-layer's output")
-    d_model: int | None = setting(
-        None, "width of the rows; this and all below: from-scratch architectures only"
-    )
-    num_layers: int | None = setting(None, "encoder layers")
-    num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
-    d_ff: int | None = setting(None, "hidden units of the feed-forward network")
 
 
 @section
@@ -93,26 +75,22 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
 
 
 @section
-class SimilarityEvaluateConfig(Section):
+class SimilarityEvaluateConfig(EvaluateKeys):
     """What is judged after training."""
 
     split: Literal["test", "validation"] = setting("test", "looked at once, at the end")
     baselines: bool = setting(True, "cosines of TF-IDF and of the model before its training")
-    bootstrap: int = setting(1000, "resamples for the 95 % interval")
     maps: int = setting(6, "judged pairs whose similarity is explained in the report")
 
 
 @dataclass(frozen=True)
-class SimilarityRecipe:
+class SimilarityRecipe(RecipeKeys):
     """One experiment, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("sentence-similarity", 'print(model.similarity("A text.", "Another one."))')
 
-    name: str = setting("", "of the run folder; by default the file's")
     task: Literal["similarity"] = setting("similarity", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "score with its spread over seeds, and where it was measured")
     data: PairsConfig = field(default_factory=PairsConfig)
     text: EmbedderTextConfig = field(default_factory=EmbedderTextConfig)
     model: EmbedderModelConfig = field(default_factory=EmbedderModelConfig)

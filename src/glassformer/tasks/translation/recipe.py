@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from glassformer.config import Section, by_place, section, setting
-from glassformer.config.tables import TableKeys
 from glassformer.errors import ConfigError
+from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
 OTHER_MODEL = {  # model -> keys that belong to the other one
@@ -17,7 +17,7 @@ OTHER_MODEL = {  # model -> keys that belong to the other one
 
 
 @section
-class PairDataConfig(TableKeys):
+class PairDataConfig(TextRows, DrawnData):
     """Where the pairs come from and how they are split."""
 
     source: str = setting(
@@ -27,16 +27,6 @@ class PairDataConfig(TableKeys):
         None, "the column (or file ending) of the texts; None: found by usual names"
     )
     target_column: str | None = setting(None, "of their translations")
-    validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
-    test_size: float | None = setting(None, "likewise for a test split, where the source has none")
-    train_size: int | None = setting(None, "at most this many training pairs")
-    limit: int | None = setting(None, "at most this many pairs of every split: a quick look")
-    split_seed: int = setting(0, "of every choice of pairs")
-    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: pairs that cannot be used are left out")
-    copies: Literal["together", "apart"] | None = setting(
-        None,
-        "of one source text: on one side of a random split; None: together in new runs on one's own data",
-    )
 
 
 @section
@@ -113,16 +103,13 @@ class TranslationEvaluateConfig(Section):
 
 
 @dataclass(frozen=True)
-class TranslationRecipe:
+class TranslationRecipe(RecipeKeys):
     """One experiment, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("translation", 'print(model.translate(["A text."]))')
 
-    name: str = setting("", "of the run folder; by default the file's")
     task: Literal["translation"] = setting("translation", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "score with its spread over seeds, and where it was measured")
     data: PairDataConfig = field(default_factory=PairDataConfig)
     text: PairTextConfig = field(default_factory=PairTextConfig)
     model: Seq2SeqModelConfig = field(default_factory=Seq2SeqModelConfig)

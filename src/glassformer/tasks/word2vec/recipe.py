@@ -7,6 +7,7 @@ from typing import Literal
 
 from glassformer.config import section, setting
 from glassformer.config.tables import TableKeys
+from glassformer.tasks.sections import RecipeKeys
 from glassformer.train.config import VectorsConfig
 
 
@@ -44,16 +45,13 @@ class JudgeConfig:
 
 
 @dataclass(frozen=True)
-class VectorsRecipe:
+class VectorsRecipe(RecipeKeys):
     """Word vectors, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("feature-extraction", 'print(model.most_similar("word"))')
 
-    name: str = setting("", "of the run folder; by default the file's")
     task: Literal["word2vec"] = setting("word2vec", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "scores with their spread over seeds, and where they were measured")
     data: CorpusConfig = field(default_factory=CorpusConfig)
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
