@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from glassformer.nn import kernels
 from glassformer.nn.attention import attend
-from glassformer.nn.groups import groups_of, padding_share
+from glassformer.nn.maps import groups_of, padding_share
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
 

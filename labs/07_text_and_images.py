@@ -324,6 +324,6 @@ answer(
 # 3. Linear attention is φ(Q)(φ(K)ᵀV) up to a division. Show that the brackets may be moved, and count the products either
 #    way. *(`both_orders`)*
 #
-# Where the library does this: [nn/local.py](../src/glassformer/nn/local.py),
-# [nn/linear_attention.py](../src/glassformer/nn/linear_attention.py), [nn/attention.py](../src/glassformer/nn/attention.py)
+# Where the library does this: [nn/cheaper.py](../src/glassformer/nn/cheaper.py),
+# [nn/cheaper.py](../src/glassformer/nn/cheaper.py), [nn/attention.py](../src/glassformer/nn/attention.py)
 # (`choose_branch`), [explain/heads.py](../src/glassformer/explain/heads.py).

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from glassformer.errors import ShapeError
 from glassformer.nn import attend, padding_share
 from glassformer.nn.attention import LONG, choose_branch
-from glassformer.nn.groups import TOLERANCE, groups_of
+from glassformer.nn.maps import TOLERANCE, groups_of
 from glassformer.packing import Packing
 
 BRANCHES = ("explicit", "grouped", "fused", "padded")

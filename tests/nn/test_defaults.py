@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from glassformer.nn.cheaper import attend_linear, attend_local
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
-from glassformer.nn.linear_attention import attend_linear
-from glassformer.nn.local import attend_local
 from glassformer.nn.positions import shift_matrix, sinusoidal
 from glassformer.packing import Packing
 

@@ -13,7 +13,7 @@ from glassformer.nn.attention import choose_branch
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.feedforward import gelu, gelu_tanh
 from glassformer.nn.kernels import levels, loading, rows
-from glassformer.nn.norm import LayerNorm
+from glassformer.nn.linear import LayerNorm
 from glassformer.packing import Packing
 from glassformer.runtime import cpu_flags
 

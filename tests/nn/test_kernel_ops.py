@@ -9,7 +9,7 @@ from torch import nn
 from glassformer.nn import Encoder, EncoderConfig, attend, kernels
 from glassformer.nn.feedforward import gelu
 from glassformer.nn.kernels import loading, ops
-from glassformer.nn.norm import LayerNorm
+from glassformer.nn.linear import LayerNorm
 from glassformer.packing import Packing
 
 here = pytest.mark.skipif(not kernels.computes(torch.bfloat16), reason="no kernels in bf16")

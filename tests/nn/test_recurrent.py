@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from glassformer.nn import PackedRNN
-from glassformer.nn.recurrent import time_major
-from glassformer.nn.scan import slices_of
+from glassformer.nn.recurrent import slices_of, time_major
 from glassformer.packing import Packing
 
 LENGTHS = Packing((3, 11, 1, 7, 2))

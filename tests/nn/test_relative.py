@@ -11,7 +11,7 @@ from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import Encoder, EncoderConfig, MultiHeadAttention, attend, attention_weights, kernels
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import first_row_weights
-from glassformer.nn.relative import RelativeBias, bucket_starts, spread
+from glassformer.nn.positions import RelativeBias, bucket_starts, spread
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 

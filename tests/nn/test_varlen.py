@@ -12,7 +12,7 @@ import torch
 from torch.nn.attention import varlen
 
 from glassformer.errors import ConfigError
-from glassformer.nn import attend, fused
+from glassformer.nn import attend, attention
 from glassformer.nn.attention import choose_branch
 from glassformer.packing import Packing
 
@@ -98,7 +98,7 @@ def test_rows_that_do_not_lie_together_and_one_head(calls):
 def test_choice_on_a_gpu(monkeypatch, dtype, width, causal, dropout, weights, wanted):
     q, packing = torch.zeros(5, 2, width, dtype=dtype), Packing((3, 2))
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(fused, "has_flash", lambda device: True)
+    monkeypatch.setattr(attention, "has_flash", lambda device: True)
     assert choose_branch(q, q, q, packing, packing, causal, dropout, weights) == wanted
     if causal:  # its mask begins elsewhere where queries and keys are not as many
         assert choose_branch(q, q, q, packing, Packing((3, 2)), causal, dropout, weights) == "padded"
@@ -106,7 +106,7 @@ def test_choice_on_a_gpu(monkeypatch, dtype, width, causal, dropout, weights, wa
 
 def test_what_the_kernel_for_packed_rows_cannot_do(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(fused, "has_flash", lambda device: True)
+    monkeypatch.setattr(attention, "has_flash", lambda device: True)
     packing = Packing((3, 2))
 
     def choice(width, v_width):
@@ -114,7 +114,7 @@ def test_what_the_kernel_for_packed_rows_cannot_do(monkeypatch):
         return choose_branch(q, q, v, packing, packing, False, 0.0, False)
 
     assert [choice(256, 256), choice(264, 264), choice(8, 16)] == ["varlen", "padded", "padded"]
-    monkeypatch.setattr(fused, "has_flash", lambda device: False)  # a GPU from before Ampere
+    monkeypatch.setattr(attention, "has_flash", lambda device: False)  # a GPU from before Ampere
     assert choice(8, 8) == "padded"
 
 
@@ -154,6 +154,6 @@ def test_auto_on_a_gpu_takes_the_kernel(calls, monkeypatch):
     q = torch.randn(5, 2, 8, generator=torch.Generator().manual_seed(7)).bfloat16()
     textbook = attend(q, q, q, packing, branch="explicit")
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(fused, "has_flash", lambda device: True)
+    monkeypatch.setattr(attention, "has_flash", lambda device: True)
     torch.testing.assert_close(attend(q, q, q, packing), textbook)
     assert calls == [5]

@@ -1,6 +1,6 @@
 """MPNet (Song et al., 2020): RoBERTa's layers and heads without segments, and one bias of relative positions.
 
-The bias of each distance and head (``nn/relative.py``) is the same in all layers. Positions begin behind
+The bias of each distance and head (``nn/positions.py``) is the same in all layers. Positions begin behind
 row 1 whatever ``pad_token_id`` says, and ``transformers`` reads 32 buckets whatever ``config.json`` says;
 other values are an error here.
 """

@@ -1,7 +1,7 @@
 """The blocks: readable, tested against each other and against other libraries; they know no data."""
 
 from glassformer.nn.attention import MultiHeadAttention, attend
-from glassformer.nn.cheaper import LinearAttention, LocalAttention
+from glassformer.nn.cheaper import LinearAttention, LocalAttention, attend_linear, attend_local
 from glassformer.nn.convolution import convolution_as_attention, convolve_by_attention
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.nn.decoder import Decoder, DecoderCache, DecoderLayer
@@ -9,11 +9,8 @@ from glassformer.nn.dropout import Dropout, dropout, stochastic_depth
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.nn.feedforward import FeedForward
-from glassformer.nn.groups import padding_share
 from glassformer.nn.heads import ClassificationHead, MaskedLMHead
-from glassformer.nn.linear_attention import attend_linear
-from glassformer.nn.local import attend_local
-from glassformer.nn.maps import attention_weights, causal_mask
+from glassformer.nn.maps import attention_weights, causal_mask, padding_share
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, interpolate_positions, sinusoidal_2d
 from glassformer.nn.pooling import (
     AttentionPooling,

@@ -20,7 +20,7 @@ from glassformer.nn.attention import MultiHeadAttention, attend
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.feedforward import FeedForward
-from glassformer.nn.norm import LayerNorm
+from glassformer.nn.linear import LayerNorm
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
 

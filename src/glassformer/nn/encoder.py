@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 from glassformer.nn.attention import MultiHeadAttention
-from glassformer.nn.cheaper import LinearAttention, LocalAttention
+from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
 from glassformer.nn.feedforward import FeedForward, GatedFeedForward
-from glassformer.nn.local import check_window
-from glassformer.nn.norm import LayerNorm
-from glassformer.nn.relative import RelativeBias
+from glassformer.nn.linear import LayerNorm
+from glassformer.nn.positions import RelativeBias
 from glassformer.nn.trace import LayerRecord, TraceRecord
 from glassformer.packing import Packing
 from glassformer.types import Activation, AttentionKind, FeedForwardKind, NormOrder
@@ -50,7 +49,7 @@ class EncoderConfig:
     feed_forward_dropout: float = 0.0  # inside the feed-forward network, after its activation
     attention: AttentionKind = "full"  # local: within the window; linear: no softmax (see nn/cheaper.py)
     attention_window: int = 64  # of local attention: places seen on either side
-    relative_buckets: int = 0  # of relative positions, whose bias all layers share (nn/relative.py); 0: none
+    relative_buckets: int = 0  # of relative positions, whose bias all layers share (nn/positions.py); 0: none
     feed_forward: FeedForwardKind = "plain"  # swiglu: a gate in the place of the activation
     layer_scale: float | None = (
         None  # what learned scales of residual branches begin with; None: there are none

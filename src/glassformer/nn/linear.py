@@ -8,7 +8,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from glassformer.nn import kernels
-from glassformer.nn.kernels import ops
+from glassformer.nn.kernels import ops, rows
 from glassformer.runtime import is_compiling, is_exporting
 
 
@@ -101,3 +101,22 @@ class _Thirds(torch.autograd.Function):
         if not together:
             return torch.stack((dq, dk, dv), dim=1)
         return dq.as_strided((len(dq), 3, *dq.shape[1:]), (row, third, *dq.stride()[1:]))
+
+
+# --- the layer norm of encoder and decoder --------------------------------------------------------
+#
+# Torch's own, or a faster pass over the rows where there is one.
+
+
+class LayerNorm(nn.LayerNorm):
+    """``(x - mean) / sqrt(variance + eps) * weight + bias`` (Ba et al., 2016), as ``torch.nn.LayerNorm``.
+
+    In a post-norm layer it is the norm of a sum; then ``plus`` is the other summand.
+    """
+
+    def forward(self, x: Tensor, plus: Tensor | None = None) -> Tensor:  # [N, D] -> [N, D]
+        if rows.can_norm(x, plus, self.weight, self.bias):
+            if is_compiling():
+                return ops.layer_norm(x, plus, self.weight, self.bias, self.eps)[0]
+            return rows.layer_norm(x, plus, self.weight, self.bias, self.eps)
+        return super().forward(x if plus is None else x + plus)

@@ -6,12 +6,186 @@ sequences of nearly equal length are computed together (``groups.py``), and view
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
 import torch
 from torch import Tensor
 
-from glassformer.nn.groups import Group, groups_of
-from glassformer.nn.relative import spread
-from glassformer.packing import Packing
+from glassformer.errors import ShapeError
+from glassformer.nn.positions import spread
+from glassformer.packing import Packing, kept_tensor
+
+# --- sequences of nearly equal length side by side ------------------------------------------------
+#
+# So that ragged attention becomes a few large products.
+#
+# Padding appears here and nowhere else: inside attention, up to the length of a group. A sequence is at
+# most ``TOLERANCE`` shorter than the longest of its group, whose length is rounded up by at most 4 %.
+
+
+TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group
+STEPS = ((192, 8), (96, 4), (48, 2))  # from this length on, ragged groups are padded to such a multiple
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows of one side (queries or keys) of a group: G sequences, padded to ``length``."""
+
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    device: torch.device
+
+    @cached_property
+    def length(self) -> int:
+        longest = max(self.lengths)
+        if min(self.lengths) == longest:
+            return longest
+        # Each new length costs a CPU a freshly compiled product, so there are few of them.
+        step = next((step for start, step in STEPS if longest >= start), 1)
+        return -(-longest // step) * step
+
+    @cached_property
+    def is_uniform(self) -> bool:
+        return min(self.lengths) == self.length
+
+    @cached_property
+    def block(self) -> slice | None:
+        """The rows as one slice, where the sequences lie next to each other and agree in length."""
+        ends = [s + n for s, n in zip(self.starts, self.lengths, strict=True)]
+        if not self.is_uniform or ends[:-1] != list(self.starts[1:]):
+            return None
+        return slice(self.starts[0], ends[-1])
+
+    @kept_tensor
+    def real(self) -> Tensor:  # [G, T] boolean
+        places = torch.arange(self.length, device=self.device)
+        return places < torch.tensor(self.lengths, device=self.device)[:, None]
+
+    @kept_tensor
+    def rows(self) -> Tensor:  # [G * T] int64; a padded place points at its sequence's first row
+        starts = torch.tensor(self.starts, device=self.device)[:, None]
+        places = torch.arange(self.length, device=self.device)
+        return (starts + places * self.real).flatten()
+
+    @kept_tensor
+    def slots(self) -> Tensor:  # the places in [G * T] that are real
+        return self.real.flatten().nonzero().squeeze(1)
+
+    @kept_tensor
+    def targets(self) -> Tensor:  # their rows in the packed matrix
+        return self.rows[self.slots]
+
+    def take(self, x: Tensor, scale: float = 1.0, zero_padding: bool = False) -> Tensor:
+        """``[N, H, K]`` -> ``[G * H, T, K]``, contiguous."""
+        g, t, (h, k) = len(self.lengths), self.length, x.shape[1:]
+        rows = x[self.block] if self.block is not None else x.index_select(0, self.rows)
+        heads = rows.view(g, t, h, k).transpose(1, 2)
+        out = torch.empty(g, h, t, k, dtype=x.dtype, device=x.device)
+        if scale == 1.0:
+            out.copy_(heads)
+        else:
+            torch.mul(heads, scale, out=out)
+        if zero_padding and not self.is_uniform:
+            out.mul_(self.real.view(g, 1, t, 1))
+        return out.view(g * h, t, k)
+
+    def put(self, x: Tensor, out: Tensor) -> None:
+        """``[G * H, T, K]`` into the rows of ``out`` ``[N, H, K]``."""
+        g, t, (h, k) = len(self.lengths), self.length, out.shape[1:]
+        rows = x.view(g, h, t, k).transpose(1, 2)  # [G, T, H, K]
+        if self.block is not None:
+            out[self.block].view(g, t, h, k).copy_(rows)
+        else:
+            out.index_copy_(0, self.targets, rows.reshape(g * t, h, k).index_select(0, self.slots))
+
+
+@dataclass(frozen=True)
+class Group:
+    """The same sequences on both sides of an attention; ``members`` are their numbers in the packing."""
+
+    q: Side
+    k: Side
+    members: tuple[int, ...]
+
+    def take_q(self, x: Tensor, scale: float, zero_padding: bool = False) -> Tensor:
+        return self.q.take(x, scale, zero_padding)
+
+    def take_k(self, x: Tensor) -> Tensor:
+        return self.k.take(x)
+
+    def put_q(self, x: Tensor, out: Tensor) -> None:
+        self.q.put(x, out)
+
+    def put_k(self, x: Tensor, out: Tensor) -> None:
+        self.k.put(x, out)
+
+    def leaves_rows_blind(self, causal: bool) -> bool:
+        """Whether some row may attend nowhere: causal, with more rows than keys."""
+        return causal and any(t > s for t, s in zip(self.q.lengths, self.k.lengths, strict=True))
+
+    def bias(self, scores: Tensor, causal: bool) -> Tensor:
+        """``scores`` ``[G * H, T, S]`` with -inf, in place, where a key is padding or lies ahead."""
+        g, (t, s) = len(self.k.lengths), scores.shape[1:]
+        by_head = scores.view(g, -1, t, s)
+        if not self.k.is_uniform:
+            by_head.masked_fill_(~self.k.real[:, None, None, :], float("-inf"))
+        if causal:
+            offsets = torch.tensor(self.k.lengths, device=scores.device) - torch.tensor(
+                self.q.lengths, device=scores.device
+            )
+            rows = torch.arange(t, device=scores.device)[:, None] + offsets[:, None, None]  # [G, T, 1]
+            ahead = torch.arange(s, device=scores.device) > rows  # [G, T, S]
+            by_head.masked_fill_(ahead[:, None], float("-inf"))
+        return scores
+
+
+@lru_cache(maxsize=8)  # every layer of a step asks for the same groups
+def groups_of(q_packing: Packing, kv_packing: Packing) -> tuple[Group, ...]:
+    """The sequences by key length, longest first, cut where one is too much shorter than the longest."""
+    order = sorted(range(kv_packing.count), key=lambda i: (-kv_packing.lengths[i], i))
+    if kv_packing.is_uniform and q_packing.is_uniform:
+        order = list(range(kv_packing.count))
+    groups: list[list[int]] = []
+    for i in order:
+        longest = kv_packing.lengths[groups[-1][0]] if groups else 0
+        if not groups or kv_packing.lengths[i] < longest * (1 - TOLERANCE):
+            groups.append([])
+        groups[-1].append(i)
+    return tuple(Group(_side(q_packing, g), _side(kv_packing, g), tuple(g)) for g in groups)
+
+
+def _side(packing: Packing, members: list[int]) -> Side:
+    return Side(
+        tuple(packing.starts[i] for i in members), tuple(packing.lengths[i] for i in members), packing.device
+    )
+
+
+def padding_share(packing: Packing) -> float:
+    """The share of padded rows inside attention, 0 for one length: ``1 - sum(T_i) / sum(G * T)``."""
+    computed = sum(len(g.k.lengths) * g.k.length for g in groups_of(packing, packing))
+    return 1.0 - packing.total / computed
+
+
+def check_packed(q: Tensor, k: Tensor, v: Tensor, q_packing: Packing, kv_packing: Packing) -> None:
+    """Raises ShapeError where packed rows do not fit each other or their packings."""
+    if q.ndim not in (2, 3) or q.shape[1:] != k.shape[1:] or k.shape[:-1] != v.shape[:-1]:
+        shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+        raise ShapeError(f"shapes do not fit: {shapes}", where="attend", fix="Packed: [N, H, K] each")
+    if q.shape[0] != q_packing.total or k.shape[0] != kv_packing.total:
+        raise ShapeError(
+            f"q has {q.shape[0]} rows for a packing of {q_packing.total}, "
+            f"k {k.shape[0]} for {kv_packing.total}",
+            where="attend",
+        )
+    if q_packing.count != kv_packing.count:
+        raise ShapeError(
+            f"{q_packing.count} query sequences against {kv_packing.count} key sequences", where="attend"
+        )
+
+
+# --- weights --------------------------------------------------------------------------------------
+
 
 NOWHERE = float("-inf")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -122,3 +123,99 @@ class Sinusoidal:
 
     def build(self, d_model: int) -> SinusoidalPositions:
         return SinusoidalPositions(d_model)
+
+
+# --- relative positions ---------------------------------------------------------------------------
+#
+# A learned number for each distance and head, added to the scores of attention.
+#
+#     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]     Raffel et al., 2020 (T5), sect. 2.1
+#
+# Short distances have a bucket each; longer ones share buckets that widen with their logarithm. The bias of
+# a head depends on the distance alone, so it is handed on as one row ``[2 L - 1]``: the distances from
+# ``-(L - 1)`` to ``L - 1``. Distances count from the first token of each sequence: packing changes none.
+
+
+def bucket_starts(buckets: int, furthest: int) -> tuple[int, ...]:
+    """The least distance of each bucket of one direction but the first: half are exact, half logarithmic.
+
+    Args:
+        buckets: of both directions together, a multiple of 4.
+        furthest: from this distance on all share the last bucket.
+    """
+    half = buckets // 2
+    exact = half // 2
+    ratio = furthest / exact
+    # The small number keeps whole results whole: 8 * 16 ** 0.25 is 16.000000000000004 in binary.
+    wide = (math.ceil(exact * ratio ** (k / (half - exact)) - 1e-6) for k in range(1, half - exact))
+    return (*range(1, exact + 1), *wide)
+
+
+class RelativeBias(nn.Embedding):
+    """The table ``[buckets, H]``: a number for each bucket and head. It stays in fp32 in every precision.
+
+    Args:
+        buckets: a multiple of 4; half of them for keys before the query.
+        furthest: see ``bucket_starts``.
+        rest, embedding: as ``torch.nn.Embedding`` takes them (``device``, ``dtype`` and so on).
+
+    Raises:
+        ConfigError: another number of buckets, or a distance that the exact buckets reach already.
+    """
+
+    def __init__(self, buckets: int, num_heads: int, furthest: int = 128, *rest: Any, **embedding: Any):
+        if buckets < 4 or buckets % 4 or furthest <= buckets // 4:
+            what = f"{buckets} buckets for distances up to {furthest}"
+            raise ConfigError(what, where="relative_buckets", fix="Use a multiple of 4, such as 32 for 128")
+        super().__init__(buckets, num_heads, *rest, **embedding)
+        self.starts = bucket_starts(buckets, furthest)
+
+    def forward(self, length: int) -> Tensor:
+        """``[H, 2 * length - 1]``, for ``attend``: distances ``-(length - 1)`` to ``length - 1``."""
+        distances = torch.arange(1 - length, length, device=self.weight.device)
+        starts = torch.tensor(self.starts, device=distances.device)
+        bucket = (distances.abs()[:, None] >= starts).sum(1)  # whole numbers only: exact on every machine
+        bucket = bucket + (distances > 0) * (self.num_embeddings // 2)
+        return super().forward(bucket).T
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``.to`` calls: the table moves to other devices, and never to a narrower format."""
+
+        def moved(x: Tensor) -> Tensor:
+            out = fn(x)
+            return out if out.dtype.itemsize >= x.dtype.itemsize else x.to(out.device)
+
+        return super()._apply(moved, recurse)
+
+
+def check_bias(
+    bias: Tensor, heads: int, q_packing: Packing, kv_packing: Packing, causal: bool, scale: float
+) -> None:
+    """Raises ShapeError or ConfigError where a bias by distance does not fit what it is to be added to."""
+    longest = max(q_packing.max_length, kv_packing.max_length)
+    if bias.ndim != 2 or len(bias) != heads or bias.shape[1] % 2 == 0 or bias.shape[1] < 2 * longest - 1:
+        what = f"a bias {tuple(bias.shape)} for {heads} heads and {longest} places"
+        raise ShapeError(
+            what, where="attend", fix=f"Use [{heads}, {2 * longest - 1}], a number each distance"
+        )
+    if causal and q_packing.lengths != kv_packing.lengths:
+        what = "a causal bias with more keys than queries, whose distances are not known"
+        raise ConfigError(what, where="attend", fix="Use causal=False, or as many queries as keys")
+    if scale == 0:
+        raise ConfigError("a bias on scores that the scale makes 0", where="attend", fix="Use another scale")
+
+
+def spread(by_distance: Tensor, rows: int, columns: int) -> Tensor:
+    """``[H, 2 L - 1]`` -> the bias ``[H, T, S]`` of query t and key s, counted from their sequence's first.
+
+    Places beyond L, which are padding, repeat the furthest distance.
+    """
+    return by_distance[:, places(by_distance, rows, columns)]
+
+
+def places(by_distance: Tensor, rows: int, columns: int) -> Tensor:
+    """``[T, S]`` int64: where in ``by_distance`` the bias of query t and key s stands."""
+    furthest = by_distance.shape[1] // 2
+    keys = torch.arange(columns, device=by_distance.device)
+    queries = torch.arange(rows, device=by_distance.device)
+    return (keys - queries[:, None]).clamp(-furthest, furthest) + furthest

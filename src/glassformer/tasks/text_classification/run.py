@@ -28,7 +28,7 @@ from glassformer.evaluate.label_baselines import word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.nn.attention import choose_branch
-from glassformer.nn.groups import padding_share
+from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.tasks.frozen import fit_frozen, left_out
