@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from glassformer.errors import ConfigError, GlassformerError
+from glassformer.models.backbone import Memory
 from glassformer.models.decode import STRONGEST, WIDEST, Hypothesis, Limits, beam_search, greedy
-from glassformer.models.output import Memory
 from glassformer.packing import Packing
 
 BEGIN, END, VOCAB = 1, 2, 7

@@ -11,8 +11,8 @@ from glassformer.data.masking import chunk_texts
 from glassformer.data.text import SPECIAL_TOKENS, word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.bert import bert
-from glassformer.models.neighbours import look_beside
 from glassformer.models.text import TextEncoder as Bert
+from glassformer.models.text import look_beside
 from glassformer.tasks.word_table import begin_with_vectors
 
 TEXTS = ["the king and the queen of france", "paris is the capital of france", "rome is in italy"] * 11

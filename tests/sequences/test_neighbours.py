@@ -8,7 +8,7 @@ import torch
 
 import glassformer as gf
 from glassformer.families.bert import bert
-from glassformer.models.neighbours import OFFSETS, look_beside
+from glassformer.models.text import OFFSETS, look_beside
 from glassformer.models.text import TextEncoder as Bert
 
 LENGTH = 41

@@ -21,7 +21,7 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
 from glassformer.explain.tokens import tokens_of
 from glassformer.finite import finite
-from glassformer.models.output import ModelOutput
+from glassformer.models.backbone import ModelOutput
 from glassformer.nn.pooling import AttentionPooling, FirstMeanPooling, FirstPooling, Pooler
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing

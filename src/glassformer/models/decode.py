@@ -15,7 +15,7 @@ from torch import Tensor
 
 from glassformer.errors import ConfigError, NotFiniteError
 from glassformer.finite import finite
-from glassformer.models.output import Memory
+from glassformer.models.backbone import Memory
 
 NEVER = float("-inf")
 WIDEST = 256  # hypotheses: each has a row of the vocabulary in memory at every place

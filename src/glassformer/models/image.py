@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from glassformer.errors import ConfigError
-from glassformer.models.backbone import Backbone
-from glassformer.models.output import ModelOutput
+from glassformer.models.backbone import Backbone, ModelOutput
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import head_of
 from glassformer.nn.patches import PatchConfig, PatchEmbedding, Pictures, interpolate_positions

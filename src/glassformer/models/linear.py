@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
-from glassformer.models.backbone import TextDoors
-from glassformer.models.output import ModelOutput
+from glassformer.models.backbone import ModelOutput, TextDoors
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing

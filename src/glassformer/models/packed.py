@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
-from glassformer.models.backbone import BELOW, TextDoors
-from glassformer.models.output import ModelOutput
+from glassformer.models.backbone import BELOW, ModelOutput, TextDoors
 from glassformer.nn.embed import TextEmbedding
 from glassformer.nn.heads import head_of
 from glassformer.nn.trace import Trace

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.models.output import Memory, Seq2SeqOutput
+from glassformer.models.backbone import Memory, Seq2SeqOutput
 from glassformer.nn.decoder import Decoder, DecoderCache
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
-from glassformer.models.output import Memory
+from glassformer.models.backbone import Memory
 from glassformer.models.seq2seq import Seq2Seq
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.recurrent import Cell, PackedRNN

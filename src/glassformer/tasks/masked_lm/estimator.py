@@ -24,8 +24,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.finite import finite
-from glassformer.models.neighbours import look_beside
-from glassformer.models.text import TextEncoder
+from glassformer.models.text import TextEncoder, look_beside
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import check_table, fitting, save_tokenizer

@@ -18,7 +18,7 @@ from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
 from glassformer.explain.subject import Subject, model_of
 from glassformer.finite import finite
-from glassformer.models.output import ModelOutput
+from glassformer.models.backbone import ModelOutput
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
 from glassformer.runtime import computes_gradients
