@@ -10,8 +10,7 @@ import torch
 
 from glassformer.errors import GlassformerError
 from glassformer.families import FAMILIES
-from glassformer.families.pretrained import load_pretrained, save_pretrained
-from glassformer.families.unsaid import KEY
+from glassformer.families.pretrained import KEY, load_pretrained, save_pretrained
 
 ON_THE_HUB = [name for name, family in FAMILIES.items() if family.hub]
 

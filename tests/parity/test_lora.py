@@ -13,8 +13,7 @@ from glassformer.checkpoints.names_lora import ROOT, load_adapter, save_adapter
 from glassformer.checkpoints.tensors import write_tensors
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import FAMILIES, names_of
-from glassformer.families.adapters import add_adapter, head_in_hub
-from glassformer.families.pretrained import save_pretrained
+from glassformer.families.pretrained import add_adapter, head_in_hub, save_pretrained
 from glassformer.nn.lora import ALL, LowRank, adapter, add_lora, merge, parts_of
 
 transformers = pytest.importorskip("transformers")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.families.baselines import RNN, TEXTCNN
+from glassformer.families.baselines import RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
@@ -14,7 +14,6 @@ from glassformer.families.family import Family
 from glassformer.families.mpnet import MPNET
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
-from glassformer.families.tfidf import TFIDF
 from glassformer.families.vit import VIT
 
 FAMILIES: dict[str, Family] = {

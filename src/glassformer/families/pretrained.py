@@ -10,7 +10,7 @@ and head go to ``head.safetensors``. Anything else is written under our own ``mo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +31,141 @@ from glassformer.checkpoints.layout import (
     write,
     write_beside,
 )
+from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
 from glassformer.errors import CheckpointError, ConfigError, InputError
-from glassformer.families import FAMILIES, family_of
-from glassformer.families.adapters import add_adapter
+from glassformer.families import FAMILIES, family_of, names_of
 from glassformer.families.family import Family, HubLayout
-from glassformer.families.unsaid import unsaid, with_unsaid
+from glassformer.models.backbone import BELOW
+from glassformer.nn.lora import part_weights
 from glassformer.runtime import computing
 from glassformer.types import HeadKind
+
+# --- what the Hub's ``config.json`` has no key for ------------------------------------------------
+#
+# Such as stochastic depth: kept in it under one of ours.
+
+
+KEY = "glassformer_settings"
+SAID_BY_TENSORS = ("pooling", "head", "num_labels", "head_type")
+
+
+def unsaid(config: Any, said: Any) -> dict[str, Any]:
+    """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; may be empty."""
+    values = _differences(config, said)
+    values = {key: value for key, value in values.items() if key not in SAID_BY_TENSORS}
+    return {KEY: values} if values else {}
+
+
+def _differences(config: Any, said: Any) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for field in fields(config):
+        ours, theirs = getattr(config, field.name), getattr(said, field.name)
+        if ours == theirs:
+            continue
+        if is_dataclass(ours) and type(ours) is type(theirs):
+            out[field.name] = _differences(ours, theirs)
+        else:
+            out[field.name] = to_dict(ours) if is_dataclass(ours) else ours
+    return out
+
+
+def with_unsaid(config: Any, settings: dict[str, Any], where: str) -> Any:
+    """The config with the values that ``unsaid`` kept in ``config.json`` laid over it.
+
+    Raises:
+        CheckpointError: what stands there is no object.
+        ConfigError: an unknown key, or a value of the wrong type.
+    """
+    if KEY not in settings:
+        return config
+    return build(type(config), _laid_over(to_dict(config), section(settings, KEY, where)), where)
+
+
+def _laid_over(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    out = dict(values)
+    for key, value in changes.items():
+        below = out.get(key)
+        if isinstance(below, dict) and isinstance(value, Mapping):
+            value = _laid_over(below, value)
+        out[key] = value
+    return out
+
+
+# --- adapters and their models --------------------------------------------------------------------
+#
+# Low-rank updates in PEFT's layout become part of the weights.
+
+
+@torch.no_grad()
+def add_adapter(model: Any, folder: str | Path, order: Sequence[int] | None = None) -> None:
+    """Add the updates of an adapter to the weights of a Transformer, and load the head that it may hold.
+
+    Nothing changes unless all of it fits.
+
+    Args:
+        order: ``[C]``, which of the base's classes each row of the model's head is; None: the same ones.
+
+    Raises:
+        ConfigError: the model has no layers that could have updates.
+        CheckpointError: no such folder, another kind of adapter, or tensors that do not fit the model.
+    """
+    if not getattr(model, "has_attention", False) or not hasattr(model.encoder, "layers"):
+        raise ConfigError(
+            "this model has no layers with low-rank updates", where="adapter", fix="Take a Transformer"
+        )
+    where = str(folder)
+    hub = family_of(model.config).hub
+    whole = hub and (lambda tensors, where: hub.from_hub(tensors, where, model.config))
+    found = load_adapter(Path(folder), names_of(model.config), whole)
+    if not found.updates and not found.head:
+        raise CheckpointError("holds no updates", where=where)
+    weights, state = part_weights(model), model.state_dict()
+    for slot in {key[:-2] for key in found.updates}:
+        shape = len(found.updates[f"{slot}.B"]), found.updates[f"{slot}.A"].shape[1]
+        if slot not in weights:
+            count = len(model.encoder.layers)
+            raise CheckpointError(f"updates of {slot}, but the model has {count} layers", where=where)
+        if shape != tuple(weights[slot].shape):
+            what = f"the update of {slot} is {shape}, the model's weight {tuple(weights[slot].shape)}"
+            raise CheckpointError(what, where=where, fix="Load the model that the adapter was trained on")
+    for name, tensor in found.head.items():
+        own = tuple(state[name].shape) if name in state else "not there"
+        if own != tuple(tensor.shape):
+            what = f"{name} is {tuple(tensor.shape)}, in the model it is {own}"
+            raise CheckpointError(what, where=where, fix="Load it into a model with as many classes")
+    for slot in {key[:-2] for key in found.updates}:
+        up, down = (found.updates[f"{slot}.{side}"].to(weights[slot].device) for side in "BA")
+        weights[slot].add_((found.scale * (up @ down)).to(weights[slot].dtype))
+    for name, tensor in found.head.items():
+        state[name].copy_(tensor[list(order)] if order and name.startswith("head.out.") else tensor)
+
+
+def head_in_hub(model: Any) -> dict[str, Tensor]:
+    """Pooling and head of a classifier under the Hub's names.
+
+    Raises:
+        ConfigError: the Hub's class has another pooling or head.
+    """
+    config = model.config
+    family = family_of(config)
+    if family.hub is None or not family.hub.is_own_head(config):
+        raise ConfigError(
+            "the Hub's layout has no such pooling and head",
+            where="head",
+            fix="Write the updates alone: head=False",
+        )
+    tensors = model.state_dict()
+    below = {name: tensor for name, tensor in tensors.items() if name.startswith(BELOW)}
+    encoder = family.hub.to_hub(below, True, config).keys()
+    return {name: t for name, t in family.hub.to_hub(tensors, True, config).items() if name not in encoder}
+
+
+# --- folders both ways ----------------------------------------------------------------------------
+
 
 NEVER = -1e4  # a logit so low that its probability is 0 in every precision
 # The tensor that says of a checkpoint which head it has.

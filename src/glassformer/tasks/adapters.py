@@ -10,7 +10,7 @@ import numpy as np
 from glassformer.checkpoints.names_lora import save_adapter
 from glassformer.errors import ConfigError
 from glassformer.families import names_of
-from glassformer.families.adapters import add_adapter, head_in_hub
+from glassformer.families.pretrained import add_adapter, head_in_hub
 from glassformer.runtime import computing
 from glassformer.sklearn_base import check_is_fitted
 
