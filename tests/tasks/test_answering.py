@@ -23,7 +23,7 @@ from glassformer.data.vocabulary import widened
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.evaluate.answers import answer_figures
 from glassformer.tasks.task import TINY
-from glassformer.train.span_loss import AnswerSpans
+from glassformer.train.objectives import AnswerSpans
 
 PEOPLE, CITIES = ("Ann", "Bo", "Cleo", "Dan"), ("Rome", "New York", "Oslo")
 

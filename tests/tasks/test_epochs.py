@@ -12,8 +12,7 @@ from glassformer import TextClassifier
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import evaluate_task, run_task
-from glassformer.train.callbacks import Callback
-from glassformer.train.epochs import epoch_weights, kept_epochs
+from glassformer.train.callbacks import Callback, epoch_weights, kept_epochs
 
 TEXTS = [f"the {word} film number {i}" for i, word in enumerate(["good", "bad"] * 17)]
 LABELS = [i % 2 for i in range(34)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glassformer.train.adamw_hat import AdamWHat
+from glassformer.train.optim import AdamWHat
 
 
 @pytest.fixture(params=[True, False], ids=["fused", "foreach, as on a GPU"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from glassformer.train.criteria import BinaryCrossEntropy, SquaredError, mixed_targets
+from glassformer.train.objectives import BinaryCrossEntropy, SquaredError, mixed_targets
 
 
 def test_several_labels_are_binary_cross_entropies():

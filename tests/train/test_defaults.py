@@ -12,8 +12,16 @@ from sklearn.model_selection import StratifiedKFold
 import glassformer as gf
 from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.callbacks import Callback
-from glassformer.train.config import ClassifierFitConfig
-from glassformer.train.defaults import BATCHES, CHOSEN, FEW, GIVEN_STEPS, KINDS, chosen, warn_of_high_rate
+from glassformer.train.config import (
+    BATCHES,
+    CHOSEN,
+    FEW,
+    GIVEN_STEPS,
+    KINDS,
+    ClassifierFitConfig,
+    chosen,
+    warn_of_high_rate,
+)
 
 PAIRS = [
     ("a warm and wise film", 1), ("dull and far too long", 0), ("what a joy to see", 1), ("a waste of an evening", 0),

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.train.history import History
+from glassformer.train.state import History
 
 
 def step(i: int) -> dict:

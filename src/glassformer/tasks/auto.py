@@ -35,7 +35,7 @@ from glassformer.tasks.image_classification.recipe import ENCODER as IMAGE_ENCOD
 from glassformer.tasks.image_classification.recipe import FROM_SCRATCH
 from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
-from glassformer.train.defaults import chosen, outside
+from glassformer.train.config import chosen, outside
 from glassformer.train.distributed import join, world
 from glassformer.train.loop import SHARES
 

@@ -34,7 +34,7 @@ from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.target_classes import Classes, warn_of_spelling
 from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.distributed import Ranks
 from glassformer.train.loop import Stream
 from glassformer.train.state import Training

@@ -11,7 +11,7 @@ import torch
 
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.tasks.task import Work
-from glassformer.train.epochs import epoch_weights, kept_epochs
+from glassformer.train.callbacks import epoch_weights, kept_epochs
 
 
 def judge_epochs(

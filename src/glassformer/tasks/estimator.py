@@ -51,11 +51,9 @@ from glassformer.tasks.card import counted, counts_in, write_card
 from glassformer.tasks.int8 import compute_model, refuse_int8, weights_state
 from glassformer.tasks.named_columns import NamedColumns
 from glassformer.tasks.recipe import recipe_values
-from glassformer.train.callbacks import Callback, Checkpoints, Progress, run_with
-from glassformer.train.config import FitConfig
-from glassformer.train.defaults import CHOSEN, settled, warn_of_few, warn_of_idle
+from glassformer.train.callbacks import Callback, Checkpoints, KeepEpochs, Progress, run_with
+from glassformer.train.config import CHOSEN, FitConfig, settled, warn_of_few, warn_of_idle
 from glassformer.train.distributed import Ranks, join, refuse_several
-from glassformer.train.epochs import KeepEpochs
 from glassformer.train.freezing import Unfreeze, freeze
 from glassformer.train.loop import Stream, choose_share, count_steps
 from glassformer.train.optim import MasterOptimizer

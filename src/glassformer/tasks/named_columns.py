@@ -19,7 +19,7 @@ from glassformer.data.in_memory import (
     take_columns,
 )
 from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
-from glassformer.train.defaults import outside
+from glassformer.train.config import outside
 
 
 class NamedColumns:

@@ -20,7 +20,7 @@ from glassformer.evaluate.class_thresholds import class_by_threshold, tune_class
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.tasks.solved_head import SolvedHead, solve_classes
-from glassformer.train.defaults import outside
+from glassformer.train.config import outside
 from glassformer.train.objectives import class_weights
 
 COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20

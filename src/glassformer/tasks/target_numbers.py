@@ -27,7 +27,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.numbers import COVERAGE, NumberMeter, examples_needed, half_width, measured
 from glassformer.tasks.solved_head import SolvedHead, solve_numbers
 from glassformer.tasks.target_classes import Classes
-from glassformer.train.criteria import SquaredError
+from glassformer.train.objectives import SquaredError
 
 OUTPUT = "number"  # what the one output is called in lists of outputs
 SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # the kind's names in a folder

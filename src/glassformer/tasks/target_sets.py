@@ -44,8 +44,8 @@ from glassformer.tasks.target_classes import (
     impossible_temperature,
     impossible_threshold,
 )
-from glassformer.train.criteria import BinaryCrossEntropy
 from glassformer.train.loop import INSTEAD
+from glassformer.train.objectives import BinaryCrossEntropy
 
 
 @dataclass(frozen=True)

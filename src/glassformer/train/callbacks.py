@@ -3,24 +3,128 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from html import escape
 from pathlib import Path
 from typing import Any, Self
 
-from glassformer.checkpoints.files import disk_errors, replace_text, sweep, unshare
+from torch import Tensor
+
+from glassformer.checkpoints.files import (
+    disk_errors,
+    replace_text,
+    sweep,
+    unshare,
+    verify_folder,
+    write_folder,
+)
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
+from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.tags import MEASURE as OF_TAGS
 from glassformer.finite import json_text
-from glassformer.train.bars import NotebookBar, in_notebook
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
+
+# --- a bar in a notebook --------------------------------------------------------------------------
+#
+# One cell output that is replaced in place, without widgets to install.
+
+
+AT_MOST = 0.25  # seconds between two drawings: a notebook keeps up with four a second
+
+
+def in_notebook() -> bool:
+    """Whether this process answers a notebook, which shows HTML; IPython on a terminal is a terminal."""
+    found = sys.modules.get("IPython")
+    shell: Any = found.get_ipython() if found is not None and hasattr(found, "get_ipython") else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+class NotebookBar:
+    """As much of ``rich.progress.Progress`` as a training needs.
+
+    Args:
+        passing: the bar goes away at its end.
+    """
+
+    def __init__(self, passing: bool = False):
+        self.passing = passing
+        self.done, self.total, self.what = 0, 0, ""
+        self.figures: dict[str, float] = {}
+        self._began = self._drawn = 0.0
+        self._shown: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def add_task(self, what: str, total: int, completed: int = 0) -> int:
+        """Begin; there is one task."""
+        self.what, self.total, self.done = what, total, completed
+        self._began = time.monotonic()
+        self._draw(always=True)
+        return 0
+
+    def update(self, task: int, completed: int, **figures: float) -> None:
+        """So much is done now; ``figures`` stand beside it."""
+        self.done, self.figures = completed, figures
+        self._draw(always=completed >= self.total)
+
+    def advance(self, task: int, done: int) -> None:
+        """So much more is done."""
+        self.update(task, self.done + done, **self.figures)
+
+    def stop(self) -> None:
+        """The last drawing, or none is left."""
+        if self._shown is not None and self.passing:
+            from IPython.display import HTML  # type: ignore[import-not-found]  # there, in a notebook
+
+            self._shown.update(HTML(""))
+        elif self._shown is not None:
+            self._draw(always=True)
+
+    def html(self) -> str:
+        """The bar as it stands."""
+        spent = time.monotonic() - self._began
+        said = [f"{self.done:,} of {self.total:,}"]
+        if "epoch" in self.figures:
+            said.append(f"epoch {self.figures['epoch']:.0f}")
+        if "loss" in self.figures:
+            said.append(f"loss {self.figures['loss']:.3f}")
+        if "speed" in self.figures:
+            said.append(f"{self.figures['speed']:,.0f} tokens/s")
+        said.append(f"{spent:,.0f} s")
+        words = escape(f"{self.what}: {', '.join(said)}")
+        bar = f'<progress max="{self.total}" value="{self.done}" aria-label="{escape(self.what)}"></progress>'
+        return f"<div>{bar} <span>{words}</span></div>"
+
+    def _draw(self, always: bool = False) -> None:
+        now = time.monotonic()
+        if not always and now - self._drawn < AT_MOST:
+            return
+        from IPython.display import HTML, display  # type: ignore[import-not-found]  # there, in a notebook
+
+        self._drawn = now
+        if self._shown is None:
+            self._shown = display(HTML(self.html()), display_id=True)
+        else:
+            self._shown.update(HTML(self.html()))
+
+
+# --- callbacks ------------------------------------------------------------------------------------
+
 
 Told = Callable[[int], None] | None  # of how many more examples are done
 Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and with how many
@@ -382,3 +486,73 @@ def _recent(training: Training) -> tuple[float, float]:
     spent = steps[-1]["seconds"] - steps[0]["seconds"]
     speed = sum(r["tokens"] for r in steps[1:]) / spent if spent > 0 else 0.0
     return sum(last) / len(last), speed
+
+
+# --- the weights of every epoch -------------------------------------------------------------------
+#
+# Kept on the way to be judged when the training is over.
+#
+#     checkpoints/epochs/epoch-0001/   weights.safetensors, manifest.json
+#
+# Nothing is chosen by them. An epoch's weights are written before the checkpoint of its last step, so that
+# a training that goes on from a checkpoint has those of every epoch that it has done.
+
+
+_NAME = re.compile(r"epoch-(\d{4,})")
+
+
+class KeepEpochs(Callback):
+    """Save the weights that would be judged after each epoch, beside the training's checkpoints.
+
+    Raises:
+        ConfigError: there are no checkpoints.
+    """
+
+    def __init__(self, checkpoints: str | Path | None):
+        if checkpoints is None:
+            what = "the weights of each epoch are kept beside checkpoints, and there are none"
+            raise ConfigError(what, where="keep_epochs", fix="Give fit a folder: checkpoints=...")
+        self.folder = Path(checkpoints) / "epochs"
+
+    def start(self, training: Training) -> None:
+        if training.ranks.leads:  # of a past that did not happen
+            with disk_errors(self.folder):
+                for epoch, path in kept_epochs(self.folder):
+                    if epoch > training.epoch:
+                        shutil.rmtree(path)
+
+    def step(self, training: Training, info: StepInfo) -> None:
+        if training.cursor:
+            return
+        weights = training.optimizer.weights()  # of several processes, all have a part in it
+        if training.ranks.leads:
+            path = self.folder / f"epoch-{training.epoch:04d}"
+
+            def write(fresh: Path) -> None:
+                write_tensors(fresh, weights, name="weights")
+
+            with disk_errors(path):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_folder(
+                    path, write, extra={"epoch": training.epoch, "step": training.step}, overwrite=True
+                )
+
+
+def kept_epochs(folder: Path) -> list[tuple[int, Path]]:
+    """Numbers, from 1 on, and folders of the epochs that were kept, in their order."""
+    if not folder.is_dir():
+        return []
+    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(found)
+
+
+def epoch_weights(path: Path) -> tuple[int, dict[str, Tensor]]:
+    """The step at the end of a kept epoch, and its weights.
+
+    Raises:
+        CheckpointError: damaged files.
+    """
+    step = verify_folder(path)["extra"].get("step")
+    if not isinstance(step, int):
+        raise CheckpointError("does not say which step it is of", where=str(path))
+    return step, read_tensors(path, "weights")

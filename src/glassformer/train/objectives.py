@@ -26,7 +26,54 @@ from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
-from glassformer.train.criteria import mixed_targets
+
+# --- what is wrong with a batch's logits ----------------------------------------------------------
+#
+# For targets that are no classes: one loss an example.
+#
+# A ``Classification`` objective is handed one of these instead of its cross-entropy.
+
+
+@dataclass(frozen=True)
+class BinaryCrossEntropy:
+    """Several labels an example: a sigmoid and a yes or no for each, their losses' mean.
+
+    Args:
+        pos_weight: ``[K]``, what a yes of each label counts, a no being 1; None: 1.
+        smoothing: share of each target spread over yes and no.
+    """
+
+    pos_weight: tuple[float, ...] | None = None
+    smoothing: float = 0.0
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``[B, K]`` logits and targets from 0 to 1 -> losses ``[B]``, examples with all labels right."""
+        wanted = targets.float()
+        weight = None if self.pos_weight is None else logits.new_tensor(self.pos_weight)
+        soft = wanted * (1 - self.smoothing) + self.smoothing / 2 if self.smoothing else wanted
+        losses = F.binary_cross_entropy_with_logits(logits, soft, pos_weight=weight, reduction="none").mean(1)
+        return losses, ((logits.detach() > 0) == (wanted > 0.5)).all(1).sum()
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """A number an example, standardized: the squared error; right is what is less than half a spread off."""
+
+    def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``[B, 1]`` logits and targets ``[B]`` -> losses ``[B]`` and the number that is right."""
+        gaps = logits[:, 0] - targets.float()
+        return gaps.square(), (gaps.detach().abs() < 0.5).sum()
+
+
+def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
+    """The targets of pictures that were mixed, each with its partner's by their shares."""
+    wanted = targets.float()
+    share = share.to(wanted.device).view(-1, *[1] * (wanted.dim() - 1))
+    return torch.lerp(wanted[partner.to(wanted.device)], wanted, share)
+
+
+# --- objectives -----------------------------------------------------------------------------------
+
 
 Criterion = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # logits, targets -> losses [B], those right
 IGNORED = -100  # the target of what counts for nothing: ``ignore_index`` of torch's cross-entropy
@@ -286,3 +333,44 @@ class HiddenPatches:
     def __call__(self, model: nn.Module, batch: SeenBatch) -> StepLoss:
         losses = model.losses(batch.pixels, batch.seen)  # type: ignore[operator]  # a MaskedAutoencoder
         return StepLoss(losses.sum(), (1.0 - losses.detach()).sum(), len(losses))
+
+
+# --- what a step minimises where an answer is a span ----------------------------------------------
+#
+# Cross-entropy of its first and of its last token.
+
+
+def log_shares(logits: Tensor, packing: Packing) -> Tensor:
+    """A softmax over the tokens of each sequence, column by column: logits ``[N, 2]`` -> logarithms of shares
+    ``[N, 2]``."""
+    sequence = packing.sequence_ids
+    index = sequence[:, None].expand_as(logits)
+    highest = logits.new_full((packing.count, logits.shape[1]), -torch.inf)
+    highest = highest.scatter_reduce(0, index, logits.detach(), "amax")  # [B, 2]
+    below = logits - highest[sequence]
+    sums = logits.new_zeros(highest.shape).index_add(0, sequence, below.exp())
+    return below - sums.log()[sequence]
+
+
+@dataclass
+class AnswerSpans:
+    """Mean of two cross-entropies a window, over all its tokens (Devlin et al., 2019); a sum over windows.
+
+    Args:
+        targets: ``[W, 2]`` of the whole training table: the first and the last token of the answer, counted
+            in the window; [CLS], 0, where none stands in it.
+    """
+
+    targets: np.ndarray
+
+    def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
+        targets = send(torch.from_numpy(self.targets[batch.index]), batch.ids.device)  # [B, 2]
+        logits = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits.float()
+        shares = log_shares(logits, batch.packing)  # [N, 2]
+        rows = batch.packing.first_rows[:, None] + targets
+        found = shares.gather(0, rows)  # [B, 2]
+        best = shares.detach().new_full(found.shape, -torch.inf)
+        index = batch.packing.sequence_ids[:, None].expand_as(shares)
+        best = best.scatter_reduce(0, index, shares.detach(), "amax")
+        right = (found.detach() >= best).all(1).sum()
+        return StepLoss(-found.mean(1).sum(), right, len(targets))

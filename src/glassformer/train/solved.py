@@ -15,8 +15,8 @@ from glassformer.checkpoints.native import newest_state
 from glassformer.errors import CheckpointError
 from glassformer.train.callbacks import GO_ON, Callback, Interrupted, StopOnSignal
 from glassformer.train.distributed import ALONE, Ranks
-from glassformer.train.history import History
 from glassformer.train.loop import StepInfo
+from glassformer.train.state import History
 
 
 @dataclass

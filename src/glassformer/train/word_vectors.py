@@ -34,8 +34,7 @@ from glassformer.models.skipgram import (
     noise_distribution,
 )
 from glassformer.train.callbacks import GO_ON, Interrupted, Signals
-from glassformer.train.config import FitConfig, VectorsConfig
-from glassformer.train.defaults import outside
+from glassformer.train.config import FitConfig, VectorsConfig, outside
 from glassformer.train.objectives import StepLoss
 from glassformer.train.state import warn_of_other_bits
 

@@ -51,9 +51,9 @@ from glassformer.tasks.question_answering.recipe import (
 )
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import TextStream
-from glassformer.train.span_loss import AnswerSpans
+from glassformer.train.objectives import AnswerSpans
 from glassformer.train.state import Training
 
 OF_TEXT = ("tokenizer", "lowercase", "strip_accents", "vocab_size", "min_count")

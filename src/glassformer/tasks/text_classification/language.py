@@ -14,7 +14,7 @@ from typing import Any
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.errors import OtherLanguageWarning
-from glassformer.train.defaults import outside
+from glassformer.train.config import outside
 
 OF_ENGLISH = (
     "all-minilm-l6-v2",

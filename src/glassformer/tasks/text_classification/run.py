@@ -49,7 +49,7 @@ from glassformer.tasks.labelled import (
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
-from glassformer.train.defaults import settled
+from glassformer.train.config import settled
 
 
 def load(recipe: Recipe, source: str | None = None, trained: Sequence[str] | None = None) -> Splits:

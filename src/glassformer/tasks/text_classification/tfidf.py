@@ -32,7 +32,7 @@ from glassformer.tasks.estimator import Fit
 from glassformer.tasks.target_sets import pos_weights
 from glassformer.tasks.text_classification.recipe import TextConfig
 from glassformer.train.callbacks import Callback, Progress
-from glassformer.train.defaults import outside
+from glassformer.train.config import outside
 from glassformer.train.distributed import join, refuse_several
 from glassformer.train.loop import INSTEAD as DECIDES
 from glassformer.train.solved import Solved, refuse_checkpoints

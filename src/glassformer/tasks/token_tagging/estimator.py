@@ -56,7 +56,7 @@ from glassformer.tasks.token_tagging.recipe import (
     TaggingRecipe,
 )
 from glassformer.train.callbacks import Callback
-from glassformer.train.defaults import chosen, kind_of, warn_of_high_rate
+from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import WordStream
 from glassformer.train.objectives import IGNORED, TaggedWords
 
