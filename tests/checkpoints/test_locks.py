@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.checkpoints import exchange, files, locks
+from glassformer.checkpoints import files, locks
 from glassformer.checkpoints.files import sweep, verify_folder, write_folder
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
@@ -200,7 +200,7 @@ def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     def read() -> None:
         while not done.is_set():
             try:
-                found = exchange.steadily(path, look)
+                found = files.steadily(path, look)
             except Exception as error:
                 wrong.append(error)
                 return
@@ -235,20 +235,20 @@ def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
             if away == "back" or len(reads) == 2:
                 (tmp_path / ".model.old").rename(path) if not path.exists() else None
 
-    assert exchange.steadily(path, read) == "1"
+    assert files.steadily(path, read) == "1"
     assert len(reads) == (2 if away == "back" else 3)
 
 
 def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
     path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
-    monkeypatch.setattr(exchange, "SETTLED", 0.0)
+    monkeypatch.setattr(files, "SETTLED", 0.0)
 
     def read() -> str:
         reads.append(1)
         raise CheckpointError("is damaged")
 
     with pytest.raises(CheckpointError, match="is damaged"):
-        exchange.steadily(path, read)
+        files.steadily(path, read)
     assert len(reads) == 1
 
 
@@ -262,5 +262,5 @@ def test_a_reader_does_not_mix_two_saves(tmp_path):
         reads.append(first)
         return first + (path / "a").read_text()
 
-    assert exchange.steadily(path, look) == "22"
+    assert files.steadily(path, look) == "22"
     assert reads == ["1", "2"]

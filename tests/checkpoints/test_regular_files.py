@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import glassformer as gf
-from glassformer.checkpoints.files import MANIFEST, read_json, write_folder
-from glassformer.checkpoints.readme import UNSEALED
+from glassformer.checkpoints.files import MANIFEST, UNSEALED, read_json, write_folder
 from glassformer.config import read_toml
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, InputError

@@ -13,8 +13,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from markdown_it import MarkdownIt
 
 import glassformer as gf
-from glassformer.checkpoints.files import MANIFEST
-from glassformer.checkpoints.readme import BESIDE, README, is_ours, signed
+from glassformer.checkpoints.files import BESIDE, MANIFEST, README, is_ours, signed
 from glassformer.report.card import Form, Model, base_of, code, escaped, model_card, without_paths
 from glassformer.tasks.card import card_of, run_around, write_card
 from glassformer.tasks.catalog import TASKS

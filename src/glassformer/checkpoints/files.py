@@ -13,6 +13,7 @@ other, and the last one stays.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import json
@@ -20,22 +21,215 @@ import os
 import re
 import shutil
 import stat
+import sys
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeVar
 
-from glassformer.checkpoints.exchange import exchange
-from glassformer.checkpoints.kept import keep_others
 from glassformer.checkpoints.locks import alive, is_alive, moving
-from glassformer.checkpoints.readme import UNSEALED
-from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError
+from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError, NotKeptWarning
 from glassformer.finite import json_text
 from glassformer.outputs import readable
 from glassformer.reading import open_regular, read_regular, unique_keys
 
+# --- ``README.md`` of a saved folder --------------------------------------------------------------
+#
+# Ours to write anew, or its owner's to keep.
+#
+# Ours ends with a line that holds the sum of all before it. Where somebody has changed a word, the sum is
+# another one: the file is theirs, stays as it is, and the new card is written as ``README.generated.md``.
+# No manifest lists either, so that editing them damages nothing.
+
+
+README, BESIDE = "README.md", "README.generated.md"
+UNSEALED = {README, BESIDE}  # files that a manifest does not list
+MOST_BYTES = 4 * 2**20
+_SIGNED = re.compile(r"\n<!-- card ([0-9a-f]{64}): edit freely, an edited card is kept -->\n\Z")
+
+
+def signed(text: str) -> str:
+    """A card with the line by which it is known again."""
+    text = text.rstrip("\n") + "\n"
+    total = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text}\n<!-- card {total}: edit freely, an edited card is kept -->\n"
+
+
+def is_ours(path: Path) -> bool:
+    """Whether a file is a card that nobody has changed since it was written."""
+    try:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            return False
+        text = path.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError):
+        return False
+    found = _SIGNED.search(text)
+    return found is not None and hashlib.sha256(text[: found.start()].encode()).hexdigest() == found[1]
+
+
+def place_of(folder: Path) -> Path:
+    """Where a card is written in a folder: ``README.md``, or beside one of somebody's own."""
+    path = folder / README
+    return path if not path.exists() or is_ours(path) else folder / BESIDE
+
+
+def keep_own(old: Path, fresh: Path) -> None:
+    """Take the owner's ``README.md`` of a folder over to the one that is to replace it."""
+    path = old / README
+    if not path.is_file() or path.is_symlink() or is_ours(path):
+        return
+    if (fresh / README).exists():
+        (fresh / README).replace(fresh / BESIDE)
+    shutil.copyfile(path, fresh / README)
+
+
+# --- what its owner has put into a folder of ours stays there when the folder is replaced ---------
+
+
+def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
+    """Take what is not ours in a folder over to the one that is to replace it.
+
+    A file costs no room: both folders name it until the old one goes. What ``fresh`` has under the same name
+    is kept instead. Links are taken over as links. What the system refuses stops no save: it is told
+    (``NotKeptWarning``).
+
+    Args:
+        ours: whether a name inside is a file that the old manifest lists, or is never taken over.
+    """
+    with suppress(OSError):
+        keep_own(old, fresh)
+    for place in _others(old, ours):
+        try:
+            _take_over(old / place, fresh / place)
+        except OSError as error:
+            what = f"{old / place} could not be kept when {old} was saved anew: {error.strerror}"
+            warnings.warn(what, NotKeptWarning, stacklevel=5)
+
+
+def _others(old: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
+    """Files, links, empty folders and those that cannot be looked into, which are not ours."""
+    for folder, folders, files in os.walk(old):
+        inside = Path(folder).relative_to(old)
+        whole = [name for name in folders if _is_entry(Path(folder) / name)]
+        folders[:] = [name for name in folders if name not in whole]
+        for name in [*files, *whole]:
+            place = inside / name
+            if not ours(place.as_posix()) and place.as_posix() not in UNSEALED:
+                yield place
+        if not folders and not files and not whole and folder != str(old):
+            yield inside
+
+
+def _is_entry(folder: Path) -> bool:
+    return folder.is_symlink() or not os.access(folder, os.R_OK | os.X_OK)
+
+
+def _take_over(path: Path, target: Path) -> None:
+    if os.path.lexists(target):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        target.symlink_to(os.readlink(path))
+    elif path.is_dir() and os.access(path, os.R_OK | os.X_OK):
+        target.mkdir()
+    else:
+        for way in (os.link, shutil.copy2):  # some file systems have no second names
+            with suppress(OSError):
+                way(path, target)
+                return
+        os.rename(path, target)  # one that may not be read, as somebody else's
+
+
+# --- two folders that change their names in one step ----------------------------------------------
+#
+# And reading a folder that may be exchanged meanwhile.
+
+
+Found = TypeVar("Found")
+
 MANIFEST = "manifest.json"
+TRIES = 20  # of a reader whose folder is saved anew while it reads
+LOOKS = 4  # at a folder that fails, where it is missing or has come to its place within SETTLED seconds
+SETTLED = 2.0
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of fcntl.h and linux/fs.h
+
+
+def exchange(one: Path, two: Path) -> bool:
+    """Exchange the names of two folders in one step: whether this system and this disk can."""
+    call = _renameat2()
+    return (
+        call is not None
+        and call(AT_FDCWD, os.fsencode(one), AT_FDCWD, os.fsencode(two), RENAME_EXCHANGE) == 0
+    )
+
+
+@cache
+def _renameat2() -> Any:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):  # a C library that is older, or another one
+        return None
+    call.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return call
+
+
+def steadily(path: Path, read: Callable[[], Found]) -> Found:
+    """What ``read`` gives of the folder ``path``, all from one save: called again where another came between.
+
+    Raises:
+        CheckpointError: it is saved anew faster than read; what ``read`` raises of a folder that stays.
+    """
+    for turn in range(TRIES):
+        before = _stamp(path)
+        try:
+            found = read()
+        except Exception:
+            if _stamp(path) == before and (turn >= LOOKS or _stays(path)):
+                raise
+        else:
+            if _stamp(path) == before:
+                return found
+        time.sleep(0.002 * turn)
+    raise CheckpointError("is saved anew again and again while it is read", where=str(path), fix="Try again")
+
+
+def _stamp(path: Path) -> tuple[Any, ...] | None:
+    """What is another after each save; None where there is no folder with a manifest."""
+    try:
+        info = os.stat(path)
+        with open(path / MANIFEST, "rb", opener=_without_waiting) as file:
+            return info.st_dev, info.st_ino, info.st_mtime_ns, hash(file.read(2**20))
+    except OSError:
+        return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(
+        path, flags | getattr(os, "O_NONBLOCK", 0)
+    )  # a pipe of that name gives nothing and holds up nobody
+
+
+def _stays(path: Path) -> bool:
+    """Whether what stands at the path has stood there for a while, with or without a manifest.
+
+    Where names cannot be exchanged, a folder is away between the two moves of a save, and comes back as it
+    was where a reader who misses it takes that for the end of a killed one.
+    """
+    try:
+        return not 0 <= time.time() - os.stat(path).st_ctime < SETTLED
+    except OSError:  # it may be away for this instant
+        return False
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
 MOST_NAMED, MOST_LOOKED_AT = 3, 1_000  # folders below one that holds no model
 MANIFEST_FORMAT = 1
 MAX_JSON_BYTES = 64 * 2**20

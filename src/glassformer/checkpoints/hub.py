@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.checkpoints.files import file_sha256, missing_run, models_below
-from glassformer.checkpoints.unfinished import refuse_unfinished
+from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.data.network import unreachable
 from glassformer.errors import CheckpointError
 from glassformer.reading import open_regular

@@ -95,7 +95,7 @@ def check_run(folder: str | Path) -> Path:
     folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
         raise no_run(folder)
-    from glassformer.checkpoints.unfinished import refuse_unfinished
+    from glassformer.checkpoints.native import refuse_unfinished
 
     refuse_unfinished(folder)
     return folder

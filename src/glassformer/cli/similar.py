@@ -29,8 +29,8 @@ def open_embedder(model: str) -> Any:
         ConfigError: a model of another kind.
         CheckpointError: no such checkpoint.
     """
+    from glassformer.checkpoints.native import refuse_unfinished
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.checkpoints.unfinished import refuse_unfinished
     from glassformer.cli.translate import load_kind
 
     folder = Path(model)

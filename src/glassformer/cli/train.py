@@ -71,7 +71,7 @@ def train(
         InputError: see ``run_task``.
         Interrupted: on Ctrl-C, SIGTERM or SIGHUP; the message says how to go on.
     """
-    from glassformer.checkpoints.unfinished import go_on
+    from glassformer.checkpoints.native import go_on
     from glassformer.data.files import reading_flags
     from glassformer.tasks.run import run_task
     from glassformer.train.callbacks import GO_ON, Interrupted, Progress

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.checkpoints.files import read_json, write_folder
-from glassformer.checkpoints.readme import README, signed
+from glassformer.checkpoints.files import README, read_json, signed, write_folder
 from glassformer.data.question_windows import QuestionRows, encode_questions
 from glassformer.data.questions import Question
 from glassformer.data.tokenizer_file import load_tokenizer

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_json, write_folder
-from glassformer.checkpoints.readme import README, signed
+from glassformer.checkpoints.files import README, read_json, signed, write_folder
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.samples import judge_in_fp32
 from glassformer.export.script import picture_script

@@ -16,8 +16,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from glassformer.checkpoints.files import read_json, write_folder
-from glassformer.checkpoints.readme import README, signed
+from glassformer.checkpoints.files import README, read_json, signed, write_folder
 from glassformer.data.spreadsheet import csv_dicts, csv_plain
 from glassformer.data.text import clean_text
 from glassformer.data.tokenizer_file import load_tokenizer

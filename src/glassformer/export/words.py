@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.files import read_json, write_folder
-from glassformer.checkpoints.readme import README, signed
+from glassformer.checkpoints.files import README, read_json, signed, write_folder
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary

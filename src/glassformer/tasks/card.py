@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.files import read_json, replace_text
-from glassformer.checkpoints.readme import place_of, signed
+from glassformer.checkpoints.files import place_of, read_json, replace_text, signed
 from glassformer.config import read_toml
 from glassformer.errors import InputError
 from glassformer.runtime import versions

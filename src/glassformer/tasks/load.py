@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.exchange import steadily
-from glassformer.checkpoints.files import MANIFEST, models_below, read_json, restore_folder, verify_folder
+from glassformer.checkpoints.files import (
+    MANIFEST,
+    models_below,
+    read_json,
+    restore_folder,
+    steadily,
+    verify_folder,
+)
 from glassformer.checkpoints.layout import other_task
+from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
-from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError

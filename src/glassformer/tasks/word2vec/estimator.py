@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.checkpoints.exchange import steadily
-from glassformer.checkpoints.files import read_json, sweep, verify_folder
+from glassformer.checkpoints.files import read_json, steadily, sweep, verify_folder
 from glassformer.checkpoints.locks import writing
-from glassformer.checkpoints.native import newest_state
+from glassformer.checkpoints.native import newest_state, refuse_unfinished
 from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.checkpoints.unfinished import refuse_unfinished
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
