@@ -87,7 +87,7 @@ def keep_own(old: Path, fresh: Path) -> None:
     shutil.copyfile(path, fresh / README)
 
 
-# --- what its owner has put into a folder of ours stays there when the folder is replaced ---------
+# --- the owner's files ----------------------------------------------------------------------------
 
 
 def keep_others(old: Path, fresh: Path, ours: Callable[[str], bool]) -> None:
@@ -144,7 +144,7 @@ def _take_over(path: Path, target: Path) -> None:
         os.rename(path, target)  # one that may not be read, as somebody else's
 
 
-# --- two folders that change their names in one step ----------------------------------------------
+# --- exchanging two folders -----------------------------------------------------------------------
 #
 # And reading a folder that may be exchanged meanwhile.
 

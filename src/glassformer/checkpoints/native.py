@@ -202,7 +202,7 @@ def _looks_complete(path: Path) -> bool:
     return True
 
 
-# --- what a run folder says to whoever asks a model of it before its training has ended -----------
+# --- unfinished runs ------------------------------------------------------------------------------
 
 
 CONFIG = "config.toml"

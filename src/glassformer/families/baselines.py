@@ -1,4 +1,4 @@
-"""LSTM, GRU and TextCNN: a layout of our own, because the Hub has none for them, and their presets.
+"""LSTM, GRU, TextCNN and TF-IDF: a layout of our own, because the Hub has none for them, and their presets.
 
 ``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers``
 refuses by name.
@@ -109,7 +109,7 @@ TEXTCNN = Family(
 )
 
 
-# --- a linear model on TF-IDF features of words and characters ------------------------------------
+# --- TF-IDF ---------------------------------------------------------------------------------------
 #
 # A layout of our own.
 #

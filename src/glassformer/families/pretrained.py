@@ -44,9 +44,9 @@ from glassformer.nn.lora import part_weights
 from glassformer.runtime import computing
 from glassformer.types import HeadKind
 
-# --- what the Hub's ``config.json`` has no key for ------------------------------------------------
+# --- keys that are ours alone ---------------------------------------------------------------------
 #
-# Such as stochastic depth: kept in it under one of ours.
+# What the Hub's ``config.json`` has no key for, such as stochastic depth, is kept in it under one of ours.
 
 
 KEY = "glassformer_settings"
@@ -95,7 +95,7 @@ def _laid_over(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, 
     return out
 
 
-# --- adapters and their models --------------------------------------------------------------------
+# --- adapters -------------------------------------------------------------------------------------
 #
 # Low-rank updates in PEFT's layout become part of the weights.
 

@@ -22,7 +22,7 @@ from glassformer.nn.pooling import AttentionPooling, TokenPooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
 
-# --- what every model returns, under the field's names --------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -41,7 +41,7 @@ from glassformer.nn.positions import check_bias, places, spread
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
-# --- attention by torch's own fused kernels -------------------------------------------------------
+# --- torch's own fused kernels --------------------------------------------------------------------
 #
 # On padded rows, on one sequence at a time, or on packed rows.
 #
@@ -163,7 +163,7 @@ def _in_rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
-# --- attention ------------------------------------------------------------------------------------
+# --- the function ---------------------------------------------------------------------------------
 
 
 Branch = Literal["auto", "explicit", "kernel", "grouped", "fused", "varlen", "padded"]

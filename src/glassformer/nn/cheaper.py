@@ -1,8 +1,8 @@
-"""Self-attention modules whose cost grows with the length and not with its square: local and linear.
+"""Self-attention whose cost grows with the length and not with its square: local and linear.
 
-They have the parameters of ``MultiHeadAttention`` under the same names and compute another function of
-them, so a model is trained with the kind that it is used with. ``local.py`` and ``linear_attention.py`` have
-the functions and the papers; here are their projections, and the maps that explanations and graphs ask for.
+The modules have the parameters of ``MultiHeadAttention`` under the same names and compute another function of
+them, so a model is trained with the kind that it is used with. The functions come first, with their papers;
+then the projections, and the maps that explanations and graphs ask for.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return torch.cat(outs, 1)
 
 
-# --- as modules -----------------------------------------------------------------------------------
+# --- modules --------------------------------------------------------------------------------------
 
 
 class CheaperAttention(MultiHeadAttention):

@@ -1,4 +1,4 @@
-"""The linear layer of the encoder: torch's own, with a faster gradient of the weight where there is one."""
+"""Linear layer and layer norm: torch's own, with faster passes where there are such."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Thirds(torch.autograd.Function):
 
 # --- the layer norm of encoder and decoder --------------------------------------------------------
 #
-# Torch's own, or a faster pass over the rows where there is one.
+# torch's own, or a faster pass over the rows where there is one.
 
 
 class LayerNorm(nn.LayerNorm):

@@ -1,7 +1,7 @@
 """Attention's weights: the softmax with its masks, and the maps of many sequences at once.
 
 A map is what one wants to look at, ``[H, T, S]`` of one sequence. Where nothing is to be differentiated,
-sequences of nearly equal length are computed together (``groups.py``), and views of theirs come back.
+sequences of nearly equal length are computed together, and views of theirs come back.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from glassformer.packing import Packing, kept_tensor
 
 # --- sequences of nearly equal length side by side ------------------------------------------------
 #
-# So that ragged attention becomes a few large products.
-#
-# Padding appears here and nowhere else: inside attention, up to the length of a group. A sequence is at
-# most ``TOLERANCE`` shorter than the longest of its group, whose length is rounded up by at most 4 %.
+# Ragged attention becomes a few large products so. Padding appears here and nowhere else: inside attention,
+# up to the length of a group. A sequence is at most ``TOLERANCE`` shorter than the longest of its group,
+# whose length is rounded up by at most 4 %.
 
 
 TOLERANCE = 0.06  # a sequence may be this much shorter than the longest of its group

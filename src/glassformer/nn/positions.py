@@ -1,4 +1,4 @@
-"""Where a token stands: sinusoidal and learned position vectors."""
+"""Where a token stands: sinusoidal and learned position vectors, and relative positions."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Sinusoidal:
 #
 # A learned number for each distance and head, added to the scores of attention.
 #
-#     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]     Raffel et al., 2020 (T5), sect. 2.1
+#     softmax(Q K^T / sqrt(d_k) + B) V,  B[t, s] = table[bucket(s - t)]   Raffel et al., 2020 (T5), sect. 2.1
 #
 # Short distances have a bucket each; longer ones share buckets that widen with their logarithm. The bias of
 # a head depends on the distance alone, so it is handed on as one row ``[2 L - 1]``: the distances from

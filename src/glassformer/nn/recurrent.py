@@ -2,7 +2,7 @@
 
 Recurrent kernels want rows by time: all first tokens, then all second ones ... (torch's ``PackedSequence``).
 ``time_major`` says how the rows of a packed batch go there and back. Where gradients are wanted on a
-processor the loops are those of ``scan.py``; elsewhere torch's, as fast or faster when nothing goes back.
+processor the loops are those below; elsewhere torch's, as fast or faster when nothing goes back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from glassformer.nn.dropout import usual_dropout
 from glassformer.packing import Packing
 from glassformer.runtime import is_exporting
 
-# --- LSTM and GRU over packed rows as loops over time ---------------------------------------------
+# --- loops over time ------------------------------------------------------------------------------
 #
 # With their gradients written out.
 #

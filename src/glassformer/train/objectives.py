@@ -27,9 +27,7 @@ from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
 
-# --- what is wrong with a batch's logits ----------------------------------------------------------
-#
-# For targets that are no classes: one loss an example.
+# --- losses of numbers and sets of labels ---------------------------------------------------------
 #
 # A ``Classification`` objective is handed one of these instead of its cross-entropy.
 
@@ -335,7 +333,7 @@ class HiddenPatches:
         return StepLoss(losses.sum(), (1.0 - losses.detach()).sum(), len(losses))
 
 
-# --- what a step minimises where an answer is a span ----------------------------------------------
+# --- answers that are spans -----------------------------------------------------------------------
 #
 # Cross-entropy of its first and of its last token.
 

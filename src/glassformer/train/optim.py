@@ -15,9 +15,9 @@ from torch.optim.adamw import adamw
 from glassformer.train.config import FitConfig
 from glassformer.train.distributed import ALONE, Ranks
 
-# --- AdamW whose eps counts before bias correction ------------------------------------------------
+# --- AdamW with "epsilon hat" ---------------------------------------------------------------------
 #
-# "epsilon hat" of Kingma and Ba (2015, end of section 2).
+# Its eps counts before bias correction: Kingma and Ba (2015, end of section 2).
 #
 #     m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
 #     w = w - lr sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + eps)

@@ -24,7 +24,7 @@ from glassformer.train.config import FitConfig, outside
 from glassformer.train.distributed import Ranks
 from glassformer.train.optim import MasterOptimizer
 
-# --- what a training did at each step -------------------------------------------------------------
+# --- the history of steps -------------------------------------------------------------------------
 #
 # Kept in few bytes: a run of a million steps must fit beside its model.
 
