@@ -20,8 +20,7 @@ from common import RESULTS, environment, write_result
 
 import glassformer as gf
 from glassformer.data.sources import load_text_dataset
-from glassformer.evaluate.calibrate import describe
-from glassformer.evaluate.class_thresholds import figure_of
+from glassformer.evaluate.calibrate import describe, figure_of
 
 MOST = 5  # emotions of the smaller task
 NEUTRAL = "neutral"

@@ -9,8 +9,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
-from glassformer.evaluate.calibrate import log_loss
-from glassformer.evaluate.class_thresholds import class_by_threshold
+from glassformer.evaluate.calibrate import class_by_threshold, log_loss
 
 from .conftest import make_texts
 

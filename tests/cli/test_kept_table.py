@@ -11,7 +11,7 @@ from glassformer.cli.kept_table import kept_table
 from glassformer.cli.rows import Layout, Row, read_rows
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
-from glassformer.evaluate.table_file import table_file
+from glassformer.evaluate.predictions import table_file
 
 from .tiny import sentences, settings, write_csv
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from glassformer.config import literal, plain
-from glassformer.evaluate.table_file import table_file
+from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.outputs import printable, readable, write_text_whole
 from glassformer.reading import file_called

@@ -23,8 +23,7 @@ from glassformer.data.splits import grouped_split
 from glassformer.data.tables import read_table
 from glassformer.data.text_pairs import TextPair, check_inputs
 from glassformer.errors import DataError
-from glassformer.evaluate.baselines import tfidf_logistic
-from glassformer.evaluate.pair_features import BothSides
+from glassformer.evaluate.baselines import BothSides, tfidf_logistic
 
 ANIMALS = ("dog", "cat", "horse", "bird", "fish", "cow", "hen")
 ROWS = [

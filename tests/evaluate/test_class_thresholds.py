@@ -7,11 +7,12 @@ import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
 from glassformer.errors import DataError, InputError, ShapeError
-from glassformer.evaluate.calibrate import probabilities_of, tune_threshold
-from glassformer.evaluate.class_thresholds import (
+from glassformer.evaluate.calibrate import (
     class_by_threshold,
     figure_of,
+    probabilities_of,
     tune_class_thresholds,
+    tune_threshold,
     unseen_figure,
 )
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glassformer.checkpoints import files
 from glassformer.errors import DataError, GlassformerError, ShapeError
-from glassformer.evaluate import predictions, table_file
+from glassformer.evaluate import predictions
 from glassformer.evaluate.predictions import csv_plain, csv_safe, read_predictions, write_predictions
 
 INSIDE = [
@@ -168,7 +168,7 @@ def test_a_row_of_another_width_is_named(tmp_path, cells):
 def test_rows_are_whole_before_they_are_synced(tmp_path, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        table_file.os, "fsync", lambda handle: sizes.append(table_file.os.fstat(handle).st_size)
+        predictions.os, "fsync", lambda handle: sizes.append(predictions.os.fstat(handle).st_size)
     )
     write_predictions(tmp_path / "p.csv", ["a"], [[0.9, 0.1]], [0, 1])
     assert sizes == [(tmp_path / "p.csv").stat().st_size]

@@ -12,8 +12,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.evaluate.number_file import read_numbers, write_numbers
-from glassformer.evaluate.simple_file import read_simple, write_simple
+from glassformer.evaluate.predictions import read_numbers, read_simple, write_numbers, write_simple
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.tasks.target_numbers import Numbers

@@ -12,8 +12,7 @@ from scipy.stats import spearmanr
 
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.number_file import read_numbers
-from glassformer.evaluate.simple_file import read_simple, write_simple
+from glassformer.evaluate.predictions import read_numbers, read_simple, write_simple
 from glassformer.report.notebook import Comparison
 from glassformer.study.compare import compare
 from glassformer.study.finished import compare_runs

@@ -10,7 +10,7 @@ import pytest
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
-from glassformer.evaluate.simple_file import SIMPLE
+from glassformer.evaluate.predictions import SIMPLE
 from glassformer.tasks import frozen
 from glassformer.tasks.auto import Candidate
 from glassformer.tasks.catalog import load_recipe

@@ -38,8 +38,7 @@ def write_doubles(
     out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside
 ) -> None:
     """A row a pair with both rows' own columns behind, safe to open in a spreadsheet."""
-    from glassformer.evaluate.predictions import csv_safe
-    from glassformer.evaluate.table_file import table_file
+    from glassformer.evaluate.predictions import csv_safe, table_file
 
     names = list(beside[0]) if beside else []
     own = [f"{side}_{name}" for name in names for side in ("first", "second")]

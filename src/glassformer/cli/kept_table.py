@@ -38,7 +38,7 @@ class KeptTable:
             ours: the columns behind; one whose name is taken is called ``model:NAME``.
         """
         from glassformer.data.spreadsheet import csv_safe, guard_under
-        from glassformer.evaluate.table_file import table_file
+        from glassformer.evaluate.predictions import table_file
 
         heads = list(ours)
         while any(taken := [head in self.names for head in heads]):

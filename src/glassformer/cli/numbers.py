@@ -160,7 +160,7 @@ class NumberAnswers(Answers):
     @contextmanager
     def written(self) -> Iterator[None]:
         from glassformer.data.text_pairs import SECOND_CELL
-        from glassformer.evaluate.number_file import NUMBER_HEADER, numbers_file
+        from glassformer.evaluate.predictions import NUMBER_HEADER, numbers_file
 
         if self.out is None:
             yield

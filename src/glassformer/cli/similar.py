@@ -123,8 +123,7 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
     """A row a pair, safe to open in a spreadsheet."""
-    from glassformer.evaluate.predictions import csv_safe
-    from glassformer.evaluate.table_file import table_file
+    from glassformer.evaluate.predictions import csv_safe, table_file
 
     with table_file(out) as writer:
         writer.writerow(["first", "second", "cosine"])

@@ -168,8 +168,7 @@ def translate_command(
     if out is None:
         _show(found.texts, translations, json)
         return
-    from glassformer.evaluate.predictions import csv_safe
-    from glassformer.evaluate.table_file import table_file
+    from glassformer.evaluate.predictions import csv_safe, table_file
 
     others = own_columns(run, given, text_column)
     with table_file(out) as writer:

@@ -14,11 +14,52 @@ import torch.nn.functional as F
 from numpy.typing import ArrayLike
 
 from glassformer.data.splits import stratified_subset
-from glassformer.data.text_pairs import are_pairs
+from glassformer.data.text_pairs import TextPair, are_pairs
 from glassformer.errors import DataError, ShapeError
-from glassformer.evaluate.pair_features import BothSides, counted
 from glassformer.process import one_thread, without_warnings
 from glassformer.runtime import computing
+
+# --- counted words of pairs -----------------------------------------------------------------------
+#
+# Of each side, of what both share and of what one alone has.
+
+
+def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
+    """``[n, W]`` sparse: what a vectorizer makes of its training texts, once it has learned their words.
+
+    Raises:
+        DataError: there is no word in them.
+    """
+    try:
+        return vectorizer.fit_transform(train)
+    except ValueError as error:  # "empty vocabulary"
+        raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
+
+
+class BothSides:
+    """A vectorizer of texts as one of pairs: ``[a, b, a * b, |a - b|]``, the words counted over both sides.
+
+    Args:
+        vectorizer: of texts, scikit-learn's.
+    """
+
+    def __init__(self, vectorizer: Any):
+        self.vectorizer = vectorizer
+
+    def fit_transform(self, pairs: Sequence[TextPair]) -> Any:
+        """``[n, 4 W]`` sparse, of the training pairs."""
+        self.vectorizer.fit([text for pair in pairs for text in pair.sides])
+        return self.transform(pairs)
+
+    def transform(self, pairs: Sequence[TextPair]) -> Any:
+        """``[n, 4 W]`` sparse."""
+        from scipy.sparse import hstack
+
+        a, b = (self.vectorizer.transform([pair.sides[side] for pair in pairs]) for side in (0, 1))
+        return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")
+
+
+# --- models ---------------------------------------------------------------------------------------
 
 
 def tfidf_logistic(

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from glassformer.evaluate.pair_features import counted
+from glassformer.evaluate.baselines import counted
 from glassformer.process import one_thread
 
 STRENGTHS = (1.0, 4.0, 16.0)

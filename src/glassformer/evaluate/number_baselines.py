@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.text_pairs import are_pairs
+from glassformer.evaluate.baselines import BothSides, counted
 from glassformer.evaluate.label_baselines import pixel_features, word_features
-from glassformer.evaluate.pair_features import BothSides, counted
 from glassformer.process import one_thread
 
 STRENGTHS = (0.1, 1.0, 10.0)  # of the penalty on counted words

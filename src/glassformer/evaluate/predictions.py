@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +16,181 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_rows, csv_safe
+from glassformer.data.spreadsheet import MAX_CELL, csv_dicts, csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
-from glassformer.errors import DataError, ShapeError
-from glassformer.evaluate.number_file import NUMBER_HEADER
-from glassformer.evaluate.table_file import table_file
+from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.outputs import readable
 from glassformer.reading import open_regular
+
+# --- a table on its way to the disk ---------------------------------------------------------------
+#
+# Whatever stood there stays until the new one is complete.
+
+
+class _Readable:
+    """A text file that takes names of files which are not UTF-8; see ``readable``."""
+
+    def __init__(self, file: Any):
+        self.file = file
+
+    def write(self, text: str) -> int:
+        """Write text."""
+        return self.file.write(readable(text))
+
+
+@contextmanager
+def table_file(
+    path: str | Path,
+    *,
+    delimiter: str = ",",
+    mark: bool = False,
+    encoding: str = "utf-8",
+    line_end: str = "\r\n",
+) -> Iterator[Any]:
+    """A writer of ``csv`` whose rows appear at ``path`` in one move; none where an error ends it.
+
+    Args:
+        mark: whether a file in UTF-8 begins with a byte order mark, by which spreadsheets know it.
+
+    Raises:
+        DataError: a character that the encoding does not have.
+        GlassformerError: the disk refused.
+    """
+    path = Path(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
+        with open(temporary, "w", encoding=encoding, newline="") as file:
+            yield csv.writer(_Readable(file), delimiter=delimiter, lineterminator=line_end)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except UnicodeEncodeError as error:
+        what = f"{error.object[error.start]!r} cannot be written in {error.encoding}"
+        raise DataError(what, where=str(path), fix="Save the table as UTF-8 first") from None
+    except OSError as error:
+        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+# --- predicted numbers as a table -----------------------------------------------------------------
+#
+# One row an example, safe to open in a spreadsheet.
+
+
+NUMBER_HEADER = ("split", "row", "text", "label", "predicted", "low", "high")
+
+
+@contextmanager
+def numbers_file(path: str | Path, others: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
+    """A table that appears whole, or not at all: call what it gives with the arguments of ``_write``.
+
+    Args:
+        others: names of further columns, behind ours.
+    """
+    with table_file(path) as writer:
+        writer.writerow([*NUMBER_HEADER, *map(csv_safe, others)])
+
+        def write(texts: Sequence[str], predicted: Sequence[float | None], **columns: Any) -> None:
+            _write_numbers(writer, texts, predicted, **columns)
+
+        yield write
+
+
+def _write_numbers(
+    writer: Any,
+    texts: Sequence[str],
+    predicted: Sequence[float | None],
+    *,
+    bounds: np.ndarray | None = None,
+    labels: Sequence[Any] | None = None,
+    rows: Sequence[int | None] | None = None,
+    split: str = "",
+    others: Mapping[str, Sequence[Any]] | None = None,
+) -> None:
+    """Some rows; every number reads back as the same.
+
+    Args:
+        predicted: [n]; None: a row without an answer.
+        bounds: [n, 2] of the intervals; None: nothing is known of them.
+        labels: [n] true numbers, where they are known.
+    """
+    for i, text in enumerate(texts):
+        answer = predicted[i]
+        inside = answer is not None and bounds is not None
+        low, high = (repr(float(x)) for x in bounds[i]) if inside and bounds is not None else ("", "")
+        row = "" if rows is None or rows[i] is None else rows[i]
+        label = "" if labels is None else repr(float(labels[i]))
+        told = "" if answer is None else repr(float(answer))
+        cells = [csv_safe(split), row, csv_safe(first_of(text)), label, told, low, high]
+        writer.writerow(cells + [csv_safe(column[i]) for column in (others or {}).values()])
+
+
+@dataclass(frozen=True)
+class NumberRow:
+    """One row of such a table."""
+
+    split: str
+    row: str
+    text: str  # of a pair a ``TextPair``
+    label: float | None
+    predicted: float | None  # None: a row without an answer
+
+
+def holds_numbers(path: str | Path) -> bool:
+    """Whether a table of answers is one of numbers, by its header."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            return tuple(next(csv_rows(file), [])[: len(NUMBER_HEADER)]) == NUMBER_HEADER
+    except (OSError, ValueError, csv.Error):
+        return False
+
+
+def read_numbers(path: str | Path) -> Iterator[NumberRow]:
+    """The rows of such a table.
+
+    Raises:
+        DataError: the file is none of ours, or damaged.
+    """
+    path = Path(path)
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for cells, text in zip(csv_dicts(file, strict=True), texts_in(path), strict=True):
+                label, predicted = (
+                    float(cells[key]) if cells[key] else None for key in ("label", "predicted")
+                )
+                yield NumberRow(csv_plain(cells["split"]), cells["row"], text, label, predicted)
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        fix = "Judge the run again, or remove the file"
+        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+
+
+def texts_in(path: Path) -> Iterator[str]:
+    """The texts of such a table, pairs as ``TextPair``.
+
+    Raises:
+        DataError: the file is none of ours.
+    """
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            for row in csv_dicts(file, strict=True):
+                text, second = csv_plain(row["text"]), row.get(SECOND_CELL)
+                yield text if second is None else TextPair(text, csv_plain(second))
+    except (OSError, KeyError, ValueError, csv.Error) as error:
+        fix = "Judge the run again, or remove the file"
+        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+
+
+def write_numbers(path: str | Path, texts: Sequence[str], predicted: Sequence[float], **columns: Any) -> None:
+    """The whole table at once; of pairs the second texts get a column of their own."""
+    others = {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
+    with numbers_file(path, [*others]) as write:
+        write(texts, predicted, others=others, **columns)
+
+
+# --- predictions.csv ------------------------------------------------------------------------------
+
 
 __all__ = [
     "HEADER",
@@ -191,3 +361,43 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         raise DataError(f"not UTF-8 ({error.reason})", where=f"{path}: after line {line}") from None
     except (csv.Error, ValueError) as error:
         raise DataError(str(error), where=f"{path}: line {line}") from None
+
+
+# --- ``baselines.csv`` ----------------------------------------------------------------------------
+#
+# What a run's simple models answered, a column each, in the rows of predictions.csv.
+
+
+SIMPLE = "baselines.csv"
+
+
+def write_simple(path: str | Path, answers: Mapping[str, Sequence[Any]]) -> None:
+    """The table in one move; none where there is no simple model.
+
+    Args:
+        answers: name of a simple model -> [n] labels or numbers.
+    """
+    if not answers:
+        return
+    with table_file(path) as writer:
+        writer.writerow([csv_safe(name) for name in answers])
+        for row in zip(*answers.values(), strict=True):
+            writer.writerow([repr(float(x)) if isinstance(x, float) else csv_safe(x) for x in row])
+
+
+def read_simple(path: str | Path) -> dict[str, list[str]]:
+    """Name -> the cells of its column; nothing where there is no such file, as in older runs.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return {}
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            names, *rows = csv_rows(file, strict=True)
+            columns = [[csv_plain(cell) for cell in column] for column in zip(*rows, strict=True)]
+        return dict(zip(map(csv_plain, names), columns, strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise DataError(f"cannot be read ({error})", where=str(path), fix="Remove it") from None

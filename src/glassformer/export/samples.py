@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.text_pairs import TextPair
-from glassformer.evaluate.number_file import texts_in
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
-from glassformer.evaluate.predictions import read_predictions
+from glassformer.evaluate.predictions import read_predictions, texts_in
 from glassformer.finite import finite
 
 LONG = 300  # words of a made-up text for a model that reads any length

@@ -16,9 +16,13 @@ from glassformer.data.spreadsheet import csv_dicts
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import kind_of_tag, scheme_of, tagged_places
 from glassformer.errors import DataError
-from glassformer.evaluate.number_file import holds_numbers, read_numbers
-from glassformer.evaluate.predictions import read_predictions
-from glassformer.evaluate.simple_file import SIMPLE, read_simple
+from glassformer.evaluate.predictions import (
+    SIMPLE,
+    holds_numbers,
+    read_numbers,
+    read_predictions,
+    read_simple,
+)
 from glassformer.evaluate.tags import counted_pairs, span_counts
 
 TAGGED, ANSWERED, PAIRED = "predictions.conll", "predictions.jsonl", "pairs.csv"

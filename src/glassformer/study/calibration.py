@@ -17,13 +17,15 @@ from glassformer.data.splits import labelled
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import (
     COLDEST,
+    FOLDS,
     HOTTEST,
     Metric,
     describe,
+    figure_of,
     fit_temperature,
     probabilities_of,
+    unseen_figure,
 )
-from glassformer.evaluate.class_thresholds import FOLDS, figure_of, unseen_figure
 from glassformer.finite import json_text
 from glassformer.tasks.card import write_card
 from glassformer.tasks.catalog import TASKS, check_classifies, known_recipe

@@ -24,9 +24,8 @@ from glassformer.data.rejected import summary
 from glassformer.data.splits import labelled, stratified_folds
 from glassformer.errors import ConfigError
 from glassformer.evaluate.metrics import measures_of
-from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
-from glassformer.evaluate.predictions import write_predictions
+from glassformer.evaluate.predictions import write_numbers, write_predictions
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
 from glassformer.study.answer_folds import run_answer_folds

@@ -19,8 +19,7 @@ from glassformer.config import to_toml
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
-from glassformer.evaluate.predictions import csv_safe
-from glassformer.evaluate.table_file import table_file
+from glassformer.evaluate.predictions import csv_safe, table_file
 from glassformer.evaluate.tags import MEASURE
 from glassformer.finite import json_text
 from glassformer.study.answers import (

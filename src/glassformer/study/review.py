@@ -15,10 +15,11 @@ from glassformer.checkpoints.files import read_json, replace_text, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import read_toml
 from glassformer.data.label_sets import as_sets, indicator, labels_in
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.metrics import no_better_than_one
-from glassformer.evaluate.predictions import Prediction, csv_safe, read_predictions
+from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.finite import json_text
 from glassformer.report.review import write_review_page
 from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object

@@ -25,8 +25,7 @@ from glassformer.evaluate.compare import paired_difference
 from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.metrics import MEASURES
-from glassformer.evaluate.predictions import write_predictions
-from glassformer.evaluate.simple_file import SIMPLE, write_simple
+from glassformer.evaluate.predictions import SIMPLE, write_predictions, write_simple
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs

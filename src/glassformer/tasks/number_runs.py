@@ -24,9 +24,8 @@ from glassformer.data.numbers import (
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
-from glassformer.evaluate.number_file import write_numbers
 from glassformer.evaluate.numbers import COVERAGE, coverage_figures, errors_on, examples_needed
-from glassformer.evaluate.simple_file import SIMPLE, write_simple
+from glassformer.evaluate.predictions import SIMPLE, write_numbers, write_simple
 from glassformer.tasks.labelled import figures, judge_again, measured, name_columns, training_sample
 from glassformer.tasks.task import Work
 

@@ -15,8 +15,13 @@ from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.label_kinds import about_labels, as_known, other_spellings
 from glassformer.data.label_sets import each
 from glassformer.errors import CheckpointError, ConfigError, DataError, OtherSpellingWarning
-from glassformer.evaluate.calibrate import describe, fit_temperature, tune_threshold
-from glassformer.evaluate.class_thresholds import class_by_threshold, tune_class_thresholds
+from glassformer.evaluate.calibrate import (
+    class_by_threshold,
+    describe,
+    fit_temperature,
+    tune_class_thresholds,
+    tune_threshold,
+)
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
 from glassformer.tasks.solved_head import SolvedHead, solve_classes

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.evaluate.pair_features import counted
+from glassformer.evaluate.baselines import counted
 from glassformer.tasks.similarity.pairs import Pairs
 
 
