@@ -20,7 +20,7 @@ from common import RESULTS, commit, write_result
 
 from glassformer.report.published import duration
 from glassformer.study.answers import read_answers
-from glassformer.study.finished import compare_runs
+from glassformer.study.compare import compare_runs
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 

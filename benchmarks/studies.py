@@ -19,7 +19,7 @@ from common import RESULTS, write_result
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
-from glassformer.study.verdict import sentences
+from glassformer.study.results import sentences
 
 
 def say(text: str) -> None:  # of the module's, since processes are sent it

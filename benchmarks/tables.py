@@ -247,7 +247,7 @@ def hf_export() -> str:
 
 def studies() -> str:
     """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
-    from glassformer.study.verdict import markdown
+    from glassformer.study.results import markdown
 
     found = [json.loads(p.read_text(encoding="utf-8")) for p in sorted(RESULTS.glob("study-*.json"))]
     told = ["#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in found]

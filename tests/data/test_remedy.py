@@ -21,7 +21,7 @@ from glassformer.data.pairs import PairDataset, PairSplit
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one
-from glassformer.study.corrected import give_back
+from glassformer.study.review import give_back
 from glassformer.tasks.labelled import few_to_choose_by
 
 

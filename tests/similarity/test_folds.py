@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
 from glassformer.study.answers import read_answers
-from glassformer.study.finished import compare_runs
+from glassformer.study.compare import compare_runs
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe

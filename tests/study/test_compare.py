@@ -18,11 +18,9 @@ from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.study import render_study, run_pages, write_study_report
 from glassformer.study import arms as arms_module
 from glassformer.study.arms import jobs_of, run_jobs
-from glassformer.study.compare import compare
-from glassformer.study.finished import compare_runs
+from glassformer.study.compare import compare, compare_runs
 from glassformer.study.grid import Study, expand
-from glassformer.study.results import collect, table_rows
-from glassformer.study.verdict import markdown, sentences
+from glassformer.study.results import collect, markdown, sentences, table_rows
 
 
 @pytest.fixture(scope="module")

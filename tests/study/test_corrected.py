@@ -17,7 +17,7 @@ from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.predictions import Prediction
-from glassformer.study.corrected import ADDED, give_back, separator_for, write_corrected
+from glassformer.study.review import ADDED, give_back, separator_for, write_corrected
 
 from ..cli.tiny import sentences, settings
 

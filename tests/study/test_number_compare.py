@@ -14,11 +14,9 @@ from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_numbers, read_simple, write_simple
 from glassformer.report.notebook import Comparison
-from glassformer.study.compare import compare
-from glassformer.study.finished import compare_runs
+from glassformer.study.compare import compare, compare_runs
 from glassformer.study.grid import Study
-from glassformer.study.results import table_rows
-from glassformer.study.verdict import markdown
+from glassformer.study.results import markdown, table_rows
 
 RECIPE = """\
 task = "text-regression"

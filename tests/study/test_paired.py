@@ -11,7 +11,7 @@ from glassformer.evaluate.label_sets import LabelSetMeter
 from glassformer.report.wording import bounds, how_tested
 from glassformer.study.answers import Answers, Spans
 from glassformer.study.paired import add_tests
-from glassformer.study.verdict import sentences
+from glassformer.study.results import sentences
 
 
 def compared(measure: str, *arms: Answers) -> dict:

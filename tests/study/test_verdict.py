@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glassformer.study.verdict import sentences
+from glassformer.study.results import sentences
 
 
 def test_arms_that_are_right_on_the_same_examples_are_said_to_be():

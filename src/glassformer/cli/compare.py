@@ -91,7 +91,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
     from glassformer.checkpoints.files import disk_errors
     from glassformer.outputs import check_folder_path
     from glassformer.report.study import write_study_report
-    from glassformer.study.finished import compare_runs
+    from glassformer.study.compare import compare_runs
     from glassformer.study.results import write_results
 
     results = compare_runs(folders, **options)
@@ -110,7 +110,7 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
     from glassformer.report.units import signed, unit_of
     from glassformer.report.wording import NONE, digits_for, duration, p_value
-    from glassformer.study.verdict import measured
+    from glassformer.study.results import measured
 
     digits, measure = digits_for(results["n"]), measured(results)
     unit = unit_of(measure)

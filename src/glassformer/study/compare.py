@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
+from glassformer.study.answers import Answers, read_answers, read_answers_split
 from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, check_split, expand
-from glassformer.study.results import collect, write_results
+from glassformer.study.results import beside, collect, write_results
+from glassformer.tasks.run_folder import read_run_recipe, what_decides
 
 
 def compare(
@@ -86,3 +88,102 @@ def _run(
         (folder / "arms").mkdir(parents=True, exist_ok=True)
     say(f"{study.name}: {len(arms)} arms, {len(study.seeds)} seeds, {len(jobs)} runs in {folder}")
     return run_jobs(jobs, workers=workers, say=say, progress=progress, engine=engine)
+
+
+# --- finished runs side by side -------------------------------------------------------------------
+#
+# Figures, intervals and tests as in a study, from their folders alone.
+
+
+Runs = dict[str, dict[int, tuple[Job, Answers]]]
+
+
+@dataclass(frozen=True)
+class Finished(Job):
+    """A run that no study has made."""
+
+    @property
+    def place(self) -> str:
+        return self.folder.as_posix()
+
+    @property
+    def title(self) -> str:
+        return self.folder.as_posix()
+
+
+def compare_runs(
+    folders: Sequence[str | Path],
+    *,
+    bootstrap: int = 2000,
+    split: str | None = None,
+    measure: str | None = None,
+) -> dict[str, Any]:
+    """What finished runs say about each other. Runs of one recipe that differ in their seed are one arm.
+
+    Args:
+        folders: two or more run folders; the others are compared with the first one's arm.
+        bootstrap: resamples for intervals and tests.
+        split: that all of them must have been judged on; None: any one.
+        measure: that they are compared by; None: what their recipes choose their best weights by.
+
+    Returns:
+        The results, as ``results.json`` of a study has them; an arm is called as its first folder is.
+
+    Raises:
+        ConfigError: fewer than two runs, the same one twice, one recipe only, different examples, another
+            split than ``split``, or no such measure.
+        DataError: a folder without labelled predictions.
+    """
+    check_split(split)
+    paths = [Path(folder) for folder in folders]
+    where = "compare"
+    if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
+        what = "one run twice" if len(paths) > 1 else "one run alone"
+        raise ConfigError(what, where=where, fix="Name two finished runs or more")
+    runs = _arms(paths)
+    for path in paths if split else ():
+        if (judged := read_answers_split(path)) not in ("", split):
+            what, fix = f"was judged on {judged}, not on {split}", "Compare their recipes, as arms of a study"
+            raise ConfigError(what, where=path.as_posix(), fix=fix)
+    if len(runs) < 2:
+        what = "these runs are one recipe with several seeds: there is nothing to compare them with"
+        raise ConfigError(what, where=where, fix="Name a run of another recipe too")
+    names = list(runs)
+    seeds = {seed for finished in runs.values() for seed in finished}
+    most = max(len(finished) for finished in runs.values())
+    about = {
+        "name": " and ".join(names) if len(names) == 2 else f"{names[0]} and {len(names) - 1} others",
+        "summary": "",
+        "recipe": "",
+        "baseline": names[0],
+        "ladder": [],
+        "set": {},
+        "seeds": sorted(seeds) if most > 1 else [0],
+        "unfinished": [],
+        "failed": {},
+    }
+    fix = (
+        "Train them on the same data with the same split, or judge each on one labeled file that none was "
+        "trained on: glassformer evaluate RUN --data FILE"
+    )
+    results = beside(runs, about, bootstrap, fix, measure)
+    for arm in results["arms"]:
+        arm["changes"] = {}
+    return Comparison({"judged": "judged"} | results)
+
+
+def _arms(paths: Sequence[Path]) -> Runs:
+    runs: Runs = {}
+    names: dict[str, str] = {}  # what decides a run but for its seed -> its arm
+    for path in paths:
+        recipe, answers = read_run_recipe(path), read_answers(path)
+        values = what_decides(recipe)
+        train = {k: v for k, v in values.get("train", {}).items() if k != "seed"}
+        evaluate = {k: v for k, v in values.get("evaluate", {}).items() if k != "baselines"}
+        key = repr(values | {"name": "", "train": train, "evaluate": evaluate})
+        seed = recipe.train.seed
+        name = names.setdefault(key, path.as_posix())
+        if seed in runs.get(name, {}):  # the same recipe and seed once more
+            name = path.as_posix()
+        runs.setdefault(name, {})[seed] = Finished(name, seed, recipe, path), answers
+    return runs
