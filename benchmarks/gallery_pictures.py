@@ -19,9 +19,7 @@ from glassformer.explain.alignment import picture as alignment_picture
 from glassformer.explain.architecture import Block
 from glassformer.explain.architecture import draw as draw_blocks
 from glassformer.explain.sheets import as_file, heads, pictures
-from glassformer.report.bars import bar_panels
-from glassformer.report.confusion import confusion_matrix
-from glassformer.report.curves import learning_curves
+from glassformer.report.charts import bar_panels, confusion_matrix, learning_curves
 from glassformer.report.tables import confusions
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.report.curves import curves
+from glassformer.report.charts import curves
 from glassformer.report.published import (
     check,
     duration,
@@ -21,9 +21,11 @@ from glassformer.report.published import (
     measured,
     measured_finding,
     measured_study,
+    measures,
+    page,
+    pages,
     published_rows,
 )
-from glassformer.report.published_page import measures, page, pages
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

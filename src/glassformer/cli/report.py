@@ -25,8 +25,7 @@ def report(folder: str | Path) -> list[Path]:
             "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
         )
     from glassformer.checkpoints.native import refuse_unfinished
-    from glassformer.report.review import write_review_page
-    from glassformer.report.study import write_study_report
+    from glassformer.report.study import write_review_page, write_study_report
 
     kinds = {
         "results.json": write_study_report,

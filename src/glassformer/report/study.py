@@ -107,3 +107,17 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         signed=signed,
         tested=headed(how_tested(results)),
     )
+
+
+# --- the page of a label review: ``review.html`` from review.json ---------------------------------
+
+
+def write_review_page(folder: str | Path) -> Path:
+    """Write ``review.html`` beside review.json and return its path.
+
+    Raises:
+        DataError: no review.json, or a damaged one.
+    """
+    folder = Path(folder)
+    found = read_results(folder / "review.json", "review")
+    return write_page(folder / "review.html", render_page("review.html.j2", found=found))

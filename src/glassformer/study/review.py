@@ -29,7 +29,7 @@ from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.finite import json_text
 from glassformer.process import READING
-from glassformer.report.review import write_review_page
+from glassformer.report.study import write_review_page
 from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
 from glassformer.study.fold import NAME
 from glassformer.study.word_review import judged_words, write_to_correct

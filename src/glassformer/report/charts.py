@@ -1,0 +1,231 @@
+"""Charts of a training as SVG files: curves, bars, a confusion matrix; the same bytes for the same numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from glassformer.errors import DataError
+from glassformer.explain.view import short_names
+
+# --- small curves of a training as SVG files ------------------------------------------------------
+#
+# The same bytes for the same numbers.
+
+
+INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d", "#3d7a4b")
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 300, 190, 44, 30, 34
+
+
+def curves(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    last: int | None = None,
+    ends: tuple[str, str] | None = None,
+) -> str:
+    """Panels beside each other, each with at most three named lines over the epochs.
+
+    Args:
+        panels: title -> line's name -> values, one an epoch or evenly over them.
+        last: the number of the last epoch; None: as many as there are values.
+        ends: what stands below the first and the last value where they are no epochs.
+    """
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH * len(panels)} {HEIGHT}" '
+        f'width="{WIDTH * len(panels)}" font-family="system-ui, sans-serif" font-size="11" role="img">',
+        f'<rect width="{WIDTH * len(panels)}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for number, (title, lines) in enumerate(panels.items()):
+        parts.append(_panel(WIDTH * number, title, lines, last, ends))
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def learning_curves(
+    evaluations: Sequence[Mapping[str, Any]], judged: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """Loss and accuracy over the epochs of one training; empty: fewer than two were evaluated.
+
+    Args:
+        evaluations: of a run's history.
+        judged: figures of the judged split by the weights of each epoch; they stand beside the training's.
+    """
+    records = [e for e in evaluations if "train_loss" in e]
+    panels: dict[str, dict[str, list[float]]] = {}
+    for title, keys in {
+        "loss": {"training": "train_loss", "validation": "loss"},
+        "accuracy": {"training": "train_accuracy", "validation": "accuracy"},
+    }.items():
+        lines = {
+            name: [float(e[key]) for e in records]
+            for name, key in keys.items()
+            if records and all(e.get(key) is not None for e in records)
+        }
+        if judged and len(judged) == len(records):
+            lines["test"] = [float(e["log_loss" if title == "loss" else "accuracy"]) for e in judged]
+        if lines and any(any(line) for line in lines.values()):  # word vectors have no accuracy to learn
+            panels[title] = lines
+    last = records[-1].get("epoch") if records else None
+    return curves(panels, None if last is None else last + 1) if len(records) > 1 and panels else ""
+
+
+def _panel(
+    x: int,
+    title: str,
+    lines: Mapping[str, Sequence[float]],
+    end: int | None,
+    ends: tuple[str, str] | None,
+) -> str:
+    values = [value for line in lines.values() for value in line]
+    low, high = min(values), max(values)
+    span, last = (high - low) or 1.0, max(map(len, lines.values()))
+    first, final = ends or ("1", f"epoch {end or last:,}")
+    left, right, floor = x + LEFT, x + WIDTH - 12, HEIGHT - BOTTOM
+    out = [
+        f'<text x="{left}" y="16" fill="{INK}" font-weight="600">{title}</text>',
+        f'<path d="M{left} {TOP}V{floor}H{right}" fill="none" stroke="{MUTED}"/>',
+        *(
+            f'<text x="{left - 5}" y="{y + 4}" text-anchor="end" fill="{MUTED}">{value:.2f}</text>'
+            for value, y in ((high, TOP), (low, floor))
+        ),
+        f'<text x="{left}" y="{floor + 14}" fill="{MUTED}">{first}</text>',
+        f'<text x="{right}" y="{floor + 14}" text-anchor="end" fill="{MUTED}">{final}</text>',
+    ]
+    for (name, line), color, place in zip(lines.items(), COLORS, (0, 80, 160)):
+        points = [
+            (
+                left + (right - left) * i / max(last - 1, 1),
+                floor - (floor - TOP) * (value - low) / span,
+            )
+            for i, value in enumerate(line)
+        ]
+        drawn = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+        out.append(f'<polyline points="{drawn}" fill="none" stroke="{color}" stroke-width="2"/>')
+        out.append(
+            f'<text x="{left + place}" y="{HEIGHT - 6}" fill="{color}" font-weight="600">{name}</text>'
+        )
+    return "\n".join(out)
+
+
+# --- named values as lying bars -------------------------------------------------------------------
+#
+# In panels, as an SVG file: the same bytes for the same numbers.
+
+
+BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (
+    290,
+    34,
+    19,
+    100,
+    48,
+)  # pixels of a panel, its title, a bar, names, figures
+LONGEST_NAME = 15  # letters of a name
+
+
+def bar_panels(
+    panels: Mapping[str, Sequence[tuple[str, float]]], form: str = "{:.1%}", columns: int = 2
+) -> str:
+    """Panels in rows of ``columns``, the first value of each on top; a value below 0 is drawn in red.
+
+    Args:
+        panels: title -> (name, value). A bar's length is its share of the largest value of all panels.
+        form: how a value is written behind its bar.
+    """
+    most = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
+    names = [name for bars in panels.values() for name, _ in bars]
+    shown = dict(zip(names, short_names(names, LONGEST_NAME), strict=True))
+    left = max(NAME, *(math.ceil(NAME / LONGEST_NAME * len(name)) for name in shown.values()), 0)
+    panel = BARS_WIDTH - NAME + left
+    rows = [list(panels.items())[i : i + columns] for i in range(0, len(panels), columns)]
+    parts, y = [], 0
+    for row in rows:
+        for column, (title, bars) in enumerate(row):
+            named = [(shown[name], value) for name, value in bars]
+            parts.append(_bars(panel * column, y, left, short_names([title], 40)[0], named, most, form))
+        y += HEAD + LINE * max(len(bars) for _, bars in row)
+    width, height = panel * min(columns, len(panels)), y + 8
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        'font-family="system-ui, sans-serif" font-size="12" role="img">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join([*parts, "</svg>"]) + "\n"
+    )
+
+
+def _bars(
+    x: int, y: int, left: int, title: str, bars: Sequence[tuple[str, float]], most: float, form: str
+) -> str:
+    out = [f'<text x="{x + 10}" y="{y + 22}" fill="{INK}" font-weight="600">{escape(title)}</text>']
+    room, left = BARS_WIDTH - NAME - FIGURE - 16, x + left
+    for i, (name, value) in enumerate(bars):
+        top = y + HEAD + LINE * i
+        width = room * abs(value) / most
+        out += [
+            f'<text x="{left - 6}" y="{top + 12}" text-anchor="end" fill="{INK}">{escape(name)}</text>',
+            f'<rect x="{left}" y="{top + 2}" width="{width:.1f}" height="13" rx="2" '
+            f'fill="{COLORS[value < 0]}"/>',
+            f'<text x="{left + width + 5:.1f}" y="{top + 12}" fill="{MUTED}">{form.format(value)}</text>',
+        ]
+    return "\n".join(out)
+
+
+# --- a confusion matrix as an SVG file ------------------------------------------------------------
+#
+# A row a true class, a column a predicted one, counts in the squares.
+
+
+CELL, LETTER, LONGEST_CLASS = 40, 7, 18  # pixels of a square and of a letter; letters of a class
+MOST = 30  # classes: more squares cannot be read
+
+
+def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
+    """Right answers on blue, mistakes on red, each as strong as the root of its share of the true class.
+
+    Args:
+        counts: ``[true][predicted]``, as in the figures of a split.
+
+    Raises:
+        DataError: the counts are no square table of the classes, or there are too many classes to read.
+    """
+    n = len(labels)
+    if len(counts) != n or any(len(row) != n for row in counts):
+        raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Judge the run again")
+    if not 0 < n <= MOST:
+        raise DataError(f"{n} classes, 1 to {MOST} can be drawn", where="confusion")
+    names = short_names(labels, LONGEST_CLASS)
+    edge = LETTER * max(map(len, names)) + 12
+    left, top = edge + 18, edge + 18
+    width, height = left + CELL * n + 6, top + CELL * n + 6
+    parts = [
+        f'<text x="{left + CELL * n / 2:.0f}" y="14" text-anchor="middle" fill="{MUTED}">predicted</text>',
+        f'<text transform="translate(14 {top + CELL * n / 2:.0f}) rotate(-90)" text-anchor="middle" '
+        f'fill="{MUTED}">true</text>',
+    ]
+    for i, (name, row) in enumerate(zip(map(escape, names), counts, strict=True)):
+        middle = CELL * (i + 0.5) + 4
+        parts += [
+            f'<text x="{left - 6}" y="{top + middle:.0f}" text-anchor="end" fill="{INK}">{name}</text>',
+            f'<text transform="translate({left + middle:.0f} {top - 6}) rotate(-90)" '
+            f'fill="{INK}">{name}</text>',
+        ]
+        whole = max(sum(row), 1)
+        parts += [_square(left + CELL * j, top + CELL * i, c, c / whole, i == j) for j, c in enumerate(row)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        'font-family="system-ui, sans-serif" font-size="12" role="img">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n' + "\n".join([*parts, "</svg>"]) + "\n"
+    )
+
+
+def _square(x: int, y: int, count: int, share: float, right: bool) -> str:
+    strength = share**0.5
+    square = (
+        f'<rect x="{x}" y="{y}" width="{CELL - 2}" height="{CELL - 2}" rx="3" fill="{COLORS[not right]}" '
+        f'fill-opacity="{0.05 + 0.85 * strength:.3f}"/>'
+    )
+    if not count:
+        return square
+    ink = "#ffffff" if strength > 0.6 else INK
+    return square + (
+        f'<text x="{x + CELL / 2 - 1:.0f}" y="{y + CELL / 2 + 4:.0f}" text-anchor="middle" fill="{ink}">'
+        f"{count}</text>"
+    )
