@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from glassformer.errors import ConfigError
-from glassformer.serve.guard import HEADERS, Guard, allowed_host, host_of
-from glassformer.serve.held import Held, Share
-from glassformer.serve.limits import Limits
+from glassformer.serve.guard import HEADERS, SHARE, Guard, allowed_host, host_of
+from glassformer.serve.limits import Held, Limits, Share
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.problems import Problem
-from glassformer.serve.reading import SHARE
 
 PREDICT = "/v1/predict"
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassformer.serve import reading
+from glassformer.serve import guard
+from glassformer.serve.guard import check_shape, parse, weight
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem
-from glassformer.serve.reading import check_shape, parse, weight
 
 from .conftest import Running, asked_for_health
 
@@ -176,9 +176,9 @@ def test_large_texts_full_of_commas_and_brackets_pass(server: Running, classifie
 
 
 def test_large_bodies_are_parsed_in_a_thread(server: Running, monkeypatch):
-    real, names = reading.parse, []
+    real, names = guard.parse, []
     monkeypatch.setattr(
-        reading, "parse", lambda *given: names.append(threading.current_thread().name) or real(*given)
+        guard, "parse", lambda *given: names.append(threading.current_thread().name) or real(*given)
     )
     assert server.ask("/v1/predict", {"texts": ["a film"]}).status == 200
     assert server.ask("/v1/predict", {"texts": ["a film " * 10_000]}).status == 200

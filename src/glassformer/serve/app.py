@@ -27,17 +27,16 @@ from glassformer.explain.render import asset
 from glassformer.finite import json_text
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
-from glassformer.serve.answering import ROUTES as ANSWER_ROUTES
-from glassformer.serve.answering import add_answering
 from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
-from glassformer.serve.guard import PREDICT, Guard
-from glassformer.serve.held import Held
-from glassformer.serve.limits import Limits
+from glassformer.serve.guard import PREDICT, Guard, JsonRoute
+from glassformer.serve.limits import Held, Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
 from glassformer.serve.problems import JSON, Problem, of_model, of_validation
-from glassformer.serve.reading import JsonRoute
+from glassformer.serve.routes import ANSWER_ROUTES as ANSWER_ROUTES
+from glassformer.serve.routes import EMBED_ROUTES, add_answering, add_similarity, add_tagging
+from glassformer.serve.routes import TAG_ROUTES as TAG_ROUTES
 from glassformer.serve.schema import (
     ErrorResponse,
     ExplainRequest,
@@ -47,10 +46,7 @@ from glassformer.serve.schema import (
     PredictResponse,
     StateResponse,
 )
-from glassformer.serve.similarity import ROUTES, add_similarity
 from glassformer.serve.taggers import ServedTagger
-from glassformer.serve.tagging import ROUTES as TAG_ROUTES
-from glassformer.serve.tagging import add_tagging
 
 log = logging.getLogger("glassformer.serve")
 
@@ -270,7 +266,7 @@ def create_app(
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    posted = [PREDICT, *ROUTES, *TAG_ROUTES, *ANSWER_ROUTES, "/v1/explain"]
+    posted = [PREDICT, *EMBED_ROUTES, *TAG_ROUTES, *ANSWER_ROUTES, "/v1/explain"]
     routes = [*STATIC, *SHEETS, *posted, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
@@ -295,7 +291,7 @@ def _of_pairs(served: Any) -> Problem:
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = {PREDICT: PredictRequest, **ROUTES, **TAG_ROUTES, **ANSWER_ROUTES}.get(
+    asked = {PREDICT: PredictRequest, **EMBED_ROUTES, **TAG_ROUTES, **ANSWER_ROUTES}.get(
         request.url.path, ExplainRequest
     )
     return of_validation(error.errors(), list(asked.model_fields)).response()

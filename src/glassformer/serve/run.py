@@ -18,8 +18,7 @@ from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.embedders import Table
 from glassformer.serve.guard import LOCAL, is_local
-from glassformer.serve.held import Held
-from glassformer.serve.limits import Limits
+from glassformer.serve.limits import Held, Limits
 from glassformer.serve.loading import load_models, search_in
 from glassformer.serve.sockets import bounded_protocol
 

@@ -16,8 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from glassformer.serve.guard import HEADERS
-from glassformer.serve.held import Held, Share
-from glassformer.serve.limits import Limits
+from glassformer.serve.limits import Held, Limits, Share
 from glassformer.serve.problems import Problem
 
 SLICE = 16_384  # bytes that are parsed before they are counted

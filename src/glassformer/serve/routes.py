@@ -1,4 +1,4 @@
-"""The routes of embedders: vectors of texts, how alike two texts are and why, and the nearest of a list."""
+"""The routes of answerers, taggers and embedders; those of classifiers are in ``app.py``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 
+from glassformer.serve.answerers import ServedAnswerer
 from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.problems import Problem
 from glassformer.serve.schema import (
+    AnswerRequest,
+    AnswerResponse,
     EmbedRequest,
     EmbedResponse,
     OneOrMany,
@@ -19,10 +22,81 @@ from glassformer.serve.schema import (
     SearchResponse,
     SimilarRequest,
     SimilarResponse,
+    TagRequest,
+    TagResponse,
 )
+from glassformer.serve.taggers import ServedTagger
+
+# --- the route of answerers -----------------------------------------------------------------------
+#
+# Answers to questions, as spans of the texts that are sent with them.
+
+
+ANSWER = "/v1/answer"
+ANSWER_ROUTES = {ANSWER: AnswerRequest}
+
+
+def add_answering(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route; ``wrong``: what answers that are none look like."""
+
+    @app.post(ANSWER, response_model=AnswerResponse, responses=wrong, summary="Answers from a text")
+    async def answer(request: AnswerRequest) -> Response:
+        one = request.question is not None or request.context is not None
+        if one == (request.questions is not None):
+            what = "question with context, or questions, one of them"
+            raise Problem(422, what, where="body", fix="Send question and context")
+        if one and (request.question is None or request.context is None):
+            missing = "question" if request.question is None else "context"
+            raise Problem(422, f"no {missing}", where=missing, fix="Send question and context")
+        served: ServedAnswerer = server.choose(request.model, "text", "answers", pairs=True)
+        inputs = request.questions or [[request.question, request.context]]
+        try:
+            items, found = await server.batchers[served.name].submit(inputs, "questions")
+        except Problem as problem:
+            if one and problem.where == "questions[0]":
+                problem.where = "context"  # one question has no number
+            raise
+        answers = served.answered(items, found, request.n_best)
+        return JSONResponse({"model": served.name, "answers": answers})
+
+
+# --- the route of taggers -------------------------------------------------------------------------
+#
+# The tags of words, and the spans that they mark.
+
+
+TAG = "/v1/tag"
+TAG_ROUTES = {TAG: TagRequest}
+FORMS = ("text", "words", "texts", "sentences")
+
+
+def add_tagging(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
+    """Add the route; ``wrong``: what answers that are none look like."""
+
+    @app.post(TAG, response_model=TagResponse, responses=wrong, summary="Tags of words, and spans")
+    async def tag(request: TagRequest) -> Response:
+        given = [form for form in FORMS if getattr(request, form) is not None]
+        if len(given) != 1:
+            raise Problem(422, "text, words, texts or sentences, one of them", where="body")
+        (form,), inputs = given, getattr(request, given[0])
+        served: ServedTagger = server.choose(request.model, "text", "tags")
+        inputs = [inputs] if form in ("text", "words") else inputs
+        try:
+            items, found = await server.batchers[served.name].submit(inputs, form)
+        except Problem as problem:
+            if form in ("text", "words") and problem.where == f"{form}[0]":
+                problem.where = form  # one sentence has no number
+            raise
+        return JSONResponse({"model": served.name, "sentences": served.sentences(items, found)})
+
+
+# --- the routes of embedders ----------------------------------------------------------------------
+#
+# Vectors of texts, how alike two texts are and why, and the nearest of a list.
+
 
 EMBED, SIMILAR, SEARCH = "/v1/embed", "/v1/similar", "/v1/search"
-ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest, SEARCH: SearchRequest}
+EMBED_ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest, SEARCH: SearchRequest}
 
 
 def _in_its_pair(where: str | None) -> str | None:
