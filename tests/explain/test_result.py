@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import InputError
-from glassformer.explain.explanation import Explanation
+from glassformer.explain.render import Explanation
 
 NASTY = '<script>alert(1)</script> & "quoted" <img src=x onerror=alert(2)>'
 

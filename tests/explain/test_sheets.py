@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer.errors import InputError
-from glassformer.explain.explanation import Explanation
+from glassformer.explain.render import Explanation
 from glassformer.explain.sheets import as_file, heads, heat_of, pictures
 
 

@@ -11,8 +11,7 @@ import shutil
 import numpy as np
 import pytest
 
-from glassformer.explain.explanation import Explanation
-from glassformer.explain.render import page
+from glassformer.explain.render import Explanation, page
 from glassformer.explain.view import certainty, view_of
 
 ATTACKS = [

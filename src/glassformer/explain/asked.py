@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.sklearn_base import check_is_fitted
 
 if TYPE_CHECKING:
-    from glassformer.explain.explanation import Explanation
+    from glassformer.explain.render import Explanation
 
 
 class Explains:

@@ -14,11 +14,11 @@ from glassformer.config import nearest
 from glassformer.errors import InputError
 from glassformer.explain.attention import attention, attention_gradient, attention_rollout
 from glassformer.explain.cross import cross as cross_of
-from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
 from glassformer.explain.ngrams import ngram_subject, weights
 from glassformer.explain.occlusion import occlusion
+from glassformer.explain.render import Explanation
 from glassformer.explain.result import ABOUT, Scores
 from glassformer.explain.subject import Subject, attention_maps, picture_subject, text_subject
 from glassformer.finite import finite

@@ -9,18 +9,23 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.data.text_pairs import JOINT
-from glassformer.explain.cross_map import cross_pictures
+from glassformer.errors import InputError
+from glassformer.explain.cross import cross_pictures
 from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
+from glassformer.finite import json_text
+from glassformer.outputs import write_text_whole
 
-if TYPE_CHECKING:  # imported where a page is made: the server only takes a style sheet from here
+if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 TEMPLATES = Path(__file__).parent / "templates"
 RANDOM = 'stroke="currentColor" stroke-opacity="0.6" stroke-dasharray="3 3"'
@@ -193,3 +198,34 @@ def policy(css: str, script: str, *, pictures: bool = False) -> str:
     images = " img-src data:;" if pictures else ""
     ours = f"style-src {style}; script-src {code}"
     return f"default-src 'none';{images} {ours}; base-uri 'none'; form-action 'none'"
+
+
+# --- an explanation that shows itself -------------------------------------------------------------
+#
+# As a page, as JSON, in a notebook.
+
+
+@dataclass
+class Explanation(Result):
+    """What every method of explanation gives; its fields are those of ``Result``."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write ``.json`` (scores) or ``.html`` (a page that opens anywhere, with maps if there are any).
+
+        Raises:
+            InputError: another ending, or no such folder.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in (".json", ".html"):
+            raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
+        if not path.parent.is_dir():
+            raise InputError("no such folder", where=str(path.parent), fix="Make it first")
+        if path.suffix.lower() == ".json":
+            text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
+        else:
+            text = page([self])
+        write_text_whole(path, text)
+        return path
+
+    def _repr_html_(self) -> str:
+        return fragment(self)

@@ -13,9 +13,9 @@ from glassformer.data.questions import Question
 from glassformer.data.text_pairs import JOINT
 from glassformer.data.vocabulary import Vocabulary, word_numbers
 from glassformer.errors import InputError
-from glassformer.explain.explanation import Explanation
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.methods import check_attention, check_method, explain, target_number
+from glassformer.explain.render import Explanation
 from glassformer.explain.subject import Subject, model_of
 from glassformer.finite import finite
 from glassformer.models.backbone import ModelOutput
