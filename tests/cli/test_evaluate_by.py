@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from glassformer.cli.by_column import show_slices
+from glassformer.cli.evaluate import show_slices
 from glassformer.tasks.target_numbers import Numbers
 
 from .tiny import sentences, write_csv

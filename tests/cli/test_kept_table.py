@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.kept_table import kept_table
+from glassformer.cli.answers import kept_table
 from glassformer.cli.rows import Layout, Row, read_rows
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError

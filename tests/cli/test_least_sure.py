@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.cli.least_sure import LeastSure
+from glassformer.cli.answers import LeastSure
 from glassformer.cli.rows import Row
 from glassformer.errors import ConfigError
 

@@ -69,9 +69,8 @@ NAME, READABLE = "caf\udce9", "caf\\xe9"
 
 
 def test_every_table_of_answers_takes_them(tmp_path):
-    from glassformer.cli.doubles import write_doubles
     from glassformer.cli.search import write_found
-    from glassformer.cli.similar import write_cosines
+    from glassformer.cli.similar import write_cosines, write_doubles
     from glassformer.data.pairs import PairSplit
     from glassformer.study.results import _write_csv
     from glassformer.tasks.translation.run import write_translations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.other_data import held_out_line
+from glassformer.cli.own_data import held_out_line
 from glassformer.cli.train import choose_recipe
 from glassformer.config import to_dict
 from glassformer.tasks.catalog import load_recipe

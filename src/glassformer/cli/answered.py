@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.rows import WAY_OUT, Row, counted, others_of, read_columns, usable, without_answer
-from glassformer.cli.tagged import left_out
+from glassformer.cli.shown import left_out
 from glassformer.data.findings import DoctorReport
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError

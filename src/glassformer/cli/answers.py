@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.kept_table import KeptTable
-from glassformer.cli.least_sure import LeastSure
-from glassformer.cli.output import emit, excerpt, one_line
+import numpy as np
+
+from glassformer.cli.output import emit, excerpt, one_line, show_table
 from glassformer.cli.rows import (
+    MOST_COLUMNS,
     Layout,
     Row,
     carried,
@@ -22,8 +25,171 @@ from glassformer.cli.rows import (
     unreadable_row,
     usable,
 )
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.reading import Unchanged
+
+# --- one's own table with the answers behind ------------------------------------------------------
+#
+# ``predict --keep-table``.
+
+
+KEEP_TABLE = "--keep-table"
+ENDS = (".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """How a table of delimited text is written, so that it can be written again."""
+
+    names: tuple[str, ...]  # of its columns, in their order
+    delimiter: str
+    mark: bool  # whether it begins with a byte order mark
+    encoding: str = "utf-8"
+    line_end: str = "\n"
+    pair: tuple[str, str] | None = None  # the columns of the first and second texts, of pairs
+
+    @contextmanager
+    def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
+        """What takes rows and a value for each of ``ours``; the file appears whole at the end.
+
+        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``;
+        those of ``ours`` are guarded as in every CSV file of ours.
+
+        Args:
+            texts: the columns of the texts, of pairs both.
+            ours: the columns behind; one whose name is taken is called ``model:NAME``.
+        """
+        from glassformer.data.spreadsheet import csv_safe, guard_under
+        from glassformer.evaluate.predictions import table_file
+
+        heads = list(ours)
+        while any(taken := [head in self.names for head in heads]):
+            heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
+        guard = guard_under(self.names)
+        how: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
+        with table_file(out, delimiter=self.delimiter, **how) as writer:
+            writer.writerow([*self.names, *map(csv_safe, heads)])
+
+            def write(rows: Sequence[Row], values: Sequence[Sequence[Any]]) -> None:
+                for row, found in zip(rows, values, strict=True):
+                    own = row.given | dict(zip(texts, _sides(row.text), strict=False))
+                    cells = [guard(own.get(name, "")) for name in self.names]
+                    writer.writerow([*cells, *map(csv_safe, found)])
+
+            yield write
+
+    def texts(self, layout: Layout) -> list[str]:
+        """The columns of the texts: those of the pair, else what is none of the user's other columns."""
+        return list(self.pair or (name for name in self.names if name not in layout.columns))
+
+
+def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
+    """The one table that is given.
+
+    Raises:
+        ConfigError: it is no single CSV or TSV file, has too many columns, or there is no ``--out``.
+        DataError: it cannot be read.
+    """
+    path = Path(given[0])
+    if out is None or len(given) != 1 or path.suffix.lower() not in ENDS or not path.is_file():
+        what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
+        raise ConfigError(what, where=KEEP_TABLE, fix=fix)
+    from glassformer.data.csv_format import delimiter_of
+    from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
+    from glassformer.data.tables import whole_records
+
+    delimiter = delimiter_of(path, ESCAPE)
+    _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
+    if len(names) > MOST_COLUMNS:
+        what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
+        raise ConfigError(
+            what, where=KEEP_TABLE, fix="Leave it out, or cut the table to the columns you need"
+        )
+    with path.open("rb") as file:
+        marked = file.read(3) == b"\xef\xbb\xbf"
+    first = next(text_lines(path, newline="", errors=ESCAPE), "\n")
+    line_end = first[len(first.rstrip("\r\n")) :] or "\n"
+    encoding = encoding_of(path)
+    return KeptTable(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
+
+
+def _sides(text: Any) -> tuple[str, ...]:
+    return getattr(text, "sides", None) or (text,)
+
+
+# --- ``predict --least-sure N`` -------------------------------------------------------------------
+#
+# The answers that a person should look at first.
+
+
+LEAST_SURE = "--least-sure"
+MOST = 10_000  # rows that one look can hold
+
+
+@dataclass
+class LeastSure:
+    """The ``count`` answers whose label is least probable; of equal ones the earlier rows.
+
+    Raises:
+        ConfigError: a count that cannot be.
+    """
+
+    count: int
+    classes: Sequence[Any]
+    _heap: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST:
+            raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MOST:,}")
+
+    def add(self, rows: Sequence[Row], labels: Sequence[Any], shares: Sequence[float], p: Any) -> None:
+        """Answered rows ``[m]``, their labels (None: it abstains), how sure each is, and ``[m, K]``."""
+        chances = np.asarray(p)
+        for row, label, share, own in zip(rows, labels, shares, chances, strict=True):
+            self._seen += 1
+            key = (-float(share), -self._seen)  # of the kept, the smallest is the surest
+            if len(self._heap) == self.count and key <= self._heap[0][:2]:
+                continue
+            first, second = np.argsort(-own, kind="stable")[:2].tolist()
+            found = {
+                "file": row.file or None,
+                "row": row.row if row.row is not None else self._seen,
+                "text": row.text,
+                "label": label,
+                "probability": float(share),
+                "likeliest": [[self.classes[k], float(own[k])] for k in (first, second)],
+            }
+            push = heapq.heappush if len(self._heap) < self.count else heapq.heapreplace
+            push(self._heap, (*key, found))
+
+    def found(self) -> list[dict[str, Any]]:
+        """The least sure first."""
+        return [found for _, _, found in sorted(self._heap, key=lambda kept: (-kept[0], -kept[1]))]
+
+    def show(self, noun: str) -> None:
+        """A table: the row, its two likeliest labels, and its text."""
+        rows = [
+            [
+                str(f["row"]),
+                *(f"{label} {share:.3f}" for label, share in f["likeliest"]),
+                excerpt(str(f["text"]), 60),
+            ]
+            for f in self.found()
+        ]
+        title = f"the {len(rows):,} least sure of {self._seen:,} {noun}"
+        show_table(title, ("row", "likeliest", "then", "text"), rows, right=("row",))
+
+    def notes(self, run: str) -> Iterator[str]:
+        """How such answers are left out."""
+        yield (
+            f"to give no label to the doubtful: glassformer calibrate {run} shows what each limit leaves, "
+            "and --abstain-below P sets one"
+        )
+
+
+# --- answers --------------------------------------------------------------------------------------
+
 
 LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
 PIECE = 4096  # rows

@@ -25,7 +25,7 @@ from glassformer.cli.given import (
 from glassformer.cli.numbers import show_number_folds
 from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
 from glassformer.cli.places import default_folder
-from glassformer.cli.scored import show_pair_folds
+from glassformer.cli.shown import show_pair_folds
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.by_column import show_slices
 from glassformer.cli.completing import run_folders
 from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
@@ -28,6 +27,8 @@ from glassformer.cli.numbers import show_number_figures
 from glassformer.cli.output import (
     AsJson,
     abstention_line,
+    excerpt,
+    one_line,
     say,
     say_json,
     show_figures,
@@ -38,6 +39,47 @@ from glassformer.cli.places import check_folder, no_run
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
+
+# --- ``evaluate --by COLUMN`` on the terminal -----------------------------------------------------
+
+
+WIDEST = 30  # characters of a value
+
+
+def show_slices(found: Mapping[str, Any], measure: str) -> None:
+    """A line for each value of the column, the most frequent first: examples and the leading figures, which
+    fit 80 characters."""
+    from glassformer.cli.numbers import between, shown
+    from glassformer.report.tables import leading
+    from glassformer.report.wording import bounds, count, digits_for, percent
+
+    rows: list[list[str]] = []
+    heads: tuple[str, ...] = ()
+    for group in found["groups"]:
+        if group.get("kind") == "numbers":
+            cells = [shown(group["r2"]), between(group["r2_interval"]), shown(group["mae"])]
+            heads = ("R²", "95 % interval", "MAE")
+        else:
+            (key, called), *others = leading(measure, group)
+            digits = digits_for(group["n"])
+            cells = [percent(group[key], digits), bounds(group, key)]
+            cells += [percent(group[other], digits) for other, _ in others]
+            heads = (called, "95 % interval", *(name for _, name in others))
+        rows.append([named(group), count(group["n"]), *cells])
+    column = excerpt(one_line(found["column"]), WIDEST)
+    columns = (f"{column} ", "examples", *heads)  # a space: no name of ours, which would stand to the right
+    show_table(f"by {column}", columns, rows, right=columns[1:])
+
+
+def named(group: Mapping[str, Any]) -> str:
+    """What a group is called in the table."""
+    if group["value"] is None:
+        return f"({group['values']:,} rarer values)"
+    return excerpt(group["value"], WIDEST) or "(empty)"
+
+
+# --- the verb -------------------------------------------------------------------------------------
+
 
 BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
 BadRow = Annotated[

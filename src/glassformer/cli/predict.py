@@ -10,14 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.answers import LargeFile, large_file
+from glassformer.cli.answers import KEEP_TABLE, LargeFile, LeastSure, kept_table, large_file
+from glassformer.cli.answers import LEAST_SURE as LEAST_SURE
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
 from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
-from glassformer.cli.kept_table import OPTION, kept_table
-from glassformer.cli.least_sure import OPTION as LEAST_SURE
-from glassformer.cli.least_sure import LeastSure
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.pair_rows import gather_pairs, note_columns, reads_pairs, sides_in, zero_shot
@@ -307,7 +305,7 @@ def predict_command(
     if telling:
         if kept is not None:
             what = "belongs to models of labels and of numbers"
-            raise ConfigError(what, where=OPTION, fix="Leave it out")
+            raise ConfigError(what, where=KEEP_TABLE, fix="Leave it out")
         given_too = ((LEAST_SURE, least), ("--labels", labels), ("--template", template))
         for option, value in (*given_too, ("--coverage", coverage), ("--engine", engine != "serial")):
             if value:

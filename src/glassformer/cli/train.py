@@ -30,16 +30,20 @@ from glassformer.cli.given import (
     tell,
 )
 from glassformer.cli.keys import show_keys
-from glassformer.cli.other_data import (
+from glassformer.cli.output import AsJson, say, say_json, stream
+from glassformer.cli.own_data import (
+    Given,
+    around,
+    as_the_command_reads,
     held_out_line,
+    hold_out,
     is_set,
     on_other_data,
+    own_task,
     tell_siblings,
     with_held_out,
     without_pairs,
 )
-from glassformer.cli.output import AsJson, say, say_json, stream
-from glassformer.cli.own_data import Given, around, as_the_command_reads, hold_out, own_task
 from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
