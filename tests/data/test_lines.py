@@ -11,11 +11,11 @@ import pytest
 from glassformer.cli.given import read_stdin
 from glassformer.cli.pair_rows import gather_pairs
 from glassformer.cli.rows import read_rows
-from glassformer.data.files import check_utf8, reading, split_lines, text_lines
+from glassformer.data.files import check_utf8, count_lines, read_lines, reading, split_lines, text_lines
 from glassformer.data.kinds import kind_of
 from glassformer.data.pairs import load_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, count_lines, read_lines, read_table
+from glassformer.data.tables import StreamedTable, read_table
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import DataError
 from glassformer.evaluate.vectors import _lines

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glassformer.data.files import stop
+from glassformer.data.files import read_utf8, stop
 from glassformer.data.parquet import read_column
 from glassformer.data.rejected import summary, write_rejected
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, delimiter_of, read_table, read_utf8
+from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import DataError
 
 

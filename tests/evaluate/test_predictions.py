@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glassformer.checkpoints import files
+from glassformer.data.spreadsheet import MAX_CELL, csv_plain, csv_safe
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.evaluate import predictions
-from glassformer.evaluate.predictions import csv_plain, csv_safe, read_predictions, write_predictions
+from glassformer.evaluate.predictions import read_predictions, write_predictions
 
 INSIDE = [
     "hello;=cmd|' /C calc'!A0",
@@ -109,7 +110,7 @@ def test_text_alone_needs_no_labels(tmp_path):
     assert (len(long.text), long.label, long.wrong) == (200_000, "", False)
     assert (other.predicted, other.probability) == ("0", 0.4)
     with open(path, newline="", encoding="utf-8") as file:
-        csv.field_size_limit(predictions.MAX_CELL)
+        csv.field_size_limit(MAX_CELL)
         assert next(csv.reader(file)) == [*predictions.HEADER, "p:0", "p:1"]
 
 

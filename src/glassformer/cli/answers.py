@@ -28,9 +28,9 @@ from glassformer.cli.rows import (
 from glassformer.errors import ConfigError, DataError
 from glassformer.reading import Unchanged
 
-# --- one's own table with the answers behind ------------------------------------------------------
+# --- --keep-table ---------------------------------------------------------------------------------
 #
-# ``predict --keep-table``.
+# One's own table with the answers behind.
 
 
 KEEP_TABLE = "--keep-table"
@@ -117,7 +117,7 @@ def _sides(text: Any) -> tuple[str, ...]:
     return getattr(text, "sides", None) or (text,)
 
 
-# --- ``predict --least-sure N`` -------------------------------------------------------------------
+# --- --least-sure N -------------------------------------------------------------------------------
 #
 # The answers that a person should look at first.
 

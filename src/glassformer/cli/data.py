@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from glassformer.data.doctor import DoctorReport
 
 
-# --- ``glassformer data show NAME --augment LEVEL --out FILE.png`` --------------------------------
+# --- data show --augment --------------------------------------------------------------------------
 #
 # A contact sheet of augmentations.
 

@@ -40,7 +40,7 @@ from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
-# --- ``evaluate --by COLUMN`` on the terminal -----------------------------------------------------
+# --- --by COLUMN ----------------------------------------------------------------------------------
 
 
 WIDEST = 30  # characters of a value

@@ -299,7 +299,8 @@ def read_texts(
     """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
-    from glassformer.data.tables import is_plain, read_lines, read_table
+    from glassformer.data.files import read_lines
+    from glassformer.data.tables import is_plain, read_table
 
     if is_plain(path):
         lines, rows = read_lines(path)

@@ -186,7 +186,7 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
     return (None, name, None) if option == "--text" else (None, None, name)
 
 
-# --- a recipe on other data than its own ----------------------------------------------------------
+# --- other data than a recipe's own ---------------------------------------------------------------
 #
 # What of it does not suit these.
 

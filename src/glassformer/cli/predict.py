@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.answers import KEEP_TABLE, LargeFile, LeastSure, kept_table, large_file
-from glassformer.cli.answers import LEAST_SURE as LEAST_SURE
+from glassformer.cli.answers import KEEP_TABLE, LEAST_SURE, LargeFile, LeastSure, kept_table, large_file
 from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data

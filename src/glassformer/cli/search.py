@@ -77,7 +77,8 @@ def search(
 
 def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:
     """A row an answer, with its row's own columns behind; a query without an answer has one empty row."""
-    from glassformer.evaluate.predictions import csv_safe, table_file
+    from glassformer.data.spreadsheet import csv_safe
+    from glassformer.evaluate.predictions import table_file
 
     names = list(dict.fromkeys(name for near in found for one in near for name in one["columns"]))
     own = [f"table_{name}" if name in HEADER else name for name in names]

@@ -1,4 +1,4 @@
-"""What ``data show`` and ``cross-validate`` say of sentences whose words have tags, and of pairs with scores."""
+"""What ``data show`` and ``cross-validate`` say of tagged sentences and of scored pairs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from glassformer.cli.output import excerpt, say, say_json, show_table
 
-# --- ``glassformer data show`` of sentences whose words have tags ---------------------------------
+# --- tagged sentences -----------------------------------------------------------------------------
 
 
 SHOWN = 3  # spans of each kind
@@ -57,7 +57,7 @@ def show_tags(name: str, tags_column: str | None, json: bool) -> None:
     show_table(f"first spans of {split}", ("kind", "span"), listed)
 
 
-# --- what ``data show`` and ``cross-validate`` say of pairs of texts and their scores -------------
+# --- scored pairs ---------------------------------------------------------------------------------
 
 
 def show_scored(name: str, json: bool) -> None:

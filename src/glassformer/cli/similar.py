@@ -14,9 +14,9 @@ from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, 
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
-# --- rows of one table that mean the same ---------------------------------------------------------
+# --- rows that mean the same ----------------------------------------------------------------------
 #
-# On the terminal and as a CSV file.
+# Those of one table, on the terminal and as a CSV file.
 
 
 Pair = tuple[int, int, float]  # places of two rows, and their cosine
@@ -49,7 +49,8 @@ def write_doubles(
     out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside
 ) -> None:
     """A row a pair with both rows' own columns behind, safe to open in a spreadsheet."""
-    from glassformer.evaluate.predictions import csv_safe, table_file
+    from glassformer.data.spreadsheet import csv_safe
+    from glassformer.evaluate.predictions import table_file
 
     names = list(beside[0]) if beside else []
     own = [f"{side}_{name}" for name in names for side in ("first", "second")]
@@ -173,7 +174,8 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
     """A row a pair, safe to open in a spreadsheet."""
-    from glassformer.evaluate.predictions import csv_safe, table_file
+    from glassformer.data.spreadsheet import csv_safe
+    from glassformer.evaluate.predictions import table_file
 
     with table_file(out) as writer:
         writer.writerow(["first", "second", "cosine"])

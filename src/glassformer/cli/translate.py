@@ -38,7 +38,8 @@ def translate(
     Raises:
         InputError: no such model, one that does not translate, an unreadable file, a text that is too long.
     """
-    from glassformer.data.tables import count_lines, is_plain
+    from glassformer.data.files import count_lines
+    from glassformer.data.tables import is_plain
 
     translator, found = _opened(folder, given, text_column)
     origin = given[0] if found.rows is not None else "TEXT"
@@ -168,7 +169,8 @@ def translate_command(
     if out is None:
         _show(found.texts, translations, json)
         return
-    from glassformer.evaluate.predictions import csv_safe, table_file
+    from glassformer.data.spreadsheet import csv_safe
+    from glassformer.evaluate.predictions import table_file
 
     others = own_columns(run, given, text_column)
     with table_file(out) as writer:

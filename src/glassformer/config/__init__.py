@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from glassformer.config.known import NOTHING_KNOWN as NOTHING_KNOWN
-from glassformer.config.known import KnownRecipe as KnownRecipe
 from glassformer.config.synonyms import listed as listed
 from glassformer.config.synonyms import nearest, suggestion
 from glassformer.errors import ConfigError
@@ -428,3 +426,14 @@ class Section:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownRecipe:
+    """What a page must know of recipes: this one's keys with defaults, and the shipped one of its name."""
+
+    defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    shipped: dict[str, Any] | None = None
+
+
+NOTHING_KNOWN = KnownRecipe()

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from glassformer.data.checks import check_texts
 from glassformer.data.dataset import TextSplit
+from glassformer.data.files import read_lines
 from glassformer.data.splits import split_by_distinct_text
-from glassformer.data.tables import read_lines
 from glassformer.data.text import clean_text
 
 FILE = "given/d2-corpus.txt"  # below a data folder; a sentence a line

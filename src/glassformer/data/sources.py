@@ -29,6 +29,7 @@ from glassformer.data.columns import (
     trained_sides,
 )
 from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.files import read_lines
 from glassformer.data.folders import (
     data_folders,
     find_folder,
@@ -51,7 +52,7 @@ from glassformer.data.table_labels import (
     whole_numbers,
     with_label_sets,
 )
-from glassformer.data.tables import READERS, Table, is_plain, read_lines
+from glassformer.data.tables import READERS, Table, is_plain
 from glassformer.errors import DataError
 
 

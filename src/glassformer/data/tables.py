@@ -46,7 +46,6 @@ from glassformer.data.files import (
     RowError,
     check_file,
     check_utf8,
-    count_lines,
     encoding_fix,
     header,
     not_text,
@@ -54,7 +53,6 @@ from glassformer.data.files import (
     other_encoding,
     pass_over,
     quoting,
-    read_lines,
     read_utf8,
     readable,
     reading,
@@ -73,8 +71,6 @@ from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_
 from glassformer.errors import DataError
 from glassformer.process import READING
 from glassformer.reading import unique_keys
-
-__all__ = ["PLAIN", "READERS", "Table", "count_lines", "read_lines", "read_table", "read_utf8"]
 
 PLAIN = ".txt"  # one text a line
 NO_ROWS = "the file has no rows"

@@ -1,4 +1,4 @@
-"""``predictions.csv``: one row an example, safe to open in a spreadsheet, and read back unchanged."""
+"""``predictions.csv`` and ``baselines.csv``: a row an example, safe in a spreadsheet, read back unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from glassformer.data.spreadsheet import MAX_CELL, csv_dicts, csv_plain, csv_rows, csv_safe
+from glassformer.data.spreadsheet import csv_dicts, csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
 from glassformer.errors import DataError, GlassformerError, ShapeError
 from glassformer.outputs import readable
@@ -74,9 +74,9 @@ def table_file(
         temporary.unlink(missing_ok=True)
 
 
-# --- predicted numbers as a table -----------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 #
-# One row an example, safe to open in a spreadsheet.
+# Predicted numbers as a table, one row an example.
 
 
 NUMBER_HEADER = ("split", "row", "text", "label", "predicted", "low", "high")
@@ -191,17 +191,6 @@ def write_numbers(path: str | Path, texts: Sequence[str], predicted: Sequence[fl
 
 # --- predictions.csv ------------------------------------------------------------------------------
 
-
-__all__ = [
-    "HEADER",
-    "MAX_CELL",
-    "Prediction",
-    "csv_plain",
-    "csv_safe",
-    "predictions_file",
-    "read_predictions",
-    "write_predictions",
-]
 
 HEADER = ("split", "row", "text", "label", "predicted", "probability")
 
@@ -363,7 +352,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         raise DataError(str(error), where=f"{path}: line {line}") from None
 
 
-# --- ``baselines.csv`` ----------------------------------------------------------------------------
+# --- baselines.csv --------------------------------------------------------------------------------
 #
 # What a run's simple models answered, a column each, in the rows of predictions.csv.
 

@@ -108,9 +108,7 @@ def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.nda
     return rows[0] @ mean @ second.T, rows[1] @ mean @ first.T
 
 
-# --- the words of a pair against each other as a table of squares ---------------------------------
-#
-# For pages: see ``cross.py``.
+# --- as a table of squares ------------------------------------------------------------------------
 
 
 CELL, LETTER, LONGEST = 20, 6.6, 18  # pixels of a square and of a letter; letters of a word

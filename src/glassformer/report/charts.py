@@ -1,4 +1,4 @@
-"""Charts of a training as SVG files: curves, bars, a confusion matrix; the same bytes for the same numbers."""
+"""Charts as SVG files, the same bytes for the same numbers: curves, bars, a confusion matrix."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 from glassformer.errors import DataError
 from glassformer.explain.view import short_names
 
-# --- small curves of a training as SVG files ------------------------------------------------------
+# --- curves of a training -------------------------------------------------------------------------
 #
-# The same bytes for the same numbers.
 
 
 INK, MUTED, COLORS = "#23303d", "#5b6672", ("#2f6db5", "#c8553d", "#3d7a4b")
@@ -109,7 +108,7 @@ def _panel(
 
 # --- named values as lying bars -------------------------------------------------------------------
 #
-# In panels, as an SVG file: the same bytes for the same numbers.
+# In panels.
 
 
 BARS_WIDTH, HEAD, LINE, NAME, FIGURE = (
@@ -168,7 +167,7 @@ def _bars(
     return "\n".join(out)
 
 
-# --- a confusion matrix as an SVG file ------------------------------------------------------------
+# --- a confusion matrix ---------------------------------------------------------------------------
 #
 # A row a true class, a column a predicted one, counts in the squares.
 

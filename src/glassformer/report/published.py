@@ -354,7 +354,7 @@ def duration_range(fastest: float, slowest: float, mean: float) -> str:
     return f"{number if high.split()[1:] == [unit] else low} to {high}"
 
 
-# --- the published systems as Markdown pages ------------------------------------------------------
+# --- as Markdown pages ----------------------------------------------------------------------------
 #
 # One table of all, a page a row, one of the runs in form.
 

@@ -1,4 +1,4 @@
-"""The page of a study: ``report.html`` from results.json."""
+"""The pages of a study, from results.json, and of a label review, from review.json."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
     )
 
 
-# --- the page of a label review: ``review.html`` from review.json ---------------------------------
+# --- the page of a label review -------------------------------------------------------------------
 
 
 def write_review_page(folder: str | Path) -> Path:

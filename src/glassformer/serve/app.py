@@ -34,9 +34,7 @@ from glassformer.serve.limits import Held, Limits
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import Served
 from glassformer.serve.problems import JSON, Problem, of_model, of_validation
-from glassformer.serve.routes import ANSWER_ROUTES as ANSWER_ROUTES
-from glassformer.serve.routes import EMBED_ROUTES, add_answering, add_similarity, add_tagging
-from glassformer.serve.routes import TAG_ROUTES as TAG_ROUTES
+from glassformer.serve.routes import ROUTES, add_routes
 from glassformer.serve.schema import (
     ErrorResponse,
     ExplainRequest,
@@ -257,16 +255,14 @@ def create_app(
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
-    add_similarity(app, server, WRONG)
-    add_tagging(app, server, WRONG)
-    add_answering(app, server, WRONG)
+    add_routes(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(NotFiniteError)(lambda request, error: of_model(error).response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    posted = [PREDICT, *EMBED_ROUTES, *TAG_ROUTES, *ANSWER_ROUTES, "/v1/explain"]
+    posted = [PREDICT, *ROUTES, "/v1/explain"]
     routes = [*STATIC, *SHEETS, *posted, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
@@ -291,9 +287,7 @@ def _of_pairs(served: Any) -> Problem:
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = {PREDICT: PredictRequest, **EMBED_ROUTES, **TAG_ROUTES, **ANSWER_ROUTES}.get(
-        request.url.path, ExplainRequest
-    )
+    asked = {PREDICT: PredictRequest, **ROUTES}.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 

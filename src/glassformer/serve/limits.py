@@ -46,9 +46,9 @@ class Limits:
             raise ConfigError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")
 
 
-# --- the bytes of requests that are in memory now -------------------------------------------------
+# --- bytes in memory ------------------------------------------------------------------------------
 #
-# Of all connections together, and a bound on them.
+# Those of requests, of all connections together, and a bound on them.
 
 
 class Held:

@@ -27,18 +27,30 @@ from glassformer.serve.schema import (
 )
 from glassformer.serve.taggers import ServedTagger
 
+ANSWER, TAG = "/v1/answer", "/v1/tag"
+EMBED, SIMILAR, SEARCH = "/v1/embed", "/v1/similar", "/v1/search"
+ROUTES = {
+    EMBED: EmbedRequest,
+    SIMILAR: SimilarRequest,
+    SEARCH: SearchRequest,
+    TAG: TagRequest,
+    ANSWER: AnswerRequest,
+}
+
+
+def add_routes(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
+    """Add all of them; ``wrong``: what answers that are none look like."""
+    _add_similarity(app, server, wrong)
+    _add_tagging(app, server, wrong)
+    _add_answering(app, server, wrong)
+
+
 # --- the route of answerers -----------------------------------------------------------------------
 #
 # Answers to questions, as spans of the texts that are sent with them.
 
 
-ANSWER = "/v1/answer"
-ANSWER_ROUTES = {ANSWER: AnswerRequest}
-
-
-def add_answering(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
-    """Add the route; ``wrong``: what answers that are none look like."""
-
+def _add_answering(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
     @app.post(ANSWER, response_model=AnswerResponse, responses=wrong, summary="Answers from a text")
     async def answer(request: AnswerRequest) -> Response:
         one = request.question is not None or request.context is not None
@@ -65,14 +77,10 @@ def add_answering(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, An
 # The tags of words, and the spans that they mark.
 
 
-TAG = "/v1/tag"
-TAG_ROUTES = {TAG: TagRequest}
 FORMS = ("text", "words", "texts", "sentences")
 
 
-def add_tagging(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
-    """Add the route; ``wrong``: what answers that are none look like."""
-
+def _add_tagging(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
     @app.post(TAG, response_model=TagResponse, responses=wrong, summary="Tags of words, and spans")
     async def tag(request: TagRequest) -> Response:
         given = [form for form in FORMS if getattr(request, form) is not None]
@@ -95,10 +103,6 @@ def add_tagging(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]
 # Vectors of texts, how alike two texts are and why, and the nearest of a list.
 
 
-EMBED, SIMILAR, SEARCH = "/v1/embed", "/v1/similar", "/v1/search"
-EMBED_ROUTES = {EMBED: EmbedRequest, SIMILAR: SimilarRequest, SEARCH: SearchRequest}
-
-
 def _in_its_pair(where: str | None) -> str | None:
     """A place among the texts of all pairs as the request has it: ``pairs[3]`` is ``pairs[1][1]``."""
     found = re.fullmatch(r"pairs\[(\d+)\]", where or "")
@@ -112,7 +116,7 @@ def _texts_of(request: OneOrMany) -> list[str]:
     return texts
 
 
-def add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
+def _add_similarity(app: FastAPI, server: Any, wrong: dict[int | str, dict[str, Any]]) -> None:
     """Add these routes; ``wrong``: what answers that are none look like."""
 
     @app.post(EMBED, response_model=EmbedResponse, responses=wrong, summary="Vectors of texts")

@@ -1,4 +1,7 @@
-"""A whole study: run what is missing, collect what is there, write results, report. May be called again."""
+"""A whole study: run what is missing, collect what is there, write results, report. May be called again.
+
+Finished runs are compared as its arms are.
+"""
 
 from __future__ import annotations
 

@@ -17,10 +17,11 @@ import numpy as np
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import to_toml
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.answers import MEASURE as F1
 from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
-from glassformer.evaluate.predictions import csv_safe, table_file
+from glassformer.evaluate.predictions import table_file
 from glassformer.evaluate.tags import MEASURE
 from glassformer.finite import json_text
 from glassformer.report.units import Share, better, leading_of, signed, unit_of
@@ -36,7 +37,7 @@ from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
 from glassformer.study.paired import LEVEL, add_tests, measure_for, measures_for, spread
 
-# --- a study's results in words -------------------------------------------------------------------
+# --- in words -------------------------------------------------------------------------------------
 #
 # A sentence for each arm and for the whole, and the Markdown table.
 

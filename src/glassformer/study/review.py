@@ -1,4 +1,5 @@
-"""Labels that are probably wrong, from out-of-fold predictions: review.json, review.csv and a ranked page."""
+"""Labels that are probably wrong, from out-of-fold predictions: review.json, review.csv, a table to be
+corrected and a ranked page."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 from glassformer.tasks.catalog import known_recipe_of
 
-# --- the table that a label review gives to be corrected ------------------------------------------
+# --- the table to be corrected --------------------------------------------------------------------
 #
 # The user's own columns, the most doubtful first.
 #

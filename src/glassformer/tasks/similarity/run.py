@@ -20,8 +20,9 @@ from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.predictions import csv_safe, table_file
+from glassformer.evaluate.predictions import table_file
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.same_data import own_data

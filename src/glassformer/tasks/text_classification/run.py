@@ -17,10 +17,10 @@ from glassformer.data.batching import BatchSettings, evaluation_batches, trainin
 from glassformer.data.checks import check_texts
 from glassformer.data.doctor import DoctorReport, HeldOut, examine
 from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
+from glassformer.data.files import read_lines
 from glassformer.data.mending import mended
 from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
 from glassformer.data.splits import Splits, as_they_are, split_up
-from glassformer.data.tables import read_lines
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic

@@ -18,9 +18,10 @@ from glassformer.data.copies import groups_of
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
 from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
+from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
 from glassformer.errors import DataError
-from glassformer.evaluate.predictions import csv_safe, table_file
+from glassformer.evaluate.predictions import table_file
 from glassformer.evaluate.translation import translation_scores
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
