@@ -12,7 +12,7 @@ import pytest
 
 from glassformer.cli.export import held_out
 from glassformer.errors import DataError
-from glassformer.study.int8 import set_precision
+from glassformer.study.calibration import set_precision
 from glassformer.tasks.load import load
 
 from .every import KINDS, PICTURES, Runs
@@ -89,7 +89,9 @@ def write(path: Path, form: str, rows: list[tuple[str, str]]) -> Path:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_change_of_every_form(gf, refused, monkeypatch, tmp_path, form):
-    monkeypatch.setattr("glassformer.study.int8.obstacle", lambda *_: None)  # whatever this processor does
+    monkeypatch.setattr(
+        "glassformer.study.calibration.obstacle", lambda *_: None
+    )  # whatever this processor does
     rows = sentences(41)
     data = write(tmp_path / "mine", form, rows)
     assert gf("train", "--text", data, "--out", "run", *settings()).code == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.completing import recipes, run_folders, studies
+from glassformer.cli.places import recipes, run_folders, studies
 
 
 def ask(shell: str, line: str, folder: Path, kind: str = "complete") -> str:

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.data.answered import load_answered
+from glassformer.data.folders import split_files
 from glassformer.data.kinds import kind_of
-from glassformer.data.shards import split_files
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import DataError

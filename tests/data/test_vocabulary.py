@@ -18,7 +18,7 @@ from glassformer.data.vocabulary import (
     word_numbers,
 )
 from glassformer.errors import ConfigError
-from glassformer.explain.tokens import word_spans
+from glassformer.explain.result import word_spans
 
 TEXTS = ["a wonderful film", "an unwonderful, dull film.", "it wasn't dull!"] * 3
 

@@ -8,7 +8,7 @@ from glassformer import TextClassifier
 from glassformer.data.text import bpe_tokenizer
 from glassformer.errors import ConfigError
 from glassformer.explain.render import page
-from glassformer.explain.tokens import tokens_of
+from glassformer.explain.result import tokens_of
 
 TEXTS = ["a wonderful film", "a dull film", "it was not dull", "wonderful , it was not"] * 4
 LABELS = ["pos", "neg"] * 8

@@ -41,7 +41,7 @@ class Running:
 
     def __init__(self, models: list[Any], limits: Any, loop: str = "auto", **options: Any):
         from glassformer.serve.app import create_app
-        from glassformer.serve.sockets import bounded_protocol
+        from glassformer.serve.run import bounded_protocol
 
         self.app = create_app(models, limits, **options)
         config = uvicorn.Config(

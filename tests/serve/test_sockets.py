@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from glassformer.serve.sockets import PAUSE
+from glassformer.serve.run import PAUSE
 
 from .conftest import PICTURES, Running, asked_for_health, png
 from .test_limits import raw

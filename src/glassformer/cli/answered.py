@@ -47,8 +47,7 @@ def gather_questions(
     Raises:
         DataError: a question without its context, a file that cannot be read, a row that cannot be used.
     """
-    from glassformer.cli.inputs import is_picture, names_a_file
-    from glassformer.cli.pair_rows import gather_pairs
+    from glassformer.cli.inputs import gather_pairs, is_picture, names_a_file
     from glassformer.data.tables import PLAIN
 
     found: list[Row] = []

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
 from glassformer.cli.given import (
     ImageColumn,
@@ -23,6 +22,7 @@ from glassformer.cli.given import (
     tell,
 )
 from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
+from glassformer.cli.places import run_folders
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import studies
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
@@ -23,7 +22,7 @@ from glassformer.cli.given import (
     flag_settings,
 )
 from glassformer.cli.output import AsJson, say, say_json, show_table
-from glassformer.cli.places import default_folder
+from glassformer.cli.places import default_folder, studies
 from glassformer.config import parse_settings
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.tasks.recipe import study_names

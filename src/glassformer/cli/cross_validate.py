@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answered import show_answer_folds
-from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
@@ -24,7 +23,7 @@ from glassformer.cli.given import (
 )
 from glassformer.cli.numbers import show_number_folds
 from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
-from glassformer.cli.places import default_folder
+from glassformer.cli.places import RECIPE_HELP, default_folder, recipes
 from glassformer.cli.shown import show_pair_folds
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError

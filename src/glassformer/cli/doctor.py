@@ -5,14 +5,290 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from glassformer.cli.given import data_option
 from glassformer.cli.output import AsJson, say, say_json, show_table
+from glassformer.errors import ConfigError
+
+# --- a model --------------------------------------------------------------------------------------
+#
+# What is in a checkpoint, what opens it, and what is refused.
+
+
+Found = tuple[str, str, str]  # ok, note or missing; what was looked at; what was found
+
+
+def examine_model(name: str, revision: str | None = None) -> dict[str, list[Found]]:
+    """Every check, by subject. What is ``missing`` keeps the model from being used.
+
+    Raises:
+        CheckpointError: nothing of that name, or it cannot be fetched.
+    """
+    from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.errors import InputError
+    from glassformer.families.pretrained import load_pretrained, read_checkpoint
+
+    if Path(name).is_file() and (option := data_option(name)):
+        fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
+        raise ConfigError(f"looks like data for {option} and is no model", where=name, fix=fix)
+    if (own := _ours_alone(Path(name).expanduser())) is not None:
+        return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
+    resolved = resolve_checkpoint(name, revision)
+    folder, known = resolved.path, CATALOG.get(name.lower())
+    lines: list[Found] = [("ok", "folder", str(folder)), ("ok", "comes from", resolved.source)]
+    if known is not None and resolved.from_hub:
+        lines.append(("note", "checksum", "none of ours: the commit is pinned, its files are not"))
+    lines[1:1] = _run_of(Path(name).expanduser())
+    out = {"checkpoint": lines}
+    if (folder / ABOUT).is_file():
+        kind, fault = _own(folder)
+        lines.append(("missing" if fault else "ok", "saved by glassformer", fault or kind))
+        lines += [] if fault else _int8_of(folder)
+        if fault or kind in ("Translator", "Word2Vec"):
+            return out
+    try:
+        checkpoint = read_checkpoint(name, revision)
+        lines += _contents(checkpoint)
+    except InputError as error:
+        lines.append(("missing", "model", str(error)))
+        return out
+    linear = getattr(checkpoint.family.model, "kind", "") == "linear"
+    if linear:
+        out["n-grams"] = list(_ngrams(folder, checkpoint))
+    elif checkpoint.family.model.reads == "texts":
+        out["tokenizer"] = list(_tokenizer(checkpoint))
+    else:
+        out["preprocessor"] = list(_preprocessor(folder))
+    if any(state == "missing" for found in out.values() for state, *_ in found):
+        return out
+    try:
+        load_pretrained(folder)  # the tensors: their names and shapes
+    except InputError as error:
+        out["checkpoint"].append(("missing", "weights", str(error)))
+        return out
+    out["use"] = list(_uses(checkpoint, name))
+    return out
+
+
+def _run_of(folder: Path) -> list[Found]:
+    """What run a folder is of, where it is that of one."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.run_folder import read_run_recipe
+
+    if not (folder / "config.toml").is_file():
+        return []
+    try:
+        recipe = read_run_recipe(folder)
+    except InputError as error:
+        return [("note", "run", str(error))]
+    return [("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
+
+
+def _ours_alone(folder: Path) -> list[Found] | None:
+    """A saved model that has no form of the Hub (word vectors, say), or the run around one; None: no such."""
+    from glassformer.checkpoints.settings import ABOUT
+
+    inner = folder / "model" if (folder / "model" / ABOUT).is_file() else folder
+    if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
+        return None
+    kind, fault = _own(inner)
+    lines: list[Found] = [("ok", "folder", str(inner))]
+    lines += [("missing" if fault else "ok", "saved by glassformer", fault or kind)]
+    return lines if fault else [*lines, ("ok", "use", _verb_of(kind, folder))]
+
+
+def _verb_of(kind: str, folder: Path) -> str:
+    """How a saved model of ours is asked."""
+    from glassformer.tasks.catalog import task_making
+
+    task, python = task_making(kind), f"gf.load({str(folder)!r}) in Python"
+    return python if task is None else f"glassformer {task.verb} {folder}, or {python}"
+
+
+def _own(folder: Path) -> tuple[str, str]:
+    """What a folder of ours says it holds, and what is wrong with it."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.load import load
+
+    try:
+        return type(load(folder)).__name__, ""
+    except InputError as error:
+        return "", str(error)
+
+
+def _int8_of(folder: Path) -> list[Found]:
+    """What the gate of int8 said of the model, where it was measured."""
+    from glassformer.checkpoints.files import read_json
+    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.tasks.int8 import told
+
+    found = read_json(folder / ABOUT).get("int8")
+    return [] if found is None else [("ok" if found["passed"] else "note", "int8", told(found))]
+
+
+def _contents(checkpoint: Any) -> Iterator[Found]:
+    """Family, head, sizes."""
+    settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
+    made_as = settings.get("architectures")
+    written = ", ".join(map(str, made_as)) if isinstance(made_as, list) else "no class named"
+    yield "ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})"
+    yield "ok", "head", _head(checkpoint)
+    weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
+    size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
+    kinds = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
+    yield "ok", "weights", f"{weights:,} in {', '.join(kinds)}, {size / 2**20:,.1f} MiB"
+    encoder, embedding = getattr(config, "encoder", None), config.embedding
+    if encoder is not None:
+        shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
+        yield "ok", "encoder", f"{shape}, {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
+    if family.model.reads == "texts":
+        longest = getattr(embedding, "longest", None) if encoder is not None else None
+        yield "ok", "longest text", f"{longest:,} tokens" if longest else "any length"
+
+
+def _head(checkpoint: Any) -> str:
+    if checkpoint.other:
+        return f"for {checkpoint.other}"
+    if checkpoint.head != "classification":
+        return {"mlm": "masked words", "pretraining": "masked words and next sentence"}.get(
+            checkpoint.head, "none"
+        )
+    named = checkpoint.settings.get("id2label")
+    names = [str(name) for name in named.values()] if isinstance(named, dict) else []
+    shown = f": {', '.join(names[:10])}{', ...' if len(names) > 10 else ''}" if names else ""
+    return f"{checkpoint.config.num_labels} classes{shown}"
+
+
+def _tokenizer(checkpoint: Any) -> Iterator[Found]:
+    from glassformer.data.tokenizer_file import files_of, load_tokenizer
+    from glassformer.data.vocabulary import Vocabulary, id_count
+    from glassformer.errors import InputError
+    from glassformer.tasks.build import fitting
+
+    try:
+        files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
+    except InputError as error:
+        yield "missing", "tokenizer", str(error)
+        return
+    known = Vocabulary.of(tokenizer)
+    yield "ok", "read from", " with ".join(file.name for file in files)
+    yield "ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens"
+    yield "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in known.tokens.items())
+    rows = checkpoint.config.embedding.vocab_size
+    try:
+        grown = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
+    except InputError as error:
+        yield "missing", "table", str(error)
+        return
+    beside = "; rows for pieces that lead to others are added" if grown else ""
+    yield "ok", "table", f"{rows:,} rows{beside}"
+
+
+def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Found]:
+    from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
+    from glassformer.errors import InputError
+
+    try:
+        found = read_ngrams(folder)
+    except InputError as error:
+        yield "missing", "n-grams", str(error)
+        return
+    yield "ok", "read from", f"{FILE} with {IDF}.safetensors"
+    yield "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
+    rows = checkpoint.config.embedding.vocab_size
+    if found.width != rows:
+        yield "missing", "weights", f"of {rows:,} features, and the n-grams have {found.width:,}"
+        return
+    reads = "pairs of texts" if found.pairs else "one text each"
+    yield "ok", "reads", f"{reads}, of any length, {'case ignored' if found.lowercase else 'with case'}"
+
+
+def _preprocessor(folder: Path) -> Iterator[Found]:
+    from glassformer.errors import InputError
+    from glassformer.tasks.image_classification.build import load_transform
+
+    try:
+        transform = load_transform(folder)
+    except InputError as error:
+        yield "missing", "preprocessor", str(error)
+        return
+    width, height = transform.size[::-1]
+    yield "ok", "pictures", f"{width} x {height}, {transform.channels} channels, {transform.fit}"
+
+
+def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
+    """What each way of using it does, or why it is refused."""
+    from glassformer.errors import InputError
+    from glassformer.tasks.load import load
+
+    texts = checkpoint.family.model.reads == "texts"
+    estimator = "TextClassifier" if texts else "ImageClassifier"
+    try:
+        classes = getattr(load(checkpoint.folder), "classes_", None)
+    except InputError as error:
+        yield "note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip()
+    else:
+        answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
+        yield "note" if classes is None else "ok", "predict, serve, export", answers
+    if getattr(checkpoint.family.model, "kind", "") == "linear":
+        yield "note", "fine-tune, embed", "no: a linear model is solved anew from texts, and has no vectors"
+        return
+    yield "ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}"
+    hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
+    if words:
+        yield "ok", "fill", "as it is, by its own head"
+    if hub is not None and "mlm" in hub.classes:
+        own = "with its own head" if words else "with a new head"
+        yield "ok", "train further", f"MaskedLM({name!r}), {own}"
+    if texts:
+        yield _embed(checkpoint)
+
+
+def _tuned(checkpoint: Any) -> str:
+    from glassformer.tasks.build import own_pooling
+    from glassformer.tasks.image_classification.build import usual_pooling
+
+    if checkpoint.family.configure is not None:
+        return "all of it under a new head"
+    texts, hub = checkpoint.family.model.reads == "texts", checkpoint.family.hub
+    pooling = own_pooling(checkpoint) if texts else usual_pooling(checkpoint)
+    said = f"{pooling} pooling under a new linear head"
+    if hub is None or (hub.pooling, hub.head_type) == (pooling, "linear"):
+        return said
+    return f"{said} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
+
+
+def _embed(checkpoint: Any) -> Found:
+    """What ``embed`` gives of each text."""
+    from glassformer.checkpoints.sentences import sentences_of
+    from glassformer.errors import InputError
+    from glassformer.tasks.build import usual_pooling
+
+    encoder = getattr(checkpoint.config, "encoder", None)
+    found = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
+    if isinstance(found, InputError):
+        return "note", "embed", f"refused: {found}"
+    if encoder is None or found is None:
+        pooling = "what its head reads" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
+        return "note", "embed", f"no modules.json: of a fitted classifier alone ({pooling})"
+    steps = ["+".join(found.pool.modes), *(type(step).__name__ for step in found.after)]
+    prompts = f", prompts {', '.join(found.prompts)}" if found.prompts else ""
+    limit = f", {found.max_length} tokens at most" if found.max_length else ""
+    width = found.width(encoder.d_model)
+    return "ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers a text{limit}{prompts}"
+
+
+# --- the verb -------------------------------------------------------------------------------------
+
 
 # Package -> the oldest version that will do, as pyproject.toml has them (a test compares).
 NEEDED = {
@@ -191,8 +467,6 @@ def doctor_command(
             raise typer.BadParameter("--revision belongs to a MODEL")
         found = examine_machine()
     else:
-        from glassformer.cli.model_check import examine_model
-
         found = {
             key: [Line(*line) for line in lines] for key, lines in examine_model(model, revision).items()
         }

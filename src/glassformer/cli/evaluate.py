@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.finished import show_similarity
 from glassformer.cli.given import (
     ImageColumn,
@@ -35,7 +34,7 @@ from glassformer.cli.output import (
     show_table,
     show_translation_scores,
 )
-from glassformer.cli.places import check_folder, no_run
+from glassformer.cli.places import check_folder, no_run, run_folders
 from glassformer.cli.vectors import show_tests
 from glassformer.config import nearest
 from glassformer.errors import ConfigError

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.cli.rows import Row
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, DataError, with_article
@@ -60,8 +59,14 @@ def explain(
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.answered import gather_questions
-    from glassformer.cli.inputs import gather, gather_rows, pictures, refuse_unreadable
-    from glassformer.cli.pair_rows import gather_pairs, reads_pairs
+    from glassformer.cli.inputs import (
+        gather,
+        gather_pairs,
+        gather_rows,
+        pictures,
+        reads_pairs,
+        refuse_unreadable,
+    )
     from glassformer.cli.predict import inputs_of
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.run_folder import trained_column

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.given import with_stdin
 from glassformer.cli.output import AsJson, emit, one_line, say_json
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
 

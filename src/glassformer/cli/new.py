@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import recipes
 from glassformer.cli.keys import recipe_keys
 from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.places import recipes
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole

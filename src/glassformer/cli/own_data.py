@@ -12,7 +12,7 @@ from glassformer.cli.given import data_option, is_run
 from glassformer.cli.output import note
 from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.shards import split_files, tables_in
+from glassformer.data.folders import split_files, tables_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
 

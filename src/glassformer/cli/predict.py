@@ -11,14 +11,21 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.answers import KEEP_TABLE, LEAST_SURE, LargeFile, LeastSure, kept_table, large_file
-from glassformer.cli.completing import run_folders
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.given import PairColumn, with_data
-from glassformer.cli.inputs import check_encodings, gather_pictures, gather_rows
+from glassformer.cli.inputs import (
+    check_encodings,
+    gather_pairs,
+    gather_pictures,
+    gather_rows,
+    note_columns,
+    reads_pairs,
+    sides_in,
+    zero_shot,
+)
 from glassformer.cli.numbers import answers_of
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
-from glassformer.cli.pair_rows import gather_pairs, note_columns, reads_pairs, sides_in, zero_shot
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.cli.rows import WAY_OUT, Row, layout_of, usable
 from glassformer.cli.tell import refuse_other, tell_command, teller
 from glassformer.errors import ConfigError, DataError
@@ -133,7 +140,7 @@ def opened(folder: str | Path, precision: str | None = None) -> Any:
     refuse_other(folder)
     clf = load(folder)
     if precision is not None:
-        from glassformer.study.int8 import set_precision
+        from glassformer.study.calibration import set_precision
 
         set_precision(folder, clf, precision, note)
     return clf

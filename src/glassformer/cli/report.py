@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, say, say_json
+from glassformer.cli.places import run_folders
 from glassformer.errors import ConfigError
 
 

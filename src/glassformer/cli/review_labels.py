@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import recipes
 from glassformer.cli.cross_validate import (
     Data,
     Folds,
@@ -31,7 +30,7 @@ from glassformer.cli.given import (
     data_option,
 )
 from glassformer.cli.output import AsJson, excerpt, note, say, say_json, show_table
-from glassformer.cli.places import default_folder
+from glassformer.cli.places import default_folder, recipes
 from glassformer.errors import ConfigError
 
 SHOWN = 10  # suggestions on the terminal

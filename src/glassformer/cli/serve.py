@@ -12,10 +12,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.given import TextColumn
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 
@@ -159,7 +158,7 @@ def where_to_search(given: str | None, text_column: str | None) -> Any:
 
 def hold_to_validation(runs: Sequence[Path]) -> None:
     """Measure what int8 does to each model's labels, where that was not done, before anything is served."""
-    from glassformer.study.int8 import set_precision
+    from glassformer.study.calibration import set_precision
     from glassformer.tasks.load import load
 
     for run in runs:

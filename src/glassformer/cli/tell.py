@@ -52,7 +52,7 @@ def tell_command(
     refuse_unreadable(given, skip)  # before the model, which takes longer
     model = load(run)
     if precision is not None:
-        from glassformer.study.int8 import set_precision
+        from glassformer.study.calibration import set_precision
 
         set_precision(run, model, precision, note)
     if model.NOUN == "questions":

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.ahead import asked_of, check_values
-from glassformer.cli.completing import RECIPE_HELP, recipes
 from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.given import (
@@ -44,7 +43,7 @@ from glassformer.cli.own_data import (
     with_held_out,
     without_pairs,
 )
-from glassformer.cli.places import default_folder, no_run, refuse_finished
+from glassformer.cli.places import RECIPE_HELP, default_folder, no_run, recipes, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import Texts, gather
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
-from glassformer.cli.places import check_folder
+from glassformer.cli.places import check_folder, run_folders
 from glassformer.cli.predict import check_output
 from glassformer.cli.rows import others_of, read_rows
 from glassformer.errors import ConfigError, with_article

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glassformer.cli.completing import run_folders
 from glassformer.cli.output import AsJson, emit, say, say_json, show_table
+from glassformer.cli.places import run_folders
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.outputs import check_new_file
 

@@ -428,6 +428,26 @@ class Section:
         check_ranges(self)
 
 
+@section
+class TableKeys(Section):
+    """A source, and what its tables do not say of themselves."""
+
+    source: str = setting("", "a path to a file or folder")
+    encoding: str | None = setting(
+        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+    )
+    quoting: typing.Literal["csv", "none"] | None = setting(
+        None,
+        "of CSV and TSV. csv: a quoted cell may have line breaks; none: quotes are plain characters, each "
+        "line is a row; None: csv, and a cell that looks like several rows is an error",
+    )
+    header: typing.Literal["yes", "no"] | None = setting(
+        None,
+        "whether the first row of CSV and TSV has the names of the columns; no: they are called column1, "
+        "column2 ...; None: yes, and a first row that looks like data is an error",
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class KnownRecipe:
     """What a page must know of recipes: this one's keys with defaults, and the shipped one of its name."""

@@ -26,9 +26,9 @@ from glassformer.data import facts
 from glassformer.data.checks import is_missing
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import text_lines
+from glassformer.data.folders import one_or_parts, refuse_tables
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
-from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError

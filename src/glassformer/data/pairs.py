@@ -18,8 +18,8 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
+from glassformer.data.folders import one_or_parts, refuse_tables
 from glassformer.data.rejected import RejectedRow, lenient_table
-from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import data_folders, split_files
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError

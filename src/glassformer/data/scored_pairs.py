@@ -18,10 +18,9 @@ from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import text_size
 from glassformer.data.columns import COMPARED
 from glassformer.data.dataset import choose_splits
-from glassformer.data.folders import data_folders
+from glassformer.data.folders import data_folders, refuse_tables, split_files
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.shards import refuse_tables, split_files
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError

@@ -1,7 +1,7 @@
 """Data sets by name (``imdb``, ``europe``) or from the user's own files, as texts and labels.
 
 A path is a CSV, TSV, JSONL or Parquet file (it becomes the split ``train``), a folder with one such
-file a split (``train.csv``, ``test.csv``) or of shards (``data/shards.py``), or a folder of texts:
+file a split (``train.csv``, ``test.csv``) or of shards (``data/folders.py``), or a folder of texts:
 ``label/*.txt`` or ``split/label/*.txt``. Where no labels are needed, it may be a ``.txt`` file with a text
 a line too.
 """
@@ -34,15 +34,16 @@ from glassformer.data.folders import (
     data_folders,
     find_folder,
     find_in_data,
+    joined,
     load_sentences,
     read_texts,
+    split_files,
     text_files,
 )
 from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.shards import joined, split_files
 from glassformer.data.splits import limited
 from glassformer.data.table_labels import (
     by_name,

@@ -26,9 +26,8 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_class_names
 from glassformer.data.dataset import SPLIT_OF, choose_splits
 from glassformer.data.files import check_utf8, text_lines
-from glassformer.data.folders import find_folder
+from glassformer.data.folders import find_folder, one_or_parts, refuse_tables
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out
-from glassformer.data.shards import one_or_parts, refuse_tables
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from glassformer.errors import InputError
+from glassformer.explain.result import word_spans
 from glassformer.explain.subject import Subject, attention_maps
-from glassformer.explain.tokens import word_spans
 from glassformer.explain.view import short_names
 
 MOST = 48  # words of a side that are set against those of the other; the strongest are taken

@@ -13,8 +13,8 @@ import torch
 
 from glassformer.errors import ConfigError, InputError
 from glassformer.explain.faithfulness import interval
+from glassformer.explain.result import per_word, word_spans
 from glassformer.explain.subject import Subject, attention_maps, text_subject
-from glassformer.explain.tokens import per_word, word_spans
 from glassformer.nn.int8 import precision_of
 
 SHARES = ("cls", "sep", "diagonal", "previous", "next", "same_word")

@@ -19,7 +19,7 @@ from glassformer.config import nearest
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import InputError
-from glassformer.explain.tokens import tokens_of
+from glassformer.explain.result import tokens_of
 from glassformer.finite import finite
 from glassformer.models.backbone import ModelOutput
 from glassformer.nn.pooling import AttentionPooling, FirstMeanPooling, FirstPooling, Pooler

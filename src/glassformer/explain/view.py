@@ -16,8 +16,7 @@ import numpy as np
 
 from glassformer.data.vocabulary import CLS, word_numbers
 from glassformer.explain.attention import rollout
-from glassformer.explain.result import Result
-from glassformer.explain.tokens import word_spans
+from glassformer.explain.result import Result, word_spans
 
 LEVELS = 10  # shades of the marker; 0 is none
 MAX_PAIRS = 2_000_000  # characters of encoded maps between words, of one input

@@ -9,8 +9,9 @@ so in this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,97 @@ from glassformer.config import listed, nearest
 from glassformer.data.columns import TEXT_COLUMNS, parquet_texts, trained_sides
 from glassformer.data.files import check_file
 from glassformer.data.image import open_picture
-from glassformer.data.parquet import ANY_SIZE, check_rows, open_parquet
+from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
 from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import check_new_file
 from glassformer.reading import Unchanged
 from glassformer.scale.engines import mapped, needs
-from glassformer.scale.shards import Shard, in_portions, read_rows
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.number_runs import bounds_of
 from glassformer.tasks.run_folder import trained_column, trained_columns
+
+# --- shards ---------------------------------------------------------------------------------------
+#
+# A shard of a Parquet file, and its rows in portions that fit in memory.
+
+
+AT_ONCE = 64 << 20  # bytes of inputs that are answered in one call
+PIECE = 256  # rows that become Python's at a time
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows ``first`` to ``first + rows`` (from 0) of one column, and the file that their answers go to.
+
+    ``pair`` is the column of the second texts, of pairs.
+    """
+
+    source: str
+    column: str
+    first: int
+    rows: int
+    target: str
+    pair: str = ""
+
+
+def in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
+    """The inputs in lists that take no more than ``AT_ONCE`` bytes together, or hold a single one."""
+    portion: list[Any] = []
+    taken = 0
+    for one in inputs:
+        parts = one if isinstance(one, tuple) else (one,)
+        size = sum(len(part) for part in parts if isinstance(part, str | bytes))
+        if portion and taken + size > AT_ONCE:
+            yield portion
+            portion, taken = [], 0
+        portion.append(one)
+        taken += size
+    if portion:
+        yield portion
+
+
+def read_rows(shard: Shard) -> Iterator[Any]:
+    """A shard's values: texts, two of them where they are pairs, or the bytes of pictures.
+
+    Only the row groups that hold them are read.
+    """
+    if shard.pair:
+        sides = (replace(shard, column=name, pair="") for name in (shard.column, shard.pair))
+        yield from zip(*map(read_rows, sides), strict=True)
+        return
+    file = open_parquet(shard.source)
+    if shard.column not in file.schema_arrow.names:
+        raise DataError(f"no column {shard.column!r}", where=shard.source)
+    groups, before = [], 0
+    start, end, row = shard.first, shard.first + shard.rows, 0
+    for number in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(number).num_rows
+        if row < end and row + count > start:
+            groups.append(number)
+        elif row + count <= start:
+            before = row + count
+        row += count
+    row = before
+    for batch in batches(shard.source, shard.column, groups):
+        if row + len(batch) > start:
+            part = batch.slice(max(0, start - row), end - max(row, start))
+            for piece in range(0, len(part), PIECE):
+                values = to_list(part.slice(piece, PIECE), shard.source, max(row, start) + piece)
+                yield from (_bytes_of(value) for value in values)
+        row += len(batch)
+        if row >= end:
+            return
+
+
+def _bytes_of(value: Any) -> Any:
+    """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
+    return value.get("bytes") if isinstance(value, dict) else value
+
+
+# --- scoring --------------------------------------------------------------------------------------
+
 
 SHARD_ROWS = 4096
 PICTURE_COLUMNS = ("image", "img", "picture", "photo")
@@ -226,7 +307,7 @@ def _loaded(model: str, checksum: str) -> Any:
     return clf
 
 
-# --- one shard ------------------------------------------------------------------------------------
+# --- scoring one ----------------------------------------------------------------------------------
 
 
 def _state(model: str | Path) -> str:

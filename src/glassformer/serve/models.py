@@ -398,7 +398,7 @@ def second_piece(e: Any) -> int | None:
 
 def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
     """The text in words and what stands between them, each word with its score; and the special tokens."""
-    from glassformer.explain.tokens import per_word, word_spans
+    from glassformer.explain.result import per_word, word_spans
 
     numbers = e.numbers
     special = [

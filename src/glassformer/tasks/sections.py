@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.config import Section, section, setting
-from glassformer.config.tables import TableKeys
+from glassformer.config import Section, TableKeys, section, setting
 
 # --- data -------------------------------------------------------------------------------------------
 

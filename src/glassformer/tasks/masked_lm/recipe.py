@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from glassformer.config import Section, by_place, section, setting
-from glassformer.config.tables import TableKeys
+from glassformer.config import Section, TableKeys, by_place, section, setting
 from glassformer.errors import ConfigError
 from glassformer.families import SCRATCH
 from glassformer.tasks.sections import NewTokenizer, RecipeKeys

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from glassformer.config import section, setting
-from glassformer.config.tables import TableKeys
+from glassformer.config import TableKeys, section, setting
 from glassformer.tasks.sections import RecipeKeys
 from glassformer.train.config import VectorsConfig
 
