@@ -252,7 +252,8 @@ def test_the_reader_of_commands():
 
 
 def test_results_pages_are_those_of_the_result_files():
-    from glassformer.report.published import in_form, measured, measured_finding, measured_study, pages
+    from glassformer.report.published import in_form, measured, measured_finding, measured_study
+    from glassformer.report.published_page import pages
     from glassformer.tasks.recipe import recipe_names
 
     results, files = ROOT / "benchmarks" / "results", recipe_names()

@@ -21,11 +21,9 @@ from glassformer.report.published import (
     measured,
     measured_finding,
     measured_study,
-    measures,
-    page,
-    pages,
     published_rows,
 )
+from glassformer.report.published_page import measures, page, pages
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

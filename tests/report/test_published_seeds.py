@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from glassformer.report.published import measured, seeds_of
+from glassformer.report.published import measured
+from glassformer.report.published_page import seeds_of
 
 
 def test_a_translators_seeds_say_each_search(tmp_path):

@@ -81,7 +81,7 @@ def write_page(path: Path) -> None:
     Raises:
         InputError: no such folder.
     """
-    from glassformer.report.published import pages
+    from glassformer.report.published_page import pages
     from glassformer.tasks.recipe import recipe_names
 
     if path.suffix != ".md" or not path.parent.is_dir():
