@@ -8,7 +8,6 @@ from html import escape
 from typing import Any
 
 from glassformer.errors import DataError
-from glassformer.explain.view import short_names
 
 # --- curves of a training -------------------------------------------------------------------------
 #
@@ -130,6 +129,8 @@ def bar_panels(
         panels: title -> (name, value). A bar's length is its share of the largest value of all panels.
         form: how a value is written behind its bar.
     """
+    from glassformer.explain.view import short_names  # with torch, which curves do without
+
     most = max((abs(value) for bars in panels.values() for _, value in bars), default=0.0) or 1.0
     names = [name for bars in panels.values() for name, _ in bars]
     shown = dict(zip(names, short_names(names, LONGEST_NAME), strict=True))
@@ -185,6 +186,8 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
     Raises:
         DataError: the counts are no square table of the classes, or there are too many classes to read.
     """
+    from glassformer.explain.view import short_names  # with torch, which curves do without
+
     n = len(labels)
     if len(counts) != n or any(len(row) != n for row in counts):
         raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Judge the run again")
