@@ -69,7 +69,6 @@ GENERAL = {
         "cli.evaluate",
         "cli.explain",
         "cli.finished",
-        "cli.model_check",
     ),
     *("cli.predict", "cli.reproduce", "cli.tell", "cli.train", "serve.app", "serve.loading", "serve.run"),
     *("study.paired", "study.results"),

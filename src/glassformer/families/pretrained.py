@@ -381,7 +381,7 @@ def load_pretrained(
             head: the checkpoint's where it has one, else a new one. ``weights_source`` says all of this.
         num_labels: of a new classification head; None: what the checkpoint's config says.
         dropout, attention_dropout: instead of the checkpoint's own.
-        adapter: a folder in PEFT's layout, whose updates are added to the weights (``families.adapters``).
+        adapter: a folder in PEFT's layout, whose updates are added to the weights (``add_adapter``).
 
     Raises:
         CheckpointError: no such checkpoint, an unsupported kind of model, missing, unexplained or misshapen

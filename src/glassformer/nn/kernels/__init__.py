@@ -150,7 +150,7 @@ def attention(
 ) -> tuple[Tensor, Tensor]:
     """softmax(Q K^T * scale + B) V ``[N, H, K]``; and for gradients two numbers a row and head ``[N, H, 2]``.
 
-    ``bias`` ``[H, 2 L - 1]`` is B by distance, as ``nn.relative`` has it; None: there is none.
+    ``bias`` ``[H, 2 L - 1]`` is B by distance, as ``nn/positions.py`` has it; None: there is none.
     """
     q, k, v = _rows(q), _rows(k), _rows(v)
     out = q.new_empty(q.shape)
