@@ -99,10 +99,10 @@ def read_as(
 
 def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
     from glassformer.config import apply_overrides, build
+    from glassformer.data.splits import split_up
     from glassformer.data.tag_doctor import examine_tagged
     from glassformer.data.tagged import load_tagged
     from glassformer.tasks.token_tagging.recipe import TaggingRecipe
-    from glassformer.tasks.token_tagging.run import split_up
 
     data = {"source": source, "on_bad_row": "skip"} | ({"tags_column": tags_column} if tags_column else {})
     recipe = build(TaggingRecipe, apply_overrides({"data": data}, settings, TaggingRecipe), "--set")

@@ -19,16 +19,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from glassformer.config import listed, nearest
 from glassformer.data import facts
 from glassformer.data.checks import is_missing
-from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.folders import one_or_parts, refuse_tables
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
+from glassformer.data.splits import limited
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -42,7 +41,7 @@ HEAD = 1 << 16  # characters in which a file of SQuAD shows what it is, but for 
 
 
 @dataclass(frozen=True)
-class AnsweredSplit:
+class AnsweredSplit(Split):
     """Questions in file order, and the answers of each."""
 
     questions: list[Question]
@@ -50,9 +49,6 @@ class AnsweredSplit:
     origin: str  # file, for messages
     rows: Sequence[int] | None = None  # row of each in the file; of SQuAD's JSON its number
     ids: Sequence[str] = ()  # what the file calls each question; may be empty
-
-    def __len__(self) -> int:
-        return len(self.questions)
 
     @property
     def examples(self) -> list[Question]:
@@ -72,16 +68,6 @@ class AnsweredSplit:
     def names(self) -> list[str]:
         """What to call each question in a table."""
         return [q.question for q in self.questions]
-
-    def select(self, indices: Sequence[int]) -> AnsweredSplit:
-        """The questions at ``indices``, in that order."""
-        return AnsweredSplit(
-            [self.questions[i] for i in indices],
-            None if self.answers is None else [self.answers[i] for i in indices],
-            self.origin,
-            None if self.rows is None else [self.rows[i] for i in indices],
-            [self.ids[i] for i in indices] if self.ids else (),
-        )
 
 
 @dataclass(frozen=True)
@@ -158,14 +144,7 @@ def load_answered(
         out = AnsweredDataset(path.stem, splits, rejected=tuple(reader.rejected or ()))
     if limit is None:
         return out
-    return replace(out, splits={name: _limited(split, limit, seed) for name, split in out.splits.items()})
-
-
-def _limited(split: AnsweredSplit, limit: int, seed: int) -> AnsweredSplit:
-    if len(split) <= limit:
-        return split
-    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return split.select(np.sort(chosen).tolist())
+    return replace(out, splits={name: limited(split, limit, seed) for name, split in out.splits.items()})
 
 
 def _files(path: Path) -> dict[str, list[Path]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, TypeVar
 
 from glassformer.data.label_sets import LabelSet, each
 from glassformer.errors import DataError
@@ -25,17 +25,40 @@ class NoSplit(DataError):
     """A data set has no split of that name; the message has those that it has."""
 
 
+class Split:
+    """Base of every split: a dataclass whose fields, but for ``origin``, have a value for each example.
+
+    ``STRATIFIED``: parts that are drawn from it keep the share of each class; else they are plainly random.
+    ``SHUFFLED``: fewer examples for training are the first of a permutation, else numpy's choice.
+    """
+
+    STRATIFIED: ClassVar[bool] = False
+    SHUFFLED: ClassVar[bool] = False
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]  # each of them is a dataclass
+
+    def select(self, indices: Sequence[int]) -> Self:
+        """The examples at ``indices``, in that order."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # as above
+        chosen = {
+            k: [v[i] for i in indices]
+            for k, v in values.items()
+            if k != "origin" and v is not None and len(v)
+        }
+        return type(self)(**(values | chosen))
+
+
 @dataclass(frozen=True)
-class TextSplit:
+class TextSplit(Split):
     """Texts in file order with their labels."""
+
+    STRATIFIED = True
 
     texts: list[str]  # or pairs of them (``TextPair``)
     labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
-
-    def __len__(self) -> int:
-        return len(self.texts)
 
     @property
     def examples(self) -> list[str]:
@@ -45,16 +68,6 @@ class TextSplit:
     def names(self) -> list[str]:
         """What to call each example in a table."""
         return self.texts
-
-    def select(self, indices: Sequence[int]) -> TextSplit:
-        """The examples at ``indices``, in that order."""
-        labels, rows = self.labels, self.rows
-        return TextSplit(
-            [self.texts[i] for i in indices],
-            None if labels is None else [labels[i] for i in indices],  # type: ignore[arg-type]  # of one kind
-            self.origin,
-            None if rows is None else [rows[i] for i in indices],
-        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
-from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import data_folders, refuse_models, refuse_tables
 from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
@@ -25,7 +25,7 @@ from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
-from glassformer.data.splits import stratified_split, stratified_subset
+from glassformer.data.splits import limited, stratified_split
 from glassformer.data.table_labels import by_name, column_checks, read_labels, with_label_sets
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -36,31 +36,20 @@ IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path"
 
 
 @dataclass(frozen=True)
-class ImageSplit:
+class ImageSplit(Split):
     """Pictures, not yet decoded, with their labels."""
+
+    STRATIFIED = True
 
     images: list[Any]
     labels: list[Any] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each picture in the file
 
-    def __len__(self) -> int:
-        return len(self.images)
-
     @property
     def examples(self) -> list[Any]:
         """What a classifier takes."""
         return self.images
-
-    def select(self, indices: Sequence[int]) -> ImageSplit:
-        """The examples at ``indices``, in that order."""
-        labels, rows = self.labels, self.rows
-        return ImageSplit(
-            [self.images[i] for i in indices],
-            None if labels is None else [labels[i] for i in indices],
-            self.origin,
-            None if rows is None else [rows[i] for i in indices],
-        )
 
     def names(self) -> list[str]:
         """What to call each picture."""
@@ -134,15 +123,9 @@ def load_image_dataset(
     if broken == "skip":
         dataset = _without_broken(dataset, image_range or "full")
     if limit is not None:
-        parts = {k: _limited(v, limit, seed) for k, v in dataset.splits.items()}
+        parts = {k: limited(v, limit, seed) for k, v in dataset.splits.items()}
         dataset = replace(dataset, splits=parts)
     return replace(dataset, notes=(*dataset.notes, *absent_classes(dataset.splits)))
-
-
-def _limited(split: ImageSplit, limit: int, seed: int) -> ImageSplit:
-    if len(split) <= limit:
-        return split
-    return split.select(stratified_subset(split.labels or [0] * len(split), limit, seed).tolist())
 
 
 def _without_broken(dataset: ImageDataset, image_range: ImageRange) -> ImageDataset:

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts
-from glassformer.data.dataset import SPLIT_OF, SPLITS, choose_splits
+from glassformer.data.dataset import SPLIT_OF, SPLITS, Split, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
 from glassformer.data.folders import one_or_parts, refuse_tables
 from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.sources import data_folders, split_files
+from glassformer.data.splits import limited
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
 
@@ -77,25 +76,15 @@ TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
 
 
 @dataclass(frozen=True)
-class PairSplit:
+class PairSplit(Split):
     """Texts and their translations in file order."""
+
+    SHUFFLED = True
 
     source: list[str]
     target: list[str]
     origin: str  # file, for messages
     rows: Sequence[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def select(self, indices: Sequence[int]) -> PairSplit:
-        """The pairs at ``indices``, in that order."""
-        return PairSplit(
-            [self.source[i] for i in indices],
-            [self.target[i] for i in indices],
-            self.origin,
-            None if self.rows is None else [self.rows[i] for i in indices],
-        )
 
 
 @dataclass(frozen=True)
@@ -195,7 +184,7 @@ def load_pairs(
     if on_bad_row == "skip":
         splits = {name: _whole(split, rejected) for name, split in splits.items()}
     if limit is not None:
-        splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
+        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
     name = str(source) if description else path.stem
     return PairDataset(name, splits, columns, description, tuple(rejected))
 
@@ -230,13 +219,6 @@ def _named_folder(known: PairSource) -> Path:
         fix=f"Put train.parquet, validation.parquet and test.parquet with columns {', '.join(known.columns)} "
         f"into a folder {known.folder!r} and set GLASSFORMER_DATA to the folder around it",
     )
-
-
-def _limited(split: PairSplit, limit: int, seed: int) -> PairSplit:
-    if len(split) <= limit:
-        return split
-    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return split.select(np.sort(chosen).tolist())
 
 
 # --- tables -----------------------------------------------------------------------------------

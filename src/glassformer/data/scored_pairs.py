@@ -17,10 +17,11 @@ from glassformer.config import listed, nearest
 from glassformer.data.checks import check_cells, check_texts, is_missing, place
 from glassformer.data.column_contents import text_size
 from glassformer.data.columns import COMPARED
-from glassformer.data.dataset import choose_splits
+from glassformer.data.dataset import Split, choose_splits
 from glassformer.data.folders import data_folders, refuse_tables, split_files
 from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
+from glassformer.data.splits import limited
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -31,8 +32,10 @@ NO_SCORE = "none"  # as a recipe says it, whose file has no None
 
 
 @dataclass(frozen=True)
-class ScoredSplit:
+class ScoredSplit(Split):
     """Pairs in file order. ``scores`` is None where all of them belong together."""
+
+    SHUFFLED = True
 
     first: list[str]
     second: list[str]
@@ -40,21 +43,10 @@ class ScoredSplit:
     origin: str  # file, for messages
     rows: Sequence[int] | None = None
 
-    def __len__(self) -> int:
-        return len(self.first)
-
     @property
     def source(self) -> list[str]:
         """What ``groups_of`` keeps on one side of a random split."""
         return self.first
-
-    def select(self, indices: Sequence[int]) -> ScoredSplit:
-        """The pairs at ``indices``, in that order."""
-
-        def at(values: Any) -> Any:
-            return None if values is None else [values[i] for i in indices]
-
-        return ScoredSplit(at(self.first), at(self.second), at(self.scores), self.origin, at(self.rows))
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ def load_scored_pairs(
         splits[name] = _split(tables, columns, skipped)
     assert columns is not None, "choose_splits gives one at least"
     if limit is not None:
-        splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
+        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
     about = (named.description, named.licence) if named else ("", "")
     return ScoredDataset(path.stem, splits, columns, *about, tuple(rejected))
 
@@ -159,13 +151,6 @@ def _files(path: Path) -> dict[str, list[Path]]:
     raise DataError(
         f"no file, folder or named data set of pairs {str(path)!r}", fix=f"Check the path. {hint}"
     )
-
-
-def _limited(split: ScoredSplit, limit: int, seed: int) -> ScoredSplit:
-    if len(split) <= limit:
-        return split
-    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return split.select(np.sort(chosen).tolist())
 
 
 def find_columns(

@@ -19,6 +19,7 @@ from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import ConfigError, DataError
 
+APART = (None, "apart")  # what ``copies`` says where copies of one example may stand on both sides
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
 MOST = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
 BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
@@ -323,57 +324,76 @@ def labelled(split: Any | None) -> Any | None:
     return None if split is None or split.labels is None else split
 
 
-def split_up(dataset: Any, d: Any, judged_name: str) -> Splits:
+def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | None] = APART) -> Splits:
     """The splits of a data set, and what is held out of its training part.
 
     Args:
         d: the section ``data`` of a recipe.
         judged_name: of the split that is judged.
+        apart: values of ``d.copies`` that let copies of one example stand on both sides.
 
     Raises:
         DataError: no training split, or a part that cannot be held out.
         ConfigError: no split of that name.
     """
-    splits = dataset.splits
+    splits = dict(dataset.splits)
     if "train" not in splits:
         raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
-    train, validation = splits["train"], splits.get("validation")
     try:
-        if d.test_size is not None and "test" not in splits:
-            train, splits = _held_out(train, d.test_size, d, splits, "test")
-        if d.validation_size is not None:
-            train, splits = _held_out(train, d.validation_size, d, splits, "validation")
-            validation = splits["validation"]
+        for name, size in (("test", d.test_size), ("validation", d.validation_size)):
+            if size is not None and (name == "validation" or name not in splits):
+                splits["train"], splits[name] = hold_out(splits["train"], size, d, apart)
     except DataError as error:  # which columns were read may be what is wrong
-        text, label = getattr(dataset, "columns", (None, None))
+        text, label, *_ = getattr(dataset, "columns", (None, None))
         if error.where != "split" or text is None or label is None:
             raise
         where = f"split of {text!r} by {label!r}"
         raise DataError(error.what, where=where, fix=error.fix) from None
+    train = splits["train"]
     if d.train_size is not None and d.train_size < len(train):
-        train = train.select(stratified_subset(train.labels or [], d.train_size, d.split_seed).tolist())
+        train = train.select(_drawn(train, d.train_size, d.split_seed).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         refuse_target_columns(train, (dataset.columns[0], pair))
     name = choose_judged(judged_name, [*splits])
-    judged = splits.get(name, validation)
+    judged = splits.get(name)
     if judged is None and judged_name == "validation":
         raise DataError(
             "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
         )
-    return Splits(dataset, train, validation, judged, name)
+    return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
-def _held_out(train: Any, size: float, d: Any, splits: dict, name: str) -> tuple[Any, dict]:
+def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APART) -> tuple[Any, Any]:
+    """What is kept of a split and what is held out; arguments and errors as of ``split_up``."""
+    copies = getattr(d, "copies", None)
+    groups = None if copies in apart else groups_of(train, copies == "sides")
+    if not train.STRATIFIED:
+        count = _count(size, len(train))
+        if groups is not None:
+            held = grouped_choice(groups, count, d.split_seed)
+        else:
+            held = np.sort(np.random.default_rng(d.split_seed).permutation(len(train))[:count])
+        kept = np.setdiff1d(np.arange(len(train)), held)
+        return train.select(kept.tolist()), train.select(held.tolist())
     labels, blocks = train.labels or [], d.hold_out == "blocks"
     if not labels:
         fix = "Name their column with label_column"
         raise DataError("no labels, by whose shares a part is held out", where=train.origin, fix=fix)
-    if (copies := getattr(d, "copies", None)) in ("together", "sides"):
-        groups = groups_of(train, copies == "sides")
+    if groups is not None:
         kept, held = grouped_split(labels, groups, size, d.split_seed, blocks)
     else:
         kept, held = (block_split if blocks else stratified_split)(labels, size, d.split_seed)
-    return train.select(kept.tolist()), {**splits, name: train.select(held.tolist())}
+    return train.select(kept.tolist()), train.select(held.tolist())
+
+
+def _drawn(split: Any, count: int, seed: int) -> np.ndarray:
+    """Ascending places of ``count`` examples of a split, drawn as its kind draws."""
+    if split.STRATIFIED:
+        return stratified_subset(split.labels or [0] * len(split), count, seed)
+    rng = np.random.default_rng(seed)
+    if split.SHUFFLED:
+        return np.sort(rng.permutation(len(split))[:count])
+    return np.sort(rng.choice(len(split), count, replace=False))
 
 
 def choose_judged(wanted: str, splits: Sequence[str]) -> str:
@@ -388,8 +408,11 @@ def choose_judged(wanted: str, splits: Sequence[str]) -> str:
 
 
 def limited(split: Any, limit: int, seed: int) -> Any:
-    """At most ``limit`` rows of a split of texts, of each class its share."""
+    """At most ``limit`` examples of a split, of each class its share."""
     if len(split) <= limit:
         return split
-    labels = split.labels if split.labels is not None else [0] * len(split)
-    return split.select(stratified_subset(labels, limit, seed).tolist())
+    if split.STRATIFIED:
+        return split.select(_drawn(split, limit, seed).tolist())
+    return split.select(
+        np.sort(np.random.default_rng(seed).choice(len(split), limit, replace=False)).tolist()
+    )

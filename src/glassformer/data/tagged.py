@@ -20,15 +20,14 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glassformer.config import listed, nearest
 from glassformer.data.checks import check_class_names
-from glassformer.data.dataset import SPLIT_OF, choose_splits
+from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import find_folder, one_or_parts, refuse_tables
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out
 from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.splits import limited
 from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
@@ -49,16 +48,13 @@ MARKED = re.compile(r"O|[BIESLU](-.+)?")  # a tag that no word of the sentence i
 
 
 @dataclass(frozen=True)
-class TaggedSplit:
+class TaggedSplit(Split):
     """Sentences in file order: lists of words, and a tag for each word."""
 
     words: list[list[str]]
     tags: list[list[str]] | None  # None: untagged
     origin: str  # file, for messages
     rows: Sequence[int] | None = None  # row of each in the file; of CoNLL the line of its first word
-
-    def __len__(self) -> int:
-        return len(self.words)
 
     @property
     def examples(self) -> list[list[str]]:
@@ -78,15 +74,6 @@ class TaggedSplit:
     def names(self) -> list[str]:
         """What to call each sentence in a table."""
         return self.texts
-
-    def select(self, indices: Sequence[int]) -> TaggedSplit:
-        """The sentences at ``indices``, in that order."""
-        return TaggedSplit(
-            [self.words[i] for i in indices],
-            None if self.tags is None else [self.tags[i] for i in indices],
-            self.origin,
-            None if self.rows is None else [self.rows[i] for i in indices],
-        )
 
 
 @dataclass(frozen=True)
@@ -139,7 +126,7 @@ def load_tagged(
         split: reader.split(files) for split, files in choose_splits(_files(path), None, str(source)).items()
     }
     if limit is not None:
-        splits = {name: _limited(split, limit, seed) for name, split in splits.items()}
+        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
     out = TaggedDataset(path.stem, splits, rejected=tuple(reader.rejected or ()), columns=reader.columns)
     out = replace(out, said=reader.said(), unended=tuple(reader.unended))
     if known is None or not known.tagged:
@@ -173,13 +160,6 @@ def _files(path: Path) -> dict[str, list[Path]]:
         what = f"files of kind {path.suffix!r} are not read"
         raise DataError(what, where=str(path), fix=other_kind(path.suffix, ENDINGS))
     return {"train": [path]}
-
-
-def _limited(split: TaggedSplit, limit: int, seed: int) -> TaggedSplit:
-    if len(split) <= limit:
-        return split
-    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return split.select(np.sort(chosen).tolist())
 
 
 @dataclass

@@ -13,17 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import AnsweredDataset, AnsweredSplit, load_answered
+from glassformer.data.answered import AnsweredSplit, load_answered
 from glassformer.data.checks import place
-from glassformer.data.copies import groups_of
 from glassformer.data.questions import Answers, Question, check_questions
 from glassformer.data.rejected import summary
-from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.errors import DataError
 from glassformer.evaluate.answer_baselines import (
     SENTENCE,
@@ -38,7 +35,7 @@ from glassformer.finite import json_text
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
-from glassformer.tasks.question_answering.recipe import AnsweredConfig, AnsweringRecipe
+from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
@@ -63,34 +60,9 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
         on_bad_row=d.on_bad_row,
         **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
     )
-    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
-
-
-def split_up(dataset: AnsweredDataset, d: AnsweredConfig, judged_name: str) -> Splits:
-    """The splits of a run; what is held out of training is drawn at random, a context on one side.
-
-    Raises:
-        DataError: no training split, or a part that cannot be held out.
-    """
-    splits = dict(dataset.splits)
-    if "train" not in splits:
-        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
-    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
-        if size is None or (name == "test" and "test" in splits):
-            continue
-        train = splits["train"]
-        groups = None if d.copies == "apart" else groups_of(train)
-        (kept,), (held,) = random_split([list(range(len(train)))], size, d.split_seed, groups)
-        splits |= {"train": train.select(kept), name: train.select(held)}
-    train = splits["train"]
-    if d.train_size is not None and d.train_size < len(train):
-        drawn = np.random.default_rng(d.split_seed).choice(len(train), d.train_size, replace=False)
-        train = train.select(np.sort(drawn).tolist())
-    name = choose_judged(judged_name, [*splits])
-    if name == "validation" == judged_name and name not in splits:
-        fix = "Set validation_size, such as 0.1"
-        raise DataError("no validation split to judge on", where=d.source, fix=fix)
-    return Splits(dataset, train, splits.get("validation"), splits.get(name), name)
+    if source is not None:
+        return as_they_are(dataset)
+    return split_up(dataset, d, recipe.evaluate.split, apart=("apart",))
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:

@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import KnownRecipe
-from glassformer.data.copies import groups_of
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
-from glassformer.data.splits import Splits, as_they_are, choose_judged, grouped_choice
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
@@ -52,37 +51,7 @@ def load(recipe: SimilarityRecipe) -> Splits:
         seed=d.split_seed,
         on_bad_row=d.on_bad_row,
     )
-    splits = dict(dataset.splits)
-    if "train" not in splits:
-        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
-    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
-        if size is not None and (name == "validation" or name not in splits):
-            splits["train"], splits[name] = hold_out(splits["train"], size, d.split_seed, d.copies)
-    if d.train_size is not None and d.train_size < len(splits["train"]):
-        chosen = np.random.default_rng(d.split_seed).permutation(len(splits["train"]))[: d.train_size]
-        splits["train"] = splits["train"].select(np.sort(chosen).tolist())
-    name = choose_judged(recipe.evaluate.split, [*splits])
-    return Splits(dataset, splits["train"], splits.get("validation"), splits.get(name), name)
-
-
-def hold_out(
-    train: ScoredSplit, size: float, seed: int, copies: str | None = None
-) -> tuple[ScoredSplit, ScoredSplit]:
-    """What is kept and what is held out: a share below 1, or a count; with ``copies = "together"`` all pairs
-    of one first text on one side.
-
-    Raises:
-        DataError: nothing would be left on one side.
-    """
-    count = round(size * len(train)) if size < 1 else round(size)
-    if not 0 < count < len(train):
-        raise DataError(f"{size:g} of {len(train)} pairs cannot be held out", where=train.origin)
-    if copies == "together":
-        held = grouped_choice(groups_of(train), count, seed)
-    else:
-        held = np.sort(np.random.default_rng(seed).permutation(len(train))[:count])
-    kept = np.setdiff1d(np.arange(len(train)), held)
-    return train.select(kept.tolist()), train.select(held.tolist())
+    return split_up(dataset, d, recipe.evaluate.split)
 
 
 def pairs_of(split: ScoredSplit) -> Pairs:

@@ -19,9 +19,8 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import place
-from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
-from glassformer.data.splits import Splits, as_they_are, choose_judged, random_split
+from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import (
@@ -41,7 +40,7 @@ from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
-from glassformer.tasks.token_tagging.recipe import TaggedConfig, TaggingRecipe
+from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
 JUDGED_OF_TRAINING = 500  # sentences, to see what was learned by heart
 BASELINE = "most frequent tag of each word"
@@ -78,33 +77,6 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
     splits = {name: replace(s, tags=[next(made) for _ in s.words]) for name, s in tagged.items()}
     said = (reading.said,) if reading.said else ()
     return replace(dataset, splits=dataset.splits | splits, said=(*dataset.said, *said))
-
-
-def split_up(dataset: TaggedDataset, d: TaggedConfig, judged_name: str) -> Splits:
-    """The splits of a run; what is held out of training is drawn at random, copies on one side.
-
-    Raises:
-        DataError: no training split, or a part that cannot be held out.
-    """
-    splits = dict(dataset.splits)
-    if "train" not in splits:
-        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
-    for name, size in (("test", d.test_size), ("validation", d.validation_size)):
-        if size is None or (name == "test" and "test" in splits):
-            continue
-        train = splits["train"]
-        groups = groups_of(train) if d.copies == "together" else None
-        (kept,), (held,) = random_split([list(range(len(train)))], size, d.split_seed, groups)
-        splits |= {"train": train.select(kept), name: train.select(held)}
-    train = splits["train"]
-    if d.train_size is not None and d.train_size < len(train):
-        drawn = np.random.default_rng(d.split_seed).choice(len(train), d.train_size, replace=False)
-        train = train.select(np.sort(drawn).tolist())
-    name = choose_judged(judged_name, [*splits])
-    if name == "validation" == judged_name and name not in splits:
-        fix = "Set validation_size, such as 0.1"
-        raise DataError("no validation split to judge on", where=d.source, fix=fix)
-    return Splits(dataset, train, splits.get("validation"), splits.get(name), name)
 
 
 def look(work: Work) -> Look:
