@@ -22,8 +22,7 @@ from glassformer.data.tagged import TaggedSplit
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import read_predictions
-from glassformer.study.fold import data_digest
-from glassformer.study.folds import NAME, cross_validate
+from glassformer.study.folds import NAME, cross_validate, data_digest
 from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
 

@@ -32,7 +32,7 @@ from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
 from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
-from glassformer.study.fold import NAME
+from glassformer.study.folds import NAME
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
 from glassformer.tasks.catalog import known_recipe_of

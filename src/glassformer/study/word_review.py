@@ -19,7 +19,7 @@ from glassformer.data.tagged import TaggedSplit, conll
 from glassformer.data.tags import NOT_TAGGED, repaired
 from glassformer.errors import DataError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
-from glassformer.study.word_folds import word_answers
+from glassformer.study.folds import answers_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.run_folder import read_run_recipe
 
@@ -36,7 +36,10 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
         DataError: the data have changed since, or show one tag only.
     """
     recipe, metrics = read_run_recipe(folder), read_json(folder / "metrics.json")
-    train: TaggedSplit = TASKS[recipe.task].load(recipe).train
+    task = TASKS[recipe.task]
+    splits = task.load(recipe)
+    assert task.folds is not None
+    train, out = splits.train, task.folds(recipe, splits, task.estimator)
     plan = json.loads((folder / "folds.json").read_text(encoding="utf-8"))
     numbers = np.array(plan["assignment"], np.int64)
     if len(numbers) != len(train):
@@ -45,7 +48,7 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
     answers: list[Any] = [None] * len(train)
     for k in range(plan["folds"]):
         held = np.flatnonzero(numbers == k)
-        for i, own in zip(held.tolist(), word_answers(folder / f"fold-{k}", train, held), strict=True):
+        for i, own in zip(held.tolist(), answers_of(out, folder / f"fold-{k}", held), strict=True):
             answers[i] = own
     every: list[str] = metrics["label_names"]
     tags = [tag for own in train.tags or [] for tag in repaired(own, metrics["scheme"])]

@@ -209,16 +209,11 @@ def recipe_classes() -> dict[str, type]:
     return {name: TASKS.recipe(name) for name in TASKS}
 
 
-def check_classifies(recipe: Any, *, words: bool = False, answers: bool = False, pairs: bool = False) -> None:
+def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -> None:
     """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do,
-    ``answers``: so will answers from texts, ``pairs``: and cosines of pairs."""
+    ``folds``: so will whatever can be cross-validated."""
     able = [
-        name
-        for name, task in TASKS.items()
-        if task.answer
-        or (words and task.each_word)
-        or (answers and task.each_answer)
-        or (pairs and task.pairs)
+        n for n, task in TASKS.items() if task.answer or (words and task.each_word) or (folds and task.folds)
     ]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"

@@ -59,16 +59,6 @@ TINY_TEXTS = (
 
 
 @dataclass(frozen=True)
-class PairFolds:
-    """What folds and comparisons ask of a task whose examples are pairs of texts with a score."""
-
-    given: Callable[..., tuple[Any, Any]]  # (split) -> what ``fit`` takes
-    figures: Callable[..., tuple[dict[str, Any], Any]]  # (estimator, split, resamples) -> figures, cosines
-    together: Callable[..., dict[str, Any]]  # (split, cosines, figures of folds, resamples) -> figures
-    write: Callable[[Path, Any, Any], None]  # (file, split, cosines)
-
-
-@dataclass(frozen=True)
 class Task:
     """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them."""
 
@@ -109,7 +99,7 @@ class Task:
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
     each_word: bool = False  # a label for each word: folds, reviews and calibration count words
     each_answer: bool = False  # an answer from a text to each question: folds and comparisons count these
-    pairs: PairFolds | None = None  # a cosine for each pair: folds and comparisons count pairs
+    folds: type[Any] | None = None  # an ``OutOfFold``; None: it is not cross-validated
     verb: str = "predict"  # of the command line, which asks such a model
     packages: Sequence[str] = ()  # that metrics.json states the versions of
 

@@ -27,6 +27,7 @@ from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.runtime import computing
+from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.image_data import first_range, leave_out
@@ -275,6 +276,7 @@ TASK = Task(
     show=show,
     baselines=(pixels,),
     answer=answers,
+    folds=LabelsOutOfFold,
     export=export,
     packages=("pillow", "kornia", "safetensors", "scikit-learn"),
 )

@@ -20,6 +20,7 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended
 from glassformer.data.splits import Splits
 from glassformer.evaluate.number_baselines import pixel_ridge
+from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_data import first_range, leave_out
 from glassformer.tasks.image_regression.estimator import ImageRegressor
 from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
@@ -109,6 +110,7 @@ TASK = Task(
     tiny=tiny,
     show=show,
     answer=answers,
+    folds=LabelsOutOfFold,
     export=export,
     packages=("pillow", "kornia", "safetensors", "scikit-learn"),
 )

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.answer_doctor import examine_answered
@@ -29,10 +31,11 @@ from glassformer.evaluate.answer_baselines import (
     likeliest_sentence,
     nearest_span,
 )
-from glassformer.evaluate.answers import MEASURE, answer_figures, error_of, scores_of
+from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, error_of, scores_of
 from glassformer.evaluate.spans import Candidates
 from glassformer.finite import json_text
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
@@ -189,6 +192,40 @@ def write_answers(
     replace_text(path, "".join(lines))
 
 
+class AnswersOutOfFold(OutOfFold):
+    """Answers to questions; all questions on one text share a fold."""
+
+    NOUN, ANSWERS, FIGURES, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
+
+    def judge(self, model: TextAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
+        given = model.predict(held.questions)
+        scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
+        return scores["n"], {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}, given
+
+    def figure(self, figures: dict[str, Any]) -> str:
+        return f"F1 {figures[MEASURE]:.4f}"
+
+    def together(
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        train, given, lines = self.train, [""] * len(self.train), []
+        for held, own in answers:
+            for i, text in zip(held.tolist(), own, strict=True):
+                given[i] = text
+        for i, (question, text) in enumerate(zip(train.questions, given, strict=True)):
+            truth = (train.answers or [])[i]
+            exact, f1 = scores_of(text, truth)
+            line = {"split": NAME, "row": None if train.rows is None else train.rows[i]}
+            line |= {"question": question.question, "context": question.context, "answer": text}
+            line |= {"answers": truth.to_dict(), "exact_match": exact, "f1": f1}
+            lines.append(json_text(line) + "\n")
+        replace_text(folder / PREDICTIONS, "".join(lines))
+        test = answer_figures(
+            train.answers or [], given, train.texts, bootstrap=self.recipe.evaluate.bootstrap
+        )
+        return {"task": self.recipe.task, "test": test, "measure": MEASURE, "threshold": None, "answers": {}}
+
+
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved answerer on its own judged split, or on other data.
 
@@ -315,6 +352,7 @@ TASK = Task(
     show=show,
     tell=tell,
     each_answer=True,
+    folds=AnswersOutOfFold,
     samples=samples,
     export=export,
     opens=("spans",),

@@ -24,13 +24,15 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, PairFolds, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 
+RETRIEVAL = ("found", "reciprocal_rank")  # figures of pairs without scores
 READABLE = 14  # tokens of a side, about: pairs that a map can show
 SHOWN_DIGITS = 5
 
@@ -101,20 +103,6 @@ def measured(
     if split.scores is None:
         return retrieval(first @ second.T, split.second), cosines
     return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
-
-
-def together(
-    split: ScoredSplit, cosines: np.ndarray, folds: Sequence[dict[str, Any]], resamples: int
-) -> dict[str, Any]:
-    """The figures of out-of-fold cosines; of pairs without scores the mean over the folds' pairs."""
-    if split.scores is not None:
-        return correlations(cosines, np.asarray(split.scores, np.float64), resamples)
-    sizes = [fold["n"] for fold in folds]
-    means = {
-        key: float(np.average([fold[key] for fold in folds], weights=sizes))
-        for key in ("found", "reciprocal_rank")
-    }
-    return {"pairs": len(split), **means}
 
 
 def judge(work: Work) -> dict[str, Any]:
@@ -222,6 +210,49 @@ def chosen_pairs(split: ScoredSplit, cosines: np.ndarray, most: int) -> list[int
     return [*worst.tolist(), *dict.fromkeys(rest[places].tolist())]
 
 
+class CosinesOutOfFold(OutOfFold):
+    """Cosines of pairs; all pairs of one first text share a fold.
+
+    Of pairs without scores partners are looked for within a fold, and figures are means over its pairs.
+    """
+
+    NOUN, ANSWERS, GROUP = "pairs", "cosines.npy", ("pair", "first texts")
+    FIGURES = ("spearman", "pearson", *RETRIEVAL)
+
+    def given(self, split: ScoredSplit) -> tuple[Any, ...]:
+        return given(split)
+
+    @property
+    def validation(self) -> tuple[Any, ...] | None:
+        held = self.splits.validation
+        return None if held is None else given(held)
+
+    def judge(self, model: Embedder, held: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+        scores, cosines = figures(model, held, 0)
+        return len(held), {key: scores[key] for key in self.FIGURES if key in scores}, cosines
+
+    def figure(self, figures: dict[str, Any]) -> str:
+        measure = next(key for key in self.FIGURES if key in figures)
+        return f"{measure} {figures[measure]:.4f}"
+
+    def together(
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        train, cosines = self.train, np.empty(len(self.train))
+        for held, own in answers:
+            cosines[held] = own
+        if train.scores is not None:
+            test = correlations(cosines, np.asarray(train.scores, np.float64), self.recipe.evaluate.bootstrap)
+        else:
+            sizes = [fold["n"] for fold in found]
+            means = {key: np.average([fold[key] for fold in found], weights=sizes) for key in RETRIEVAL}
+            test = {"pairs": len(train), **{key: float(mean) for key, mean in means.items()}}
+        write_pairs(folder / "pairs.csv", train, cosines)
+        measure = next(key for key in self.FIGURES if key in test)
+        about = {"task": self.recipe.task, "measure": measure, "columns": list(self.splits.dataset.columns)}
+        return about | {"test": test, "similarity": {NAME: test}}
+
+
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its own judged split, or on other pairs."""
     recipe, embedder = work.recipe, work.estimator
@@ -293,7 +324,7 @@ TASK = Task(
     show=show,
     samples=samples,
     export=export,
-    pairs=PairFolds(given, figures, together, write_pairs),
+    folds=CosinesOutOfFold,
     verb="similar",
     packages=("tokenizers", "safetensors"),
 )

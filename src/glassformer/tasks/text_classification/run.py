@@ -31,6 +31,7 @@ from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
+from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import (
     answers,
@@ -304,6 +305,7 @@ TASK = Task(
     show=show,
     baselines=(tfidf, embeddings, frozen),
     answer=answers,
+    folds=LabelsOutOfFold,
     export=export,
     packages=("tokenizers", "safetensors", "scikit-learn"),
 )

@@ -23,6 +23,7 @@ from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_baselines import tfidf_ridge
+from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import cut_texts, export
 from glassformer.tasks.number_runs import (
@@ -153,6 +154,7 @@ TASK = Task(
     tiny=tiny,
     show=show,
     answer=answers,
+    folds=LabelsOutOfFold,
     export=export,
     packages=("tokenizers", "safetensors", "scikit-learn"),
 )

@@ -19,8 +19,9 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import KnownRecipe
 from glassformer.data.checks import place
+from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
-from glassformer.data.splits import Splits, as_they_are, split_up
+from glassformer.data.splits import Splits, as_they_are, split_up, stratified_folds
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import (
@@ -28,6 +29,7 @@ from glassformer.data.tags import (
     Scheme,
     Span,
     check_words,
+    classes_of,
     kind_of_tag,
     read_tags,
     repaired,
@@ -35,8 +37,9 @@ from glassformer.data.tags import (
     tagged_places,
 )
 from glassformer.errors import DataError
-from glassformer.evaluate.tags import MEASURE, errors_of, word_log_loss
+from glassformer.evaluate.tags import MEASURE, errors_of, tag_figures, word_log_loss
 from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
 from glassformer.tasks.token_tagging.estimator import TokenTagger
@@ -191,6 +194,65 @@ def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> li
     return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]
 
 
+class TagsOutOfFold(OutOfFold):
+    """The tags of words; a fold has ``[W, C]`` probabilities, a row for each word of its sentences."""
+
+    NOUN, FIGURES = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
+
+    def __init__(self, recipe: TaggingRecipe, splits: Splits, estimator: Any):
+        super().__init__(recipe, splits, estimator)
+        tags = self.train.tags or []
+        self.scheme = read_tags(tags, recipe.text.scheme).scheme
+        self.truth = [repaired(own, self.scheme) for own in tags]
+        self.classes = classes_of(self.truth, self.scheme)
+        if len(self.classes) < 2:
+            raise DataError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
+
+    def assign(self, folds: int) -> np.ndarray:
+        """Sentences with spans are in equal shares, where there are enough of both."""
+        d, train = self.recipe.data, self.train
+        groups = groups_of(train) if d.copies == "together" else None
+        kinds = ["spans" if spans_of(own, self.scheme) else "none" for own in train.tags or []]
+        firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
+        if len(firsts) < folds:
+            what = f"{len(firsts)} different sentences for {folds} folds"
+            raise DataError(what, where=train.origin, fix="Use fewer folds, or give more sentences")
+        if min(Counter(firsts.values()).values()) < folds:
+            kinds = ["sentence"] * len(kinds)
+        return stratified_folds(kinds, folds, d.split_seed, groups)
+
+    def judge(self, model: TokenTagger, held: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+        found, own = model.predict_proba(held.words), model.classes_.tolist()
+        known = [(i, self.classes.index(tag)) for i, tag in enumerate(own) if tag in self.classes]
+        p = np.concatenate(found)
+        wide = np.zeros((len(p), len(self.classes)))  # a tag that was not learned has 0
+        wide[:, [j for _, j in known]] = p[:, [i for i, _ in known]]
+        truth = [repaired(tags, self.scheme) for tags in held.tags or []]
+        scores = tag_figures(truth, model.decide(found), self.scheme, bootstrap=0)
+        figures = {key: scores[key] for key in self.FIGURES if key in scores}
+        figures["log_loss"] = word_log_loss(wide, [tag for tags in truth for tag in tags], self.classes)
+        return scores["n"], figures, wide.astype(np.float32)
+
+    def of_each(self, answers: np.ndarray, held: np.ndarray) -> list[np.ndarray] | None:
+        counts = [len(self.train.words[i]) for i in held.tolist()]
+        return np.split(answers, np.cumsum(counts)[:-1]) if sum(counts) == len(answers) else None
+
+    def figure(self, figures: dict[str, Any]) -> str:
+        return f"entity F1 {figures[MEASURE]:.4f}"
+
+    def together(
+        self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
+    ) -> dict[str, Any]:
+        guesses: list[list[str]] = [[] for _ in self.truth]
+        for held, rows in answers:
+            for i, own in zip(held.tolist(), rows, strict=True):
+                guesses[i] = repaired([self.classes[c] for c in own.argmax(1).tolist()], self.scheme)
+        replace_text(folder / "predictions.conll", conll(self.train.words, self.truth, guesses))
+        test = tag_figures(self.truth, guesses, self.scheme, bootstrap=self.recipe.evaluate.bootstrap)
+        about = {"task": self.recipe.task, "measure": MEASURE, "scheme": self.scheme}
+        return about | {"test": test, "label_names": self.classes}
+
+
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved tagger on its own judged split, or on other data.
 
@@ -325,6 +387,7 @@ TASK = Task(
     show=show,
     tell=tell,
     each_word=True,
+    folds=TagsOutOfFold,
     samples=samples,
     export=export,
     packages=("tokenizers", "safetensors"),
