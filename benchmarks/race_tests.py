@@ -114,7 +114,7 @@ def resume_evaluate(rng: random.Random, place: Path) -> list[str]:
 def save_load(rng: random.Random, place: Path) -> list[str]:
     """Two processes that save two models to one path again and again, and two that load them."""
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     clf, other = gf.load(home() / "run-text"), gf.load(home() / "run-text")
     other.temperature_ = 2.0

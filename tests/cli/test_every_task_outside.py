@@ -36,7 +36,7 @@ def ask(made) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
     uvicorn = pytest.importorskip("uvicorn")
     from glassformer.serve.app import create_app
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     limits = Limits()
     models = load_models([made.runs[kind] for kind in ABLE], limits, threads=1, precision="fp32")

@@ -141,7 +141,7 @@ def test_it_works_or_says_in_one_line_what_to_do(verb, kind, made, tmp_path, mon
     if verb == "serve":
         pytest.importorskip("fastapi")
         from glassformer.serve import run as server
-        from glassformer.serve.loading import load_models
+        from glassformer.serve.models import load_models
 
         loaded = lambda runs, limits, **_: load_models(runs, limits, threads=1)  # noqa: E731
         monkeypatch.setattr(server, "run_server", loaded)

@@ -95,10 +95,11 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     )
 
     from glassformer.serve.limits import Limits
-    from glassformer.serve.models import Served
+    from glassformer.serve.models import ServedModel
 
-    served = Served("run", clf, Limits())
-    answers = served.predictions(items := served.prepare(texts), served.compute(items))
+    served = ServedModel("run", clf, Limits())
+    items = served.prepare(texts)
+    answers = served.response(items, served.compute(items))["predictions"]
     assert [tuple(answer["labels"]) for answer in answers] == clf.predict(texts)
     assert served.about(True)["threshold"] == pytest.approx(clf.threshold_.tolist())
 

@@ -398,7 +398,7 @@ def test_all_that_can_be_is_exported_to_onnx(kind, folder, tmp_path):
 )
 def test_the_server_answers_as_the_model(kind, folder, data):
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     ((served, calibrated),) = load_models([folder(*kind)], Limits(), threads=1, precision="fp32")
     model, what = gf.load(folder(*kind)).set_params(precision="fp32"), what_of(*kind)
@@ -407,7 +407,9 @@ def test_the_server_answers_as_the_model(kind, folder, data):
         file = data / "images" / "good" / "0.png"
         content = io.BytesIO(file.read_bytes()).getvalue()
         items = [
-            served.decode(served.opened(base64.b64encode(content).decode(), "images[0]")[0], "images[0]")
+            served.inputs.decode(
+                served.inputs.opened(base64.b64encode(content).decode(), "images[0]")[0], "images[0]"
+            )
         ]
         (found,) = served.response(items, served.compute(items))["predictions"]
         assert list(found["probabilities"].values()) == pytest.approx(
@@ -422,9 +424,11 @@ def test_the_server_answers_as_the_model(kind, folder, data):
             model.predict_proba([A])[0].tolist(), **NEAR
         )
     elif what == "tags":
-        assert served.sentences(items, answers)[0]["tags"] == model.predict([A])[0]
+        assert served.response(items, answers)["sentences"][0]["tags"] == model.predict([A])[0]
     elif what == "answers":
-        assert served.answered(items, answers, 1)[0]["answer"] == model.predict([(QUESTION, CONTEXT)])[0]
+        assert (
+            served.response(items, answers)["answers"][0]["answer"] == model.predict([(QUESTION, CONTEXT)])[0]
+        )
     else:
         np.testing.assert_allclose(answers, model.encode([A]), atol=2e-5)
 

@@ -142,7 +142,7 @@ def classifiers() -> list[Any]:
 def serve(classifiers) -> Any:
     """``serve(queue_tokens=9)``: a running server with these limits; stopped by the caller."""
     from glassformer.serve.limits import Limits
-    from glassformer.serve.models import Served
+    from glassformer.serve.models import ServedModel
 
     def make(
         key: str | None = None,
@@ -154,11 +154,11 @@ def serve(classifiers) -> Any:
         bounds = Limits(**limits)
         names = ("films", "windows", "pictures")
         served = [
-            (Served(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
+            (ServedModel(name, clf, bounds, threads=1, precision="fp32", examples=EXAMPLES), name == "films")
             for name, clf in zip(names, classifiers, strict=True)
         ]
         for name, clf in (others or {}).items():
-            served.append((Served(name, clf, bounds, threads=1, precision="fp32", examples=()), False))
+            served.append((ServedModel(name, clf, bounds, threads=1, precision="fp32", examples=()), False))
         return Running(served, bounds, loop, key=key, hosts=hosts)
 
     return make

@@ -9,7 +9,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import load_models
+from glassformer.serve.models import load_models
 from glassformer.serve.schema import ExplainResponse
 
 from .conftest import CHROMIUM, Running

@@ -11,7 +11,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import example_sentences, load_models, score_of
+from glassformer.serve.models import example_sentences, load_models, score_of
 
 from .conftest import EXAMPLES, PICTURES, TEXTS, Running, png
 

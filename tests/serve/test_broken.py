@@ -60,7 +60,7 @@ def folders(classifiers, tmp_path_factory) -> Path:
 
 def load(folders: Path, names: Any, broken: dict[str, str] | None) -> list:
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     return load_models(
         [folders / name for name in names], Limits(), threads=1, precision="fp32", broken=broken

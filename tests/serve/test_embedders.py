@@ -12,7 +12,7 @@ import glassformer as gf
 from glassformer.cli.serve import where_to_search
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import load_models, search_in
+from glassformer.serve.models import load_models, search_in
 
 from .conftest import TEXTS, Running
 

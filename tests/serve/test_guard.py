@@ -10,8 +10,7 @@ import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.serve.guard import HEADERS, SHARE, Guard, allowed_host, host_of
-from glassformer.serve.limits import Held, Limits, Share
-from glassformer.serve.metrics import Metrics
+from glassformer.serve.limits import Held, Limits, Metrics, Share
 from glassformer.serve.problems import Problem
 
 PREDICT = "/v1/predict"

@@ -6,7 +6,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import Served
+from glassformer.serve.models import ServedModel
 from glassformer.serve.schema import PredictResponse
 
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
@@ -22,7 +22,7 @@ def regressor():
 
 
 def test_a_number_comes_with_its_interval(regressor):
-    served = Served("films", regressor, Limits(), threads=1, precision="fp32")
+    served = ServedModel("films", regressor, Limits(), threads=1, precision="fp32")
     served.try_out()
     items = served.prepare(TEXTS[:3])
     answer = served.response(items, served.compute(items))
@@ -42,6 +42,6 @@ def test_without_held_out_examples_there_is_no_interval(regressor):
 
     bare = copy.deepcopy(regressor)
     bare.errors_ = bare.errors_[:3]
-    served = Served("films", bare, Limits(), threads=1, precision="fp32")
+    served = ServedModel("films", bare, Limits(), threads=1, precision="fp32")
     items = served.prepare(TEXTS[:1])
     assert "interval" not in served.response(items, served.compute(items))["numbers"][0]

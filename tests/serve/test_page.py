@@ -12,7 +12,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.loading import load_models
+from glassformer.serve.models import load_models
 
 from .conftest import CHROMIUM, EXAMPLES, PICTURES, Running, png
 

@@ -7,7 +7,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import Served
+from glassformer.serve.models import ServedModel
 
 from .conftest import Running
 
@@ -39,7 +39,7 @@ def models():
 @pytest.fixture(scope="module")
 def served(models):
     found = [
-        (Served(name, clf, Limits(), threads=1, precision="fp32"), False)
+        (ServedModel(name, clf, Limits(), threads=1, precision="fp32"), False)
         for name, clf in zip(("nli", "one"), models)
     ]
     running = Running(found, Limits())
@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused(path, body, said, served):
 def alone(models):
     """A server of the model of pairs, or of the other one, and of no second one."""
     made = [
-        Running([(Served("m", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
+        Running([(ServedModel("m", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
         for clf in models
     ]
     yield made

@@ -7,7 +7,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.serve.limits import Limits
-from glassformer.serve.models import Served
+from glassformer.serve.models import ServedModel
 
 from .conftest import TEXTS, Running
 
@@ -25,7 +25,7 @@ def models():
 @pytest.fixture(scope="module")
 def running(models):
     served = [
-        Served(name, model, Limits(), threads=1, examples=TEXTS[:2])
+        ServedModel(name, model, Limits(), threads=1, examples=TEXTS[:2])
         for name, model in zip(("films", "pairs", "lengths"), models, strict=True)
     ]
     server = Running([(each, False) for each in served], Limits())

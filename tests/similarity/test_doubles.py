@@ -121,13 +121,13 @@ def test_what_a_table_of_two_texts_means_is_said(here, capsys):
 
 def test_a_checkpoint_that_is_named_is_served_as_it_is(monkeypatch, tmp_path):
     pytest.importorskip("fastapi")
-    from glassformer.serve import loading
+    from glassformer.serve import models
     from glassformer.serve.limits import Limits
 
     folder = checkpoint(tmp_path / "words")
     known = {"all-minilm-l6-v2": folder}
-    monkeypatch.setattr(loading, "Embedder", lambda name: gf.Embedder(str(known[name])))
-    ((model, calibrated),) = loading.load_models(["all-minilm-l6-v2"], Limits(), threads=1, precision="fp32")
+    monkeypatch.setattr(models, "Embedder", lambda name: gf.Embedder(str(known[name])))
+    ((model, calibrated),) = models.load_models(["all-minilm-l6-v2"], Limits(), threads=1, precision="fp32")
     assert (model.name, model.gives, calibrated) == ("all-minilm-l6-v2", "vectors", False)
     vectors = model.compute(model.prepare(["a dog", "rain"]))
     wanted = gf.Embedder(str(folder), precision="fp32").encode(["a dog", "rain"])

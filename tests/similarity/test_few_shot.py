@@ -148,7 +148,7 @@ def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path)
     assert "accuracy" in call("evaluate", run)
     assert "temperature" in call("calibrate", run)
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     pytest.importorskip("fastapi")
     ((served, calibrated),) = load_models([run], Limits(), threads=1)

@@ -15,8 +15,8 @@ from glassformer.checkpoints.sentences import write_sentences
 from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
 from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
-from glassformer.serve.embedders import ServedEmbedder
 from glassformer.serve.limits import Limits
+from glassformer.serve.models import ServedModel
 from glassformer.tasks.similarity.answers import at_least, nearest
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import encode_table
@@ -41,7 +41,7 @@ def test_a_prompt_that_does_not_count_counts_nowhere(tmp_path):
     embedder = prompted(tmp_path / "p")
     wanted = embedder.encode(TEXTS)
     assert embedder.skipped() == 4  # [CLS] and three words
-    served = ServedEmbedder("p", embedder, Limits(), threads=1, precision="fp32")
+    served = ServedModel("p", embedder, Limits(), threads=1, precision="fp32")
     np.testing.assert_allclose(served.compute(served.prepare(TEXTS)), wanted, atol=1e-6)
     device = torch.device("cpu")
     found = encode_table(embedder.predictor(), embedder.table(TEXTS), device, embedder.skipped())

@@ -245,7 +245,7 @@ def test_served(name, tmp_path):
     from glassformer.serve.app import create_app
     from glassformer.serve.guard import PREDICT
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
     clf.save(tmp_path / "saved")

@@ -189,9 +189,9 @@ def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
 
 def test_the_server_gives_such_intervals(fitted):
     from glassformer.serve.limits import Limits
-    from glassformer.serve.models import Served
+    from glassformer.serve.models import ServedModel
 
-    served = Served("prices", fitted, Limits(), threads=1, precision="fp32")
+    served = ServedModel("prices", fitted, Limits(), threads=1, precision="fp32")
     items = served.prepare(TEXTS[:3])
     numbers = served.response(items, served.compute(items))["numbers"]
     np.testing.assert_allclose(

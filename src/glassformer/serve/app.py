@@ -8,9 +8,10 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -21,7 +22,6 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from glassformer import __version__
-from glassformer.data.text_pairs import TextPair
 from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
 from glassformer.finite import json_text
@@ -30,21 +30,18 @@ from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
-from glassformer.serve.limits import Held, Limits
-from glassformer.serve.metrics import Metrics
-from glassformer.serve.models import Served
+from glassformer.serve.kinds import KINDS, ROUTES, Route
+from glassformer.serve.limits import Held, Limits, Metrics
+from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import JSON, Problem, of_model, of_validation
-from glassformer.serve.routes import ROUTES, add_routes
 from glassformer.serve.schema import (
+    Asked,
     ErrorResponse,
     ExplainRequest,
     ExplainResponse,
     ModelsResponse,
-    PredictRequest,
-    PredictResponse,
     StateResponse,
 )
-from glassformer.serve.taggers import ServedTagger
 
 log = logging.getLogger("glassformer.serve")
 
@@ -58,15 +55,7 @@ STATIC = {  # served from memory; a path from a client only ever looks a name up
 }
 # The style sheet of all pages, and that of spans.
 SHEETS = {"/static/base.css": "page.css", "/static/spans.css": "spans.css"}
-USES = {
-    "labels": "/v1/predict",
-    "vectors": "/v1/embed, /v1/similar or /v1/search",
-    "tags": "/v1/tag",
-    "answers": "/v1/answer",
-}
-MADE_BY = {"vectors": "an Embedder", "tags": "a TokenTagger", "answers": "a TextAnswerer"}
-ASKED_AT = {"vectors": "/v1/embed", "tags": "/v1/tag", "answers": "/v1/answer"}
-ONE = "GET /openapi.json says what fits; send one of them"
+EXPLAIN = "/v1/explain"
 REASONS = {
     400: "Not JSON, or not served under this host name",
     401: "No key, or a wrong one",
@@ -97,7 +86,7 @@ class Server:
 
     def __init__(
         self,
-        models: Sequence[tuple[Served, bool]],
+        models: Sequence[tuple[ServedModel, bool]],
         limits: Limits,
         held: Held | None = None,
         broken: Mapping[str, str] | None = None,
@@ -129,7 +118,7 @@ class Server:
         for name, served in self.models.items():
             self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
-            self.about.append(served.about(self.calibrated[name]) | served.opening())
+            self.about.append(served.about(self.calibrated[name]))
         tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
         self.ready = True
         try:
@@ -146,33 +135,33 @@ class Server:
         """Whether no model has a place for a body of ``size`` bytes."""
         return bool(self.batchers) and all(batcher.full(size) for batcher in self.batchers.values())
 
-    def choose(self, name: str | None, kind: str, gives: str = "labels", pairs: bool = False) -> Any:
+    def choose(
+        self,
+        name: str | None,
+        kind: str,
+        gives: str = "labels",
+        pairs: bool = False,
+        lacks: Callable[[Any], Problem | None] = lambda target: None,
+    ) -> ServedModel:
         """The model of that name, or the first of that kind that gives labels (or vectors) and reads pairs of
-        texts or single ones.
+        texts or single ones; one that lacks nothing before others.
 
         Raises:
             Problem: 404 no such model, 422 one that reads something else.
         """
         if name is None:
-            able = (
-                s
-                for s in self.models.values()
-                if (s.kind, s.gives) == (kind, gives) and getattr(s, "pairs", False) == pairs
-            )
-            found = next(able, None)
-            if found is None and gives in MADE_BY:
-                raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {MADE_BY[gives]}")
-            if found is None:
-                what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
-                others = [s for s in self.models.values() if s.kind == kind and s.gives in ASKED_AT]
-                ways = [f"POST {ASKED_AT[s.gives]} for {s.name}" for s in others]
-                near = [s for s in self.models.values() if (s.kind, s.gives) == (kind, gives)]
-                if near and not ways:
-                    raise _of_pairs(near[0])
-                raise Problem(
-                    422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does"
-                )
-            return found
+            near = [s for s in self.models.values() if (s.kind, s.gives) == (kind, gives)]
+            able = sorted((s for s in near if s.pairs == pairs), key=lambda s: lacks(s.target) is not None)
+            if able:
+                return able[0]
+            if made_by := KINDS[gives].made_by:
+                raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {made_by}")
+            others = [s for s in self.models.values() if s.kind == kind and s.target.made_by]
+            ways = [f"POST {s.target.routes[0].path} for {s.name}" for s in others]
+            if near and not ways:
+                raise _of_pairs(near[0])
+            what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
+            raise Problem(422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does")
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
         if name not in self.models:
@@ -182,30 +171,57 @@ class Server:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model", fix=f"Send {other}")
         if served.gives != gives:
-            use = USES[served.gives]
+            *paths, last = [route.path for route in served.target.routes]
+            use = f"{', '.join(paths)} or {last}" if paths else last
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
-        if getattr(served, "pairs", False) != pairs:
+        if served.pairs != pairs:
             raise _of_pairs(served)
         return served
 
-    async def explain(self, served: Served, given: str, request: ExplainRequest) -> dict[str, Any]:
-        """One explanation, in a thread of its own: it may take seconds and must hold up no prediction."""
+    def choose_to_explain(self, request: ExplainRequest, asked: Asked) -> ServedModel:
+        """The model that is named, or the first that explains such an input.
+
+        Raises:
+            Problem: as ``choose`` does; a word of what is explained as a whole.
+        """
+        named, of_word = self.models.get(request.model or ""), request.word is not None
+        able = [kind for kind in KINDS.values() if kind.explains and (kind.of_words or not of_word)]
+        if named is not None:
+            if of_word and not named.target.of_words:
+                what = f"this model gives {named.gives}, of a text and not of words"
+                raise Problem(422, what, where="word", fix="Leave it out")
+            gives = [named.gives] if named.target.explains else []
+        else:
+            here = {s.gives for s in self.models.values() if (s.kind, s.pairs) == (asked.kind, asked.pairs)}
+            gives = [kind.gives for kind in able if kind.gives in here]
+        return self.choose(request.model, asked.kind, [*gives, able[0].gives][0], asked.pairs)
+
+    async def predict(self, route: Route, request: Any) -> dict[str, Any]:
+        """From a request to the response, of every kind of model."""
+        asked = request.asked()
+        served = self.choose(request.model, asked.kind, route.gives, asked.pairs, route.lacks)
+        if (problem := route.lacks(served.target)) is not None:
+            raise problem
+        try:
+            items, rows = await self.batchers[served.name].submit(asked.inputs, asked.where)
+        except Problem as problem:
+            problem.where = asked.places.get(problem.where or "", problem.where)
+            raise
+        return {"model": served.name, **await route.respond(self, served, request, items, rows)}
+
+    async def explain(self, call: Callable[..., Any], *given: Any, fix: str) -> Any:
+        """One explanation, in a thread of its own: it may take seconds and must hold up no prediction.
+
+        Raises:
+            Problem: 429 where too many wait, 503 where it takes too long; ``fix``: what would be quicker.
+        """
         if self.explanations >= self.limits.explain_queue:
             self.metrics.refused.labels("explain").inc()
             raise Problem(429, "too many explanations at once", fix="Try again in a moment", again=1)
-        options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
         self.explanations += 1
-        method: str = request.method
-        if "method" not in request.model_fields_set and method not in served.methods:
-            method = served.methods[0]
-        asked = (given, method, request.target, options)
-        begun = (
-            self.explaining.submit(served.explain_word, *asked, request.word)
-            if isinstance(served, ServedTagger)
-            else self.explaining.submit(served.explain, *asked)
-        )
+        begun = self.explaining.submit(call, *given)
         work = asyncio.wrap_future(begun)
-        work.add_done_callback(self.explained)
+        work.add_done_callback(self._explained)
         try:
             async with asyncio.timeout(self.limits.seconds):
                 return await asyncio.shield(work)
@@ -214,19 +230,17 @@ class Server:
             raise
         except TimeoutError:
             begun.cancel()  # where it has not begun; else its place in the queue stays taken until it ends
-            raise Problem(
-                503, f"no explanation within {self.limits.seconds:g} s", fix="Take another method", again=2
-            ) from None
+            what = f"no explanation within {self.limits.seconds:g} s"
+            raise Problem(503, what, fix=fix, again=2) from None
 
-    def explained(self, work: Any) -> None:
-        """One explanation less is waited for."""
+    def _explained(self, work: Any) -> None:
         self.explanations -= 1
         if not work.cancelled():
             work.exception()  # looked at: a request that has gone does not ask
 
 
 def create_app(
-    models: Sequence[tuple[Served, bool]],
+    models: Sequence[tuple[ServedModel, bool]],
     limits: Limits,
     *,
     key: str | None = None,
@@ -255,15 +269,13 @@ def create_app(
     app.state.server = server
     app.router.route_class = JsonRoute
     _add_routes(app, server)
-    add_routes(app, server, WRONG)
     _add_page(app)
     app.exception_handler(Problem)(lambda request, problem: problem.response())
     app.exception_handler(NotFiniteError)(lambda request, error: of_model(error).response())
     app.exception_handler(RequestValidationError)(_unfit)
     app.exception_handler(HTTPException)(_http_problem)
     app.exception_handler(Exception)(_failed)
-    posted = [PREDICT, *ROUTES, "/v1/explain"]
-    routes = [*STATIC, *SHEETS, *posted, "/v1/models", "/health", "/ready", "/metrics"]
+    routes = [*STATIC, *SHEETS, *ROUTES, EXPLAIN, "/v1/models", "/health", "/ready", "/metrics"]
     app.add_middleware(
         Guard,
         limits=limits,
@@ -280,61 +292,48 @@ def create_app(
 def _of_pairs(served: Any) -> Problem:
     """What is said to who sends single texts to a model of pairs, or pairs to one of single texts."""
     what, fix = "one text", 'Send "text" or "texts"'
-    if getattr(served, "pairs", False):
+    if served.pairs:
         what = "pairs of texts"
         fix = f'Send "pairs": [["FIRST", "SECOND"]] to {PREDICT}, "text" and "text_pair" to /v1/explain'
     return Problem(422, f"this model reads {what}", where="model", fix=fix)
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    asked = {PREDICT: PredictRequest, **ROUTES}.get(request.url.path, ExplainRequest)
+    route = ROUTES.get(request.url.path)
+    asked = ExplainRequest if route is None else route.request
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
-def _add_routes(app: FastAPI, server: Server) -> None:
-    @app.post(PREDICT, response_model=PredictResponse, responses=WRONG, summary="Labels")
-    async def predict(request: PredictRequest) -> Response:
-        asked = {"texts": request.given("text"), "images": request.given("image"), "pairs": request.pairs}
-        given = [(what, inputs) for what, inputs in asked.items() if inputs is not None]
-        if len(given) != 1:
-            raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
-        ((what, inputs),) = given
-        served = server.choose(request.model, "image" if what == "images" else "text", pairs=what == "pairs")
-        inputs = [TextPair(*pair) for pair in inputs] if what == "pairs" else inputs
-        items, shares = await server.batchers[served.name].submit(inputs, what)
-        found = served.response(items, shares)
-        for one in found["predictions"] if request.top is not None else ():
-            likely = sorted(one["probabilities"].items(), key=lambda pair: -pair[1])
-            one["probabilities"] = dict(likely[: request.top])
-        return JSONResponse({"model": served.name, **found})
+def _add_route(app: FastAPI, server: Server, route: Route) -> None:
+    async def answer(request: Any) -> Response:
+        return JSONResponse(await server.predict(route, request))
 
-    @app.post(
-        "/v1/explain", response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on"
+    answer.__annotations__["request"] = route.request  # which FastAPI reads
+    app.add_api_route(
+        route.path,
+        answer,
+        methods=["POST"],
+        name=route.path.rpartition("/")[2],
+        response_model=route.response,
+        responses=WRONG,
+        summary=route.summary,
     )
+
+
+def _add_routes(app: FastAPI, server: Server) -> None:
+    for route in ROUTES.values():
+        _add_route(app, server, route)
+
+    @app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on")
     async def explain(request: ExplainRequest) -> Response:
-        texts, images = request.given("text"), request.given("image")
-        if (texts is None) == (images is None):
-            raise Problem(422, "text or image, one of them", where="body", fix=ONE)
-        kind = "text" if texts is not None else "image"
-        if request.text_pair is not None and texts is None:
-            raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
-        pairs, named = request.text_pair is not None, server.models.get(request.model or "")
-        gives = getattr(named, "gives", "labels")
-        gives = gives if gives in ("tags", "answers") else "labels"
-        if request.word is not None and gives != "tags":
-            if named is not None:
-                what = f"this model gives {gives}, of a text and not of words"
-                raise Problem(422, what, where="word", fix="Leave it out")
-            gives = "tags"
-        if request.model is None and gives == "labels" and kind == "text":
-            fitting = {s.gives for s in server.models.values() if getattr(s, "pairs", False) == pairs}
-            if "labels" not in fitting:
-                gives = next((g for g in ("answers", "tags") if g in fitting), gives)
-        served = server.choose(request.model, kind, gives, pairs)
-        (given,) = texts or images or ()
-        if request.text_pair is not None:
-            given = TextPair(given, request.text_pair)
-        return JSONResponse(await server.explain(served, given, request))
+        asked = request.asked()
+        served, method = server.choose_to_explain(request, asked), str(request.method)
+        given = served.inputs.pair(*asked.inputs[0]) if asked.pairs else asked.inputs[0]
+        options = {k: v for k in ("layer", "head") if (v := getattr(request, k)) is not None}
+        if "method" not in request.model_fields_set and method not in served.methods:
+            method = served.methods[0]
+        call = partial(served.explain, given, method, request.target, options, request.word)
+        return JSONResponse(await server.explain(call, fix="Take another method"))
 
     @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:

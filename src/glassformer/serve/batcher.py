@@ -14,13 +14,12 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-
-import numpy as np
+from typing import Any
 
 from glassformer.errors import NotFiniteError
-from glassformer.serve.decoding import Decoding
-from glassformer.serve.metrics import Metrics
-from glassformer.serve.models import Item, Served
+from glassformer.serve.kinds import Item
+from glassformer.serve.limits import Metrics
+from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import Problem
 
 
@@ -29,15 +28,9 @@ class Job:
     """One request: its answers come in as batches are done."""
 
     items: list[Item]
-    answer: asyncio.Future[np.ndarray]
-    rows: list[np.ndarray | None] = field(default_factory=list)
+    answer: asyncio.Future[list[Any]]
+    rows: list[Any] = field(default_factory=list)  # as ``ServedModel.compute`` gives them
     left: int = 0
-
-
-def queue_is_full(metrics: Metrics) -> Problem:
-    """The refusal, counted."""
-    metrics.refused.labels("queue").inc()
-    return Problem(429, "the queue is full", fix="Try again in a moment", again=1)
 
 
 class Batcher:
@@ -48,7 +41,7 @@ class Batcher:
         computing: one thread, shared by all models.
     """
 
-    def __init__(self, served: Served, preparing: Executor | Decoding, computing: Executor, metrics: Metrics):
+    def __init__(self, served: ServedModel, preparing: Any, computing: Executor, metrics: Metrics):
         self.served, self.limits = served, served.limits
         self.preparing, self.computing, self.metrics = preparing, computing, metrics
         self.tokens = 0  # admitted and not yet answered
@@ -59,32 +52,29 @@ class Batcher:
 
     def full(self, size: int) -> bool:
         """Whether a body of ``size`` bytes finds no place, judged unread; ``submit`` judges exactly."""
-        return self.tokens > 0 and self.tokens + self.served.least(size) > self.limits.queue_tokens
+        return self.tokens > 0 and self.tokens + self.served.inputs.least(size) > self.limits.queue_tokens
 
-    async def submit(self, inputs: Sequence[str], what: str) -> tuple[list[Item], np.ndarray]:
-        """The prepared inputs and their probabilities ``[n, C]``.
+    async def submit(self, inputs: Sequence[Any], what: str) -> tuple[list[Item], list[Any]]:
+        """The prepared inputs, and a row for each.
 
         Raises:
             Problem: 429 at once where the queue is full, 503 where there is no answer in time, 413 or 422
                 for an input that cannot be used.
         """
         self.served.check(inputs, what)
-        guess = self.served.estimate(inputs)
+        guess = sum(map(self.served.inputs.guess, inputs))
         if self.tokens and self.tokens + guess > self.limits.queue_tokens:
-            raise queue_is_full(self.metrics)
+            raise self.metrics.queue_is_full()
         self._admit(guess)
-        loop = asyncio.get_running_loop()
         job = None
         try:
             async with asyncio.timeout(self.limits.seconds):
-                if isinstance(self.preparing, Decoding):
-                    items = await self.preparing.items(self.served, inputs, what)
-                else:
-                    items = await loop.run_in_executor(self.preparing, self.served.prepare, inputs, what)
+                items = await self.served.inputs.prepared(self.preparing, inputs, what)
                 exact = sum(item.tokens for item in items)
                 self._admit(exact - guess)
                 guess = exact
-                job = Job(items, loop.create_future(), [None] * len(items), len(items))
+                future = asyncio.get_running_loop().create_future()
+                job = Job(items, future, [None] * len(items), len(items))
                 self.waiting.extend((job, i) for i in range(len(items)))
                 self.waiting_tokens += exact
                 self.arrived.set()
@@ -139,14 +129,13 @@ class Batcher:
             self.metrics.tokens.labels(self.served.name).inc(tokens)
         return taken
 
-    def _give(self, taken: Sequence[tuple[Job, int]], rows: np.ndarray) -> None:
+    def _give(self, taken: Sequence[tuple[Job, int]], rows: list[Any]) -> None:
         self.metrics.inputs.labels(self.served.name).inc(len(taken))
         for (job, i), row in zip(taken, rows, strict=True):
             job.rows[i] = row
             job.left -= 1
             if not job.left and not job.answer.done():
-                answers = self.served.together([r for r in job.rows if r is not None])
                 try:  # of this request alone: others in its batch may be answered well
-                    job.answer.set_result(self.served.check_answers(answers))
+                    job.answer.set_result(self.served.check_answers(job.rows))
                 except NotFiniteError as error:
                     job.answer.set_exception(error)

@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from glassformer.runtime import return_freed_memory
-from glassformer.serve.models import Item, Served
+from glassformer.serve.kinds import Images, Item
 from glassformer.serve.problems import Problem
 
 SMALL_THREADS, LARGE_THREADS = 2, 1
@@ -118,11 +118,11 @@ class Workers:
                 self._hire()
 
 
-def _decode_large(served: Served, content: bytes, where: str) -> Item:
+def _decode_large(model: Images, content: bytes, where: str) -> Item:
     """As ``decode``; a thread has its own heap, which would go on holding the largest picture it has seen."""
     return_freed_memory()  # of the others
     try:
-        return served.decode(content, where)
+        return model.decode(content, where)
     finally:
         return_freed_memory()
 
@@ -138,17 +138,17 @@ class Decoding:
         self.small = Workers(SMALL_THREADS, "decode", seconds)
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
-    async def items(self, served: Served, contents: Sequence[str], what: str) -> list[Item]:
+    async def items(self, model: Images, contents: Sequence[str], what: str) -> list[Item]:
         """Pictures in base64 as a model reads them, one by one; no further one if nobody waits.
 
         Raises:
             Problem: one that cannot be used, or all that are too large together, before anything is decoded.
         """
-        opened = await self.small.start(lambda: served.open_pictures(contents, what))
+        opened = await self.small.start(lambda: model.open_all(contents, what))
         items = []
         for i, (content, pixels) in enumerate(opened):
-            lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, Served.decode)
-            items.append(await lane.start(lambda d=decode, c=content, i=i: d(served, c, f"{what}[{i}]")))
+            lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, Images.decode)
+            items.append(await lane.start(lambda d=decode, c=content, i=i: d(model, c, f"{what}[{i}]")))
         return items
 
     def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:

@@ -21,9 +21,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from glassformer.errors import ConfigError
-from glassformer.serve.batcher import queue_is_full
-from glassformer.serve.limits import Held, Limits, Share
-from glassformer.serve.metrics import Metrics
+from glassformer.serve.limits import Held, Limits, Metrics, Share
 from glassformer.serve.problems import JSON, Problem, too_many
 
 # --- the JSON of a request ------------------------------------------------------------------------
@@ -253,7 +251,7 @@ class Guard:
             if scope["method"] in ("POST", "PUT", "PATCH") and path in self.routes:
                 body = await self._body(receive, share)
                 if path == PREDICT and self.full(len(body)):
-                    raise queue_is_full(self.metrics)
+                    raise self.metrics.queue_is_full()
                 gone = asyncio.Event()
                 work = self.app(scope, _replay(body, gone), sending)
                 del body

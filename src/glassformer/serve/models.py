@@ -1,51 +1,46 @@
-"""A loaded classifier as the server uses it: one thread prepares, another computes, a third explains."""
+"""Saved models as the server uses them: loaded, tried once, asked, explained, described.
+
+What is particular to a kind of model is in ``kinds.py``. A broken folder does not stop the others.
+"""
 
 from __future__ import annotations
 
 import base64
-import binascii
-import io
+import json
+import logging
+import math
+import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from glassformer.config import plain
-from glassformer.data.image import FORMATS
-from glassformer.data.image_bounds import check_file
-from glassformer.data.text import TokenTable, Windows, starts_of
-from glassformer.data.text_pairs import TextPair
-from glassformer.data.transform import PixelTable
+from glassformer import outputs
+from glassformer.checkpoints.catalog import is_named
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
 from glassformer.explain.methods import methods_for, notes_of
 from glassformer.finite import finite
 from glassformer.nn.int8 import precision_of
-from glassformer.process import without_warnings
+from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
+from glassformer.serve.kinds import KINDS, Item, Table
 from glassformer.serve.limits import Limits
-from glassformer.serve.problems import Problem, of_input, too_many
+from glassformer.serve.problems import Problem, of_input, printable, too_many
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.number_runs import bounds_of
+from glassformer.tasks.similarity.estimator import Embedder
 
-EXAMPLES = 6  # sentences on the page
-MOST_OVERLAP = 32  # windows that a token of a long text may stand in
-CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
+log = logging.getLogger("glassformer.serve")
 
-
-@dataclass(frozen=True)
-class Item:
-    """One text (the token ids of its windows) or one picture (``[C, H, W]`` uint8), ready to be batched."""
-
-    rows: tuple[np.ndarray, ...]
-    tokens: int
-    truncated: bool = False
-    segments: np.ndarray | None = None  # of a pair whose model tells its texts apart, one for each token
+EXAMPLES, EXAMPLE_CHARACTERS = 6, 2_000  # sentences on the page, and characters of one
+MAX_METRICS_BYTES, MAX_IMAGE_BYTES = 64 << 20, 1 << 20
+# What tasks are judged by, the first that a run has: spans, answers, labels, numbers, similarity.
+MAIN = ("entity_f1", "f1", "accuracy", "r2", "mae", "spearman", "found")
 
 
-class Served:
-    """A classifier of texts or pictures under a name.
+class ServedModel:
+    """A fitted estimator under a name.
 
     Args:
         clf: fitted.
@@ -53,13 +48,11 @@ class Served:
         examples: texts that the page offers to begin with.
 
     Raises:
-        ConfigError: no classifier, or no such precision.
+        ConfigError: an estimator that is not served, or no such precision.
     """
 
-    gives = "labels"
     score: dict[str, Any] | None = None  # as ``Score`` has it, of the run that the model comes from
     image: str | None = None  # an example in base64, of a model of images
-    neutral: Any = "This is an example. Write a text of your own here."  # where the recipe names no text
 
     def __init__(
         self,
@@ -71,170 +64,49 @@ class Served:
         precision: str = "auto",
         examples: Sequence[str] = (),
     ):
-        answer = TASKS[clf.RECIPE.task].answer
-        if answer is None:
-            able = "classifiers, embedders, taggers and answerers are served"
-            what = f"holds {with_article(type(clf).__name__)}; {able}"
-            raise ConfigError(what, where=name)
-        self.name, self.clf, self.limits, self.answer = name, clf, limits, answer
-        self.kind = "text" if clf.NOUN == "texts" else "image"
-        self.of_tokens = self.kind == "text" and clf.reads_tokens  # else a text counts by its length alone
-        self.pairs = bool(getattr(clf, "reads_pairs", False))
-        stride = getattr(clf, "window_stride", None)
-        if (
-            self.kind == "text"
-            and clf.long_texts != "cut"
-            and stride
-            and stride * MOST_OVERLAP < clf.max_length
-        ):
-            windows = f"its windows of {clf.max_length} tokens begin every {stride}"
-            what = f"{windows}: a text is read {MOST_OVERLAP} times"
-            raise ConfigError(f"{what} over", where=name, fix="Use a larger window_stride")
-        self.neutral = ["A man plays a guitar.", "Somebody makes music."] if self.pairs else self.neutral
-        self.labels = list(map(str, clf.classes_.tolist()))
-        self.examples = list(examples)[:EXAMPLES] if self.kind == "text" and not self.pairs else []
-        clf.threads, clf.precision = threads, precision
         choose_dtype(precision, torch.device("cpu"))  # a wrong word is refused before anything is served
+        gives = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
+        if gives is None:
+            able = "classifiers, embedders, taggers and answerers are served"
+            raise ConfigError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
+        self.name, self.clf, self.limits = name, clf, limits
+        self.inputs = KINDS[gives].reads[clf.NOUN](clf, limits, name)
+        self.target = KINDS[gives](clf)
+        self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.pairs, self.target.gives
+        # A recipe's sentences are single texts.
+        self.examples = list(examples)[:EXAMPLES] if isinstance(self.inputs.neutral, str) else []
+        clf.threads, clf.precision = threads, precision
 
-    # --- before the queue ------------------------------------------------------------------------
+    # --- predictions -----------------------------------------------------------------------------
 
-    def estimate(self, inputs: Sequence[str]) -> int:
-        """Tokens that these inputs will have at most, or nearly so; costs nothing."""
-        if self.kind == "image":
-            return len(inputs) * self.clf.model_.config.embedding.num_tokens
-        most = self._most()
-        return sum(min(len(text) // CHARS_PER_TOKEN + 2, most) for text in inputs)
-
-    def least(self, size: int) -> int:
-        """Tokens that a body of ``size`` bytes has at least, as one ASCII text; fewer than ``estimate``."""
-        if self.kind == "image":
-            return self.clf.model_.config.embedding.num_tokens
-        most = self._most()
-        return min(size // (2 * CHARS_PER_TOKEN), most)
-
-    def _most(self) -> int:
-        """Tokens that are computed of one text."""
-        cut = self.of_tokens and self.clf.long_texts == "cut"
-        return self.clf.max_length if cut else self.limits.characters
-
-    def check(self, inputs: Sequence[str], what: str) -> None:
+    def check(self, inputs: Sequence[Any], what: str) -> None:
         """Raises Problem where there are too many inputs, or one is too long; decodes nothing."""
         if len(inputs) > self.limits.inputs:
             raise too_many(len(inputs), self.limits.inputs, what)
-        if self.kind == "text":
-            for i, text in enumerate(inputs):
-                if len(text) > self.limits.characters:
-                    most = f"{len(text):,} characters, {self.limits.characters:,} at most"
-                    raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
+        for i, x in enumerate(inputs):
+            if (length := self.inputs.length(x)) > self.limits.characters:
+                most = f"{length:,} characters, {self.limits.characters:,} at most"
+                raise Problem(413, most, where=f"{what}[{i}]", fix="Cut it")
 
-    def prepare(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
-        """Texts as token ids; pictures go through ``open_pictures`` and ``decode``.
+    def prepare(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
+        """Inputs as the model reads them; raises Problem for one that cannot be used."""
+        return self.inputs.prepare(inputs, what)
 
-        Raises:
-            Problem: an input that cannot be used; it is named.
-        """
-        try:
-            windows = self.clf.evaluation_table(self.clf.check(inputs, what))
-        except InputError as error:
-            raise of_input(error) from None
-        table, owners = windows.table, windows.owners
-        rows: list[list[np.ndarray]] = [[] for _ in inputs]
-        for i in range(len(table)):
-            rows[i if owners is None else owners[i]].append(table[i])
-        kinds: Sequence[np.ndarray | None] = [None] * len(rows)
-        if table.segments is not None:  # a pair is never read in windows
-            kinds = np.split(table.segments, table.starts[1:-1])
-        if not self.of_tokens:  # features, of which an n-gram more or less costs nothing
-            return [Item(tuple(each), self.estimate([text])) for each, text in zip(rows, inputs, strict=True)]
-        return [
-            Item(tuple(each), sum(map(len, each)), bool(owners is None and table.truncated[i]), kind)
-            for i, (each, kind) in enumerate(zip(rows, kinds, strict=True))
-        ]
-
-    def open_pictures(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
-        """Each picture as ``opened`` gives it.
-
-        Raises:
-            Problem: one that cannot be used; it is named. Also, pictures that are too large together.
-        """
-        opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
-        pixels = sum(pixels for _, pixels in opened)
-        if pixels > self.limits.request_pixels:
-            most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
-            raise Problem(413, most, where=what, fix="Send several requests, or scale them down")
-        return opened
-
-    def decode(self, content: bytes, where: str) -> Item:
-        """The bytes of a picture as pixels.
-
-        Raises:
-            Problem: damaged.
-        """
-        try:
-            return Item((self.clf.transform_.picture(content, where),), self.estimate([""]))
-        except InputError as error:
-            raise of_input(error) from None
-
-    def opened(self, content: str, where: str) -> tuple[bytes, int]:
-        """Base64 as the bytes of a picture, and the pixels that its header speaks of: few enough."""
-        from PIL import Image
-
-        try:
-            found = base64.b64decode("".join(content.split()), validate=True)  # in lines, as base64 writes it
-        except (binascii.Error, ValueError):
-            what = "a URL, which is not opened" if ":" in content[:12] else "not base64"
-            raise Problem(
-                422, what, where=where, fix="Send the file's bytes in base64, without a prefix"
-            ) from None
-        try:
-            check_file(found, where, self.limits.pixels)
-            with (
-                without_warnings(r"PIL\."),  # on odd metadata
-                Image.open(io.BytesIO(found), formats=FORMATS) as image,
-            ):
-                width, height = image.size
-        except InputError as error:
-            raise of_input(error) from None
-        except Exception:  # whatever a decoder says of a header that it cannot read
-            known = ", ".join(FORMATS[:6])
-            raise Problem(422, "not a picture that can be read", where=where, fix=f"Known: {known}") from None
-        if width * height > self.limits.pixels:
-            most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
-            raise Problem(413, most, where=where, fix="Scale it down")
-        return found, width * height
-
-    # --- after the queue -------------------------------------------------------------------------
-
-    def compute(self, items: Sequence[Item]) -> np.ndarray:
-        """Probabilities ``[n, C]`` fp64, those of ``predict_proba``."""
+    def compute(self, items: Sequence[Item]) -> list[Any]:
+        """A row for each input, as ``target`` has it."""
         model = self.clf.predictor()
         device = next(model.parameters()).device
-        if self.kind == "image":
-            table: Any = PixelTable(np.stack([item.rows[0] for item in items]))
-        else:
-            rows = [row for item in items for row in item.rows]
-            lengths = np.array([len(row) for row in rows], np.int64)
-            kinds = [item.segments for item in items if item.segments is not None]
-            segments = np.concatenate(kinds) if kinds else None
-            tokens = TokenTable(np.concatenate(rows), starts_of(lengths), segments, np.zeros(len(rows), bool))
-            counts = [len(item.rows) for item in items]
-            owners = None if self.clf.long_texts == "cut" else np.repeat(np.arange(len(items)), counts)
-            table = Windows(tokens, len(items), owners)
-        return self.clf.chances(self.clf.table_rows(model, table, "logits", device))
+        return list(self.target.compute(model, self.inputs.join(items), device))
 
-    def together(self, rows: Sequence[Any]) -> Any:
-        """The answers of one request's inputs, as ``compute`` gives those of a batch."""
-        return np.stack(rows)
-
-    def numbers(self, answers: Any) -> list[np.ndarray]:
-        """The numbers in what ``compute`` gave."""
-        return [answers]
-
-    def check_answers(self, answers: Any) -> Any:
+    def check_answers(self, rows: list[Any]) -> list[Any]:
         """What ``compute`` gave, unchanged; raises NotFiniteError for NaN and infinity in it."""
-        for own in self.numbers(answers):
-            finite(own)
-        return answers
+        for row in rows:
+            finite(self.target.numbers(row))
+        return rows
+
+    def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
+        """What is told of these inputs, the model's name left out; ``request`` says how much."""
+        return self.target.response(items, rows, request)
 
     def try_out(self) -> None:
         """Answer one small input.
@@ -243,7 +115,7 @@ class Served:
             CheckpointError: it fails on it, or its answer is NaN or infinite.
         """
         try:
-            self.check_answers(self.compute([self._small()]))
+            self.check_answers(self.compute([self.inputs.trial("a")]))
         except Problem as problem:
             raise CheckpointError(f"does not answer: {problem.what}", where=self.name) from None
         except (InputError, MemoryError):
@@ -252,80 +124,49 @@ class Served:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
             raise CheckpointError(f"does not answer: {reason}", where=self.name) from None
 
-    def _small(self) -> Item:
-        if self.kind == "image":
-            channels, size = self.clf.transform_.channels, self.clf.transform_.size
-            return Item((np.zeros((channels, *size), np.uint8),), self.estimate([""]))
-        return self.prepare([self._example("a")])[0]
-
-    def _example(self, text: str) -> str:
-        return TextPair(text, text) if self.pairs else text
-
     def warm_up(self) -> None:
         """A full batch and one input alone, so that the first client does not wait for what is made once,
         and that the memory of the largest batch is asked for now rather than under load.
         """
-        alone = one = self._small()
-        if self.kind == "text":
-            (one,) = self.prepare([self._example("a word " * min(200, self.clf.max_length))])
+        one = self.inputs.trial("a word " * min(200, self.inputs.max_length or 200))
         most = min(self.limits.batch_tokens, self.limits.queue_tokens)
         self.compute([one] * max(1, most // one.tokens))
-        self.compute([alone])
+        self.compute([self.inputs.trial("a")])
 
-    def response(self, items: Sequence[Item], shares: np.ndarray) -> dict[str, Any]:
-        """As ``PredictResponse`` has it, less the model."""
-        if self.clf.kind_.labels_given:
-            return {"predictions": self.predictions(items, shares)}
-        bounds = bounds_of(self.clf, shares[:, 0])
-        inside = [{}] * len(items) if bounds is None else [{"interval": ends} for ends in bounds.tolist()]
-        numbers = [
-            {"number": number, **ends, "truncated": item.truncated}
-            for item, number, ends in zip(items, shares[:, 0].tolist(), inside, strict=True)
-        ]
-        return {"predictions": [], "numbers": numbers}
+    # --- explanations ----------------------------------------------------------------------------
 
-    def predictions(self, items: Sequence[Item], shares: np.ndarray) -> list[dict[str, Any]]:
-        """As ``Prediction`` has it."""
-        given, sure = self.answer(self.clf, shares)
-        return [
-            {
-                "label": str(label),
-                "probability": share,
-                "probabilities": dict(zip(self.labels, row, strict=True)),
-                "truncated": item.truncated,
-                **({"labels": list(map(str, label))} if self.clf.kind_.binary else {}),
-                **({"abstains": True} if said is None else {}),
-            }
-            for item, label, share, row, said in zip(
-                items, self.clf.decide(shares), sure, shares.tolist(), given, strict=True
-            )
-        ]
+    def check_explained(self, tokens: int, where: str) -> None:
+        """Raises Problem where that many tokens are too many to explain."""
+        if tokens > self.limits.explain_tokens:
+            most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
+            raise Problem(413, most, where=where, fix=self.inputs.too_long)
 
-    def explain(self, given: str, method: str, target: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    def explain(
+        self, given: Any, method: str, target: str | None, options: dict[str, Any], word: Any = None
+    ) -> dict[str, Any]:
         """As ``ExplainResponse`` has it.
 
+        Args:
+            word: of a tagger; None: the first that is in a span.
+
         Raises:
-            Problem: too long, no such label, layer or head, a method without target, an unreadable picture.
+            Problem: too long, no such label, word, layer or head, a method without target, an image that
+                cannot be read.
         """
         from glassformer.explain.view import picture_url
 
-        what = "image" if self.kind == "image" else "text"
         for name in options if method != "attention" else ():
-            raise Problem(
-                422, f"{method} has no option {name!r}", where=name, fix="Leave it out, or use attention"
-            )
-        self.check([given], what)
-        if self.kind == "text":
-            tokens, fix = self.prepare([given], what)[0].tokens, "Explain a part of it"
-        else:
-            tokens, fix = self.estimate([given]), "It takes a server with a larger --explain-tokens"
-        if (self.of_tokens or self.kind == "image") and tokens > self.limits.explain_tokens:
-            most = f"{tokens} tokens, explanations take {self.limits.explain_tokens} at most"
-            raise Problem(413, most, where=what, fix=fix)
-        x = self.opened(given, what)[0] if self.kind == "image" else given
-        steps = {"max_steps": 128} if method == "integrated_gradients" else {}
+            fix = "Leave it out, or use attention"
+            raise Problem(422, f"{method} has no option {name!r}", where=name, fix=fix)
+        self.check([given], self.inputs.field)
+        x, tokens = self.inputs.to_explain(given)
+        self.check_explained(tokens, self.inputs.long_field)
+        if self.target.of_words:
+            options = {**options, "word": word}
+        if method == "integrated_gradients":
+            options = {**options, "max_steps": 128}
         try:
-            e = self.clf.explain(x, method=method, target=target, maps=False, **options, **steps)
+            e = self.clf.explain(x, method=method, target=target, maps=False, **options)
         except InputError as error:
             raise of_input(error) from None
         pieces, special = ([], []) if e.image is not None else text_pieces(e)
@@ -338,7 +179,7 @@ class Served:
             "pieces": pieces,
             "second": second_piece(e),
             "special": special,
-            "scores": [] if e.image is None else e.scores.astype(float).tolist(),
+            "scores": e.scores.astype(float).tolist() if e.image is not None or self.target.of_words else [],
             "image": None if e.image is None else picture_url(e.image),
             "error": e.error,
             "settings": e.settings,
@@ -348,40 +189,35 @@ class Served:
     @property
     def methods(self) -> list[str]:
         """Of explanation, the one to begin with first."""
-        return methods_for(self.clf.model_)
+        return methods_for(self.clf.model_) if self.target.explains else []
+
+    # --- what is said of it ----------------------------------------------------------------------
 
     def about(self, calibrated: bool) -> dict[str, Any]:
         """As ``Model`` has it."""
-        clf = self.clf
-        encoder = getattr(clf.model_.config, "encoder", None)
+        encoder = getattr(self.clf.model_.config, "encoder", None)
         return {
             "name": self.name,
             "kind": self.kind,
             "gives": self.gives,
-            "labels": self.labels,
+            "labels": self.target.labels,
             "examples": self.examples,
             "pairs": self.pairs,
-            "max_length": clf.max_length if self.of_tokens else None,
-            "size": list(clf.transform_.size) if self.kind == "image" else None,
-            "precision": precision_of(clf.predictor()),
+            "max_length": self.inputs.max_length,
+            "size": None,
+            "precision": precision_of(self.clf.predictor()),
             "calibrated": calibrated,
-            "temperature": 1.0 if np.ndim(clf.temperature_) else float(clf.temperature_),
-            "temperatures": plain(clf.temperature_) if np.ndim(clf.temperature_) else None,
-            "threshold": plain(clf.threshold_),
-            "abstain_below": getattr(clf, "abstain_below_", None),
+            "temperature": 1.0,
+            "threshold": None,
             "layers": getattr(encoder, "num_layers", None),
             "heads": getattr(encoder, "num_heads", None),
             "methods": self.methods,
-            "channels": clf.transform_.channels if self.kind == "image" else None,
-        }
-
-    def opening(self) -> dict[str, Any]:
-        """What ``Model`` has in addition to ``about``: what the page opens with, and how good it is."""
-        own = self.examples[0] if self.examples else self.neutral
-        return {
-            "example": self.image if self.kind == "image" else own,
-            "multi_label": self.gives == "labels" and bool(self.clf.kind_.binary),
+            "channels": None,
+            "example": self.image or (self.examples[0] if self.examples else self.inputs.neutral),
+            "multi_label": self.target.multi_label,
             "score": self.score,
+            **self.inputs.about(),
+            **self.target.about(),
         }
 
 
@@ -418,3 +254,145 @@ def text_pieces(e: Any) -> tuple[list[dict], list[dict]]:
     if end < len(e.text):
         pieces.append({"text": e.text[end:], "score": None})
     return pieces, special
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+def load_models(
+    runs: Sequence[str | Path],
+    limits: Limits,
+    *,
+    threads: int = 0,
+    precision: str = "auto",
+    broken: dict[str, str] | None = None,
+) -> list[tuple[ServedModel, bool]]:
+    """Saved classifiers under the names of their folders, each with whether it was calibrated.
+
+    Args:
+        broken: is given what is wrong with each model that cannot be loaded, under its name, where another
+            can. None: the first such model ends the loading.
+
+    Raises:
+        InputError: no such folder, two of one name; a damaged one or no classifier, if none can be served.
+    """
+    found: dict[str, tuple[ServedModel, bool]] = {}
+    wrong: dict[str, InputError] = {}
+    for run in runs:
+        path = Path(run).resolve()
+        if is_named(run):
+            path = Path(run)
+        elif not path.is_dir():
+            raise ConfigError(
+                "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
+            )
+        name = path.parent.name if path.name == "model" else path.name
+        if name in found or name in wrong:
+            raise ConfigError(f"two models are called {name!r}", where=str(run), fix="Rename one folder")
+        try:
+            found[name] = _loaded(name, path, limits, threads, precision)
+        except InputError as error:
+            if broken is None:
+                raise
+            wrong[name] = error
+        except Exception as error:  # one folder must not keep the others from being served
+            if broken is None:
+                raise
+            told = outputs.printable("".join(traceback.format_exception(error)), keep="\n")
+            log.error("%s could not be loaded\n%s", outputs.printable(name), told)
+            wrong[name] = CheckpointError(f"could not be loaded ({type(error).__name__})", where=str(run))
+    if wrong and not found:
+        raise next(iter(wrong.values()))
+    if broken is not None:
+        broken |= {name: printable(str(error)) for name, error in wrong.items()}
+    return list(found.values())
+
+
+def search_in(models: Sequence[tuple[ServedModel, bool]], given: Path | Table) -> None:
+    """Give the one embedder among the models a list to search in.
+
+    Raises:
+        ConfigError: there is none, or there are two.
+        InputError: a list that this model cannot search in.
+    """
+    able = [served for served, _ in models if served.target.searches]
+    if not able:
+        names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
+        fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
+        raise ConfigError(f"a list is searched by vectors, and {names}", where="--search", fix=fix)
+    if len(able) > 1:
+        what = f"{' and '.join(served.name for served in able)} both give vectors"
+        raise ConfigError(what, where="--search", fix="Serve one of them, the other on a port of its own")
+    able[0].target.search_in(given)
+
+
+def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str) -> tuple[ServedModel, bool]:
+    """One model, which has answered once."""
+    from glassformer.tasks.load import load
+
+    choose_dtype(precision, torch.device("cpu"))  # a wrong word is no fault of a model
+    if is_named(path):  # sentence vectors without a training
+        clf: Any = Embedder(str(path))
+        clf.longest()
+    else:
+        clf = load(path)
+    calibrated = bool(np.any(clf.temperature_ != 1.0)) if hasattr(clf, "temperature_") else False
+    run_folder = path.parent if path.name == "model" else path
+    examples = example_sentences(run_folder)
+    served = ServedModel(name, clf, limits, threads=threads, precision=precision, examples=examples)
+    served.score, served.image = score_of(run_folder), example_image(run_folder, served)
+    served.try_out()
+    return served, calibrated
+
+
+def example_sentences(run: Path) -> list[str]:
+    """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
+    named = _metrics(run).get("sentences")
+    try:
+        return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
+    except (KeyError, TypeError):  # a run without them: the page offers none
+        return []
+
+
+def example_image(run: Path, served: ServedModel) -> str | None:
+    """The file ``example.png`` or ``example.jpg`` of a run of images, in base64; its data are never shown."""
+    for name in ("example.png", "example.jpg") if served.kind == "image" else ():
+        try:
+            content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
+            served.inputs.opened(content, name)
+        except (OSError, Problem) as error:
+            if (run / name).exists():
+                log.warning("%s", printable(f"{run / name} cannot be shown: {error}"))
+        else:
+            return content
+    return None
+
+
+def score_of(run: Path) -> dict[str, Any] | None:
+    """The main metric of a run's judged split, as ``Score`` has it; None: no run, or nothing was judged."""
+    metrics = _metrics(run)
+    judged = metrics.get("judged", "test")
+    similar = metrics.get("similarity")
+    for split, scores in (
+        (judged, metrics.get("test")),
+        ("validation", metrics.get("validation")),
+        (judged, similar.get(judged) if isinstance(similar, dict) else None),
+    ):
+        if not isinstance(scores, dict):
+            continue
+        ranked = ("macro_f1",) if scores.get("kind") == "labels" else MAIN
+        for metric in ranked:
+            value, n = scores.get(metric), scores.get("n")
+            if isinstance(value, int | float) and math.isfinite(value):
+                n = n if isinstance(n, int) else None
+                return {"metric": metric, "value": value, "split": str(split), "examples": n}
+    return None
+
+
+def _metrics(run: Path) -> dict[str, Any]:
+    """A run's metrics.json; empty where it cannot be read."""
+    try:
+        found = json.loads(read_regular(run / "metrics.json", MAX_METRICS_BYTES).decode())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -22,10 +22,10 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import printable
 from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
-from glassformer.serve.embedders import Table
 from glassformer.serve.guard import HEADERS, LOCAL, is_local
+from glassformer.serve.kinds import Table
 from glassformer.serve.limits import Held, Limits, Share
-from glassformer.serve.loading import load_models, search_in
+from glassformer.serve.models import load_models, search_in
 from glassformer.serve.problems import Problem
 
 # --- connections within bounds --------------------------------------------------------------------

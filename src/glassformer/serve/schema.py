@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import CLS, SEP
 from glassformer.serve.problems import Problem
 
+ONE = "GET /openapi.json says what fits; send one of them"
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
@@ -25,12 +29,30 @@ Method = Literal[
 ]
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What a request asks a model: inputs, and the field that they stood in."""
+
+    inputs: Sequence[Any]
+    where: str
+    kind: str = "text"
+    pairs: bool = False
+    places: Mapping[str, str] = field(default_factory=dict)  # of inputs, where the request has other names
+
+
 class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class OneOrMany(Strict):
-    """A request that takes ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
+class Request(Strict):
+    """It takes ``text`` for ``texts``, ``image`` for ``images``, and the other way round."""
+
+    def asked(self) -> Asked:
+        """Texts; raises Problem for fields that do not fit each other."""
+        texts = self.given("text")
+        if texts is None:
+            raise Problem(422, "texts are missing", where="texts", fix='Send {"texts": ["..."]}')
+        return Asked(texts, "texts")
 
     def given(self, one: str) -> list[str] | None:
         """What stands under ``one`` or its plural, as a list; None: neither does.
@@ -44,7 +66,7 @@ class OneOrMany(Strict):
         return several if single is None else [single]
 
 
-class PredictRequest(OneOrMany):
+class PredictRequest(Request):
     """Texts, pairs of texts or pictures, one kind of them."""
 
     model_config = ConfigDict(
@@ -62,6 +84,16 @@ class PredictRequest(OneOrMany):
         None, ge=1, le=10_000, description="Give the probabilities of the likeliest classes only, so many"
     )
     model: Name | None = None
+
+    def asked(self) -> Asked:
+        fields = {"texts": self.given("text"), "images": self.given("image"), "pairs": self.pairs}
+        given = [(name, inputs) for name, inputs in fields.items() if inputs is not None]
+        if len(given) != 1:
+            raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
+        ((name, inputs),) = given
+        if name == "pairs":
+            return Asked([TextPair(*pair) for pair in inputs], name, pairs=True)
+        return Asked(inputs, name, "image" if name == "images" else "text")
 
 
 class Prediction(Strict):
@@ -93,7 +125,7 @@ class PredictResponse(Strict):
     numbers: list[PredictedNumber] | None = Field(None, description="Of a regressor; absent with others")
 
 
-class ExplainRequest(OneOrMany):
+class ExplainRequest(Request):
     """One text, one pair or one picture, and how to look at it."""
 
     model_config = ConfigDict(
@@ -116,6 +148,18 @@ class ExplainRequest(OneOrMany):
     )
     layer: int | None = Field(None, ge=-1000, le=1000, description="With attention; -1 is the last")
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; none: the mean of all")
+
+    def asked(self) -> Asked:
+        texts, images = self.given("text"), self.given("image")
+        if (texts is None) == (images is None):
+            raise Problem(422, "text or image, one of them", where="body", fix=ONE)
+        if self.text_pair is not None and texts is None:
+            raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
+        if images is not None:
+            return Asked(images, "image", "image")
+        if self.text_pair is not None:
+            return Asked([(*texts, self.text_pair)], "text", pairs=True)
+        return Asked(texts, "text")
 
 
 class Piece(Strict):
@@ -145,7 +189,7 @@ class ExplainResponse(Strict):
     )
 
 
-class EmbedRequest(OneOrMany):
+class EmbedRequest(Request):
     """Texts to be made vectors of."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["A dog runs.", "Rain falls."]}]})
@@ -160,7 +204,7 @@ class EmbedResponse(Strict):
     truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
 
 
-class SimilarRequest(Strict):
+class SimilarRequest(Request):
     """Pairs of texts to be compared."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"pairs": [["A dog runs.", "The dog ran."]]}]})
@@ -169,6 +213,13 @@ class SimilarRequest(Strict):
     )
     model: Name | None = None
     explain: bool = Field(False, description="Of one pair: what each pair of tokens adds to the cosine")
+
+    def asked(self) -> Asked:
+        if self.explain and len(self.pairs) > 1:
+            raise Problem(422, "one pair is explained at a time", where="explain", fix="Send one pair")
+        texts = [text for pair in self.pairs for text in pair]
+        places = {f"pairs[{i}]": f"pairs[{i // 2}][{i % 2}]" for i in range(len(texts))}
+        return Asked(texts, "pairs", places=places)
 
 
 class PairExplanation(Strict):
@@ -187,7 +238,7 @@ class SimilarResponse(Strict):
     explanation: PairExplanation | None
 
 
-class SearchRequest(OneOrMany):
+class SearchRequest(Request):
     """Texts whose nearest in meaning are looked for in the list that the server was started with."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["Can I return it?"], "count": 3}]})
@@ -216,7 +267,7 @@ class SearchResponse(Strict):
     truncated: list[bool] = Field(description="Whether a text was longer than the model reads")
 
 
-class TagRequest(Strict):
+class TagRequest(Request):
     """Texts, split as the training words are, or words: one sentence or several, in one of four forms."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Ann left Rome"}]})
@@ -227,6 +278,16 @@ class TagRequest(Strict):
         None, min_length=1, fail_fast=True, description="Words of each"
     )
     model: Name | None = None
+
+    def asked(self) -> Asked:
+        forms = ("text", "words", "texts", "sentences")
+        given = [(form, inputs) for form in forms if (inputs := getattr(self, form)) is not None]
+        if len(given) != 1:
+            raise Problem(422, "text, words, texts or sentences, one of them", where="body")
+        ((form, inputs),) = given
+        if form in ("texts", "sentences"):
+            return Asked(inputs, form)
+        return Asked([inputs], form, places={f"{form}[0]": form})  # one sentence has no number
 
 
 class SpanOut(Strict):
@@ -255,7 +316,7 @@ class TagResponse(Strict):
     sentences: list[TaggedSentence]
 
 
-class AnswerRequest(Strict):
+class AnswerRequest(Request):
     """One question with its context, or several."""
 
     model_config = ConfigDict(
@@ -270,6 +331,18 @@ class AnswerRequest(Strict):
     )
     n_best: int = Field(1, ge=1, le=20, description="Answers in all, the given one first")
     model: Name | None = None
+
+    def asked(self) -> Asked:
+        one, fix = self.question is not None or self.context is not None, "Send question and context"
+        if one == (self.questions is not None):
+            raise Problem(422, "question with context, or questions, one of them", where="body", fix=fix)
+        if self.questions is not None:
+            return Asked(self.questions, "questions", pairs=True)
+        if self.question is None or self.context is None:
+            missing = "question" if self.question is None else "context"
+            raise Problem(422, f"no {missing}", where=missing, fix=fix)
+        pair = self.question, self.context  # one question has no number
+        return Asked([pair], "questions", pairs=True, places={"questions[0]": "context"})
 
 
 class AnswerOut(Strict):

@@ -100,6 +100,7 @@ class Task:
     each_word: bool = False  # a label for each word: folds, reviews and calibration count words
     each_answer: bool = False  # an answer from a text to each question: folds and comparisons count these
     folds: type[Any] | None = None  # an ``OutOfFold``; None: it is not cross-validated
+    gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: it is not served
     verb: str = "predict"  # of the command line, which asks such a model
     packages: Sequence[str] = ()  # that metrics.json states the versions of
 

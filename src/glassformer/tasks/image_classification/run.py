@@ -265,6 +265,7 @@ TASK = Task(
     name="image-classification",
     recipe=ImageRecipe,
     estimator=ImageClassifier,
+    gives="labels",
     load=load,
     look=look,
     fit=fit,

@@ -100,6 +100,7 @@ TASK = Task(
     name="image-regression",
     recipe=ImageNumberRecipe,
     estimator=ImageRegressor,
+    gives="numbers",
     load=load,
     look=look,
     fit=fit,

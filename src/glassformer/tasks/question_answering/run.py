@@ -342,6 +342,7 @@ TASK = Task(
     name="question-answering",
     recipe=AnsweringRecipe,
     estimator=TextAnswerer,
+    gives="answers",
     load=load,
     look=look,
     fit=fit,

@@ -314,6 +314,7 @@ TASK = Task(
     name="similarity",
     recipe=SimilarityRecipe,
     estimator=Embedder,
+    gives="vectors",
     load=load,
     look=look,
     fit=fit,

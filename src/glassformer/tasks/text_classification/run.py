@@ -295,6 +295,7 @@ TASK = Task(
     name="text-classification",
     recipe=Recipe,
     estimator=TextClassifier,
+    gives="labels",
     load=load,
     look=look,
     fit=fit,

@@ -145,6 +145,7 @@ TASK = Task(
     name="text-regression",
     recipe=TextNumberRecipe,
     estimator=TextRegressor,
+    gives="numbers",
     load=load,
     look=look,
     fit=fit,

@@ -377,6 +377,7 @@ TASK = Task(
     name="token-tagging",
     recipe=TaggingRecipe,
     estimator=TokenTagger,
+    gives="tags",
     load=load,
     look=look,
     fit=fit,
