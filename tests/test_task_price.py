@@ -31,7 +31,7 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
         "files": len(folder),
         "lines": sum(len(path.read_text().splitlines()) for path in folder),
     }
-    assert {"report.similarity", "data.pair_doctor", "serve.embedders"} <= rows["similarity"]["beyond"].keys()
+    assert {"report.similarity", "data.pair_doctor"} <= rows["similarity"]["beyond"].keys()
     assert {"data.tag_doctor"} <= rows["token-tagging"]["beyond"].keys()
     assert "report.numbers" in rows["regression"]["beyond"]
     shared = [name for row in rows.values() for name in row["beyond"]]

@@ -30,7 +30,7 @@ from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
-from glassformer.serve.kinds import KINDS, ROUTES, Route
+from glassformer.serve.kinds import KINDS, ROUTES, Route, paths_of
 from glassformer.serve.limits import Held, Limits, Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import JSON, Problem, of_model, of_validation
@@ -157,7 +157,7 @@ class Server:
             if made_by := KINDS[gives].made_by:
                 raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {made_by}")
             others = [s for s in self.models.values() if s.kind == kind and s.target.made_by]
-            ways = [f"POST {s.target.routes[0].path} for {s.name}" for s in others]
+            ways = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others]
             if near and not ways:
                 raise _of_pairs(near[0])
             what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
@@ -171,7 +171,7 @@ class Server:
             other = "texts" if served.kind == "text" else "pictures"
             raise Problem(422, f"this model reads {other}", where="model", fix=f"Send {other}")
         if served.gives != gives:
-            *paths, last = [route.path for route in served.target.routes]
+            *paths, last = paths_of(served.gives)
             use = f"{', '.join(paths)} or {last}" if paths else last
             raise Problem(422, f"this model gives {served.gives}", where="model", fix=f"Use {use}")
         if served.pairs != pairs:

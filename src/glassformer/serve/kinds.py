@@ -37,7 +37,6 @@ from glassformer.errors import ConfigError, InputError
 from glassformer.process import without_warnings
 from glassformer.runtime import computing
 from glassformer.serve import schema
-from glassformer.serve.guard import PREDICT
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input
 from glassformer.tasks.catalog import TASKS
@@ -58,23 +57,6 @@ class Item:
     tokens: int
     truncated: bool = False
     given: Any = None  # the input itself, where a response needs it
-
-
-async def _response(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    return served.response(items, rows, request)
-
-
-@dataclass(frozen=True)
-class Route:
-    """A path that is posted to, and how a response is made of what a model gave for the inputs."""
-
-    path: str
-    gives: str  # the kind of model that is asked here, of ``KINDS``
-    summary: str
-    request: type[schema.OneOrMany]
-    response: type[schema.Strict]
-    respond: Callable[..., Awaitable[dict]] = _response  # (server, served, request, items, rows)
-    lacks: Callable[[Any], Problem | None] = lambda target: None  # what a model of that kind has not
 
 
 # --- what a model reads ---------------------------------------------------------------------------
@@ -345,7 +327,6 @@ class Target:
 
     gives: ClassVar[str]  # as ``Model`` has it
     reads: ClassVar[Mapping[str, type[Inputs]]]  # by what the estimator calls its examples
-    routes: ClassVar[Sequence[Route]]
     made_by: ClassVar[str | None] = None
     explains, of_words, multi_label, searches = True, False, False, False
 
@@ -375,7 +356,6 @@ class Labels(Target):
 
     gives = "labels"
     reads: ClassVar = {"texts": Texts, "pictures": Images}
-    routes = (Route(PREDICT, "labels", "Labels", schema.PredictRequest, schema.PredictResponse),)
 
     def __init__(self, clf: Any):
         super().__init__(clf)
@@ -432,7 +412,6 @@ class Tags(Target):
 
     gives, made_by, of_words = "tags", "a TokenTagger", True
     reads: ClassVar = {"sentences": Sentences}
-    routes = (Route("/v1/tag", "tags", "Tags of words, and spans", schema.TagRequest, schema.TagResponse),)
 
     def compute(self, model: Any, batch: Any, device: Any) -> list[np.ndarray]:
         return [self.clf.chances(own) for own in batch.split(self.clf.word_logits(model, batch, device))]
@@ -457,9 +436,6 @@ class Answers(Target):
 
     gives, made_by = "answers", "a TextAnswerer"
     reads: ClassVar = {"questions": Questions}
-    routes = (
-        Route("/v1/answer", "answers", "Answers from a text", schema.AnswerRequest, schema.AnswerResponse),
-    )
 
     def __init__(self, clf: Any):
         self.clf, self.labels = clf, ["answer", "no answer"]
@@ -484,60 +460,11 @@ class Answers(Target):
         return {"no_answer_threshold": self.clf.threshold_}
 
 
-async def _similar(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    vectors, found = np.stack(rows), None
-    if request.explain:
-        served.check_explained(sum(item.tokens for item in items), "pairs[0]")
-        call, fix = served.target.explain_pair, "Explain a shorter text"
-        found = await server.explain(call, *request.pairs[0], fix=fix)
-    return {
-        "cosines": (vectors[::2] * vectors[1::2]).sum(1).tolist(),
-        "truncated": [a.truncated or b.truncated for a, b in zip(items[::2], items[1::2], strict=True)],
-        "explanation": found,
-    }
-
-
-async def _search(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
-    look_up = partial(served.target.look_up, np.stack(rows), request.count, request.least)
-    try:  # a long list takes a while: in the thread that computes
-        async with asyncio.timeout(server.limits.seconds):
-            answers = await asyncio.get_running_loop().run_in_executor(server.computing, look_up)
-    except TimeoutError:
-        what = f"not searched within {server.limits.seconds:g} s"
-        raise Problem(503, what, fix="Try again in a moment", again=2) from None
-    return {"answers": answers, "truncated": [item.truncated for item in items]}
-
-
-def _lacks_list(target: Any) -> Problem | None:
-    what, fix = "this model has no list to search in", "Start the server with --search TABLE or INDEX"
-    return Problem(422, what, where="model", fix=fix) if target.searched is None else None
-
-
 class Vectors(Target):
     """A vector for each text, of length 1; rows are ``[E]`` fp32."""
 
     gives, made_by, explains, searches = "vectors", "an Embedder", False, True
     reads: ClassVar = {"texts": TextsForVectors}
-    routes = (
-        Route("/v1/embed", "vectors", "Vectors of texts", schema.EmbedRequest, schema.EmbedResponse),
-        Route(
-            "/v1/similar",
-            "vectors",
-            "How alike two texts are",
-            schema.SimilarRequest,
-            schema.SimilarResponse,
-            _similar,
-        ),
-        Route(
-            "/v1/search",
-            "vectors",
-            "The nearest texts of a list",
-            schema.SearchRequest,
-            schema.SearchResponse,
-            _search,
-            _lacks_list,
-        ),
-    )
 
     def __init__(self, clf: Any):
         self.clf, self.labels = clf, []
@@ -604,4 +531,85 @@ class Vectors(Target):
 KINDS: dict[str, type[Target]] = {
     "labels": Labels, "numbers": Numbers, "answers": Answers, "tags": Tags, "vectors": Vectors,
 }  # fmt: skip
-ROUTES: dict[str, Route] = {route.path: route for kind in KINDS.values() for route in kind.routes}
+
+
+# --- where a model is asked ------------------------------------------------------------------------
+
+
+async def _response(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
+    return served.response(items, rows, request)
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path that is posted to, and how a response is made of what a model gave for the inputs."""
+
+    path: str
+    gives: str  # the kind of model that is asked here, of ``KINDS``
+    summary: str
+    request: type[schema.Request]
+    response: type[schema.Strict]
+    respond: Callable[..., Awaitable[dict]] = _response  # (server, served, request, items, rows)
+    lacks: Callable[[Any], Problem | None] = lambda target: None  # what a model of that kind has not
+
+
+async def _similar(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
+    vectors, found = np.stack(rows), None
+    if request.explain:
+        served.check_explained(sum(item.tokens for item in items), "pairs[0]")
+        call, fix = served.target.explain_pair, "Explain a shorter text"
+        found = await server.explain(call, *request.pairs[0], fix=fix)
+    return {
+        "cosines": (vectors[::2] * vectors[1::2]).sum(1).tolist(),
+        "truncated": [a.truncated or b.truncated for a, b in zip(items[::2], items[1::2], strict=True)],
+        "explanation": found,
+    }
+
+
+async def _search(server: Any, served: Any, request: Any, items: list[Item], rows: list[Any]) -> dict:
+    look_up = partial(served.target.look_up, np.stack(rows), request.count, request.least)
+    try:  # a long list takes a while: in the thread that computes
+        async with asyncio.timeout(server.limits.seconds):
+            answers = await asyncio.get_running_loop().run_in_executor(server.computing, look_up)
+    except TimeoutError:
+        what = f"not searched within {server.limits.seconds:g} s"
+        raise Problem(503, what, fix="Try again in a moment", again=2) from None
+    return {"answers": answers, "truncated": [item.truncated for item in items]}
+
+
+def _lacks_list(target: Any) -> Problem | None:
+    what, fix = "this model has no list to search in", "Start the server with --search TABLE or INDEX"
+    return Problem(422, what, where="model", fix=fix) if target.searched is None else None
+
+
+ROUTES: dict[str, Route] = {
+    route.path: route
+    for route in (
+        Route("/v1/predict", "labels", "Labels", schema.PredictRequest, schema.PredictResponse),
+        Route("/v1/tag", "tags", "Tags of words, and spans", schema.TagRequest, schema.TagResponse),
+        Route("/v1/answer", "answers", "Answers from a text", schema.AnswerRequest, schema.AnswerResponse),
+        Route("/v1/embed", "vectors", "Vectors of texts", schema.EmbedRequest, schema.EmbedResponse),
+        Route(
+            "/v1/similar",
+            "vectors",
+            "How alike two texts are",
+            schema.SimilarRequest,
+            schema.SimilarResponse,
+            _similar,
+        ),
+        Route(
+            "/v1/search",
+            "vectors",
+            "The nearest texts of a list",
+            schema.SearchRequest,
+            schema.SearchResponse,
+            _search,
+            _lacks_list,
+        ),
+    )
+}
+
+
+def paths_of(gives: str) -> list[str]:
+    """Where models are asked that give this."""
+    return [route.path for route in ROUTES.values() if route.gives == gives]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,9 +12,12 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import CLS, SEP
 from glassformer.serve.problems import Problem
 
+One = TypeVar("One")
 ONE = "GET /openapi.json says what fits; send one of them"
 Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
+# The first error is enough; a list of all of them is not small.
+Many = Annotated[list[One], Field(min_length=1, fail_fast=True)] | None
 Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
 # As long as a folder can be called: models bear the names of theirs.
 Name = Annotated[str, Field(max_length=255, description="One of /v1/models; without it the first that fits")]
@@ -38,6 +41,10 @@ class Asked:
     kind: str = "text"
     pairs: bool = False
     places: Mapping[str, str] = field(default_factory=dict)  # of inputs, where the request has other names
+
+
+def _example(body: dict[str, Any]) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [body]})
 
 
 class Strict(BaseModel):
@@ -69,12 +76,9 @@ class Request(Strict):
 class PredictRequest(Request):
     """Texts, pairs of texts or pictures, one kind of them."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"texts": ["A compelling story, mediocre acting.", "Dull."]}]}
-    )
-    # The first error is enough; a list of all of them is not small.
-    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
-    images: list[Picture] | None = Field(None, min_length=1, fail_fast=True)
+    model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
+    texts: Many[Text] = None
+    images: Many[Picture] = None
     pairs: list[Pair] | None = Field(
         None, min_length=1, fail_fast=True, description="Two texts each, for a model of pairs"
     )
@@ -128,11 +132,7 @@ class PredictResponse(Strict):
 class ExplainRequest(Request):
     """One text, one pair or one picture, and how to look at it."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"text": "A compelling story, mediocre acting.", "method": "rollout"}]
-        }
-    )
+    model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
     text: Text | None = None
     text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: Picture | None = None
@@ -192,8 +192,8 @@ class ExplainResponse(Strict):
 class EmbedRequest(Request):
     """Texts to be made vectors of."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["A dog runs.", "Rain falls."]}]})
-    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    model_config = _example({"texts": ["A dog runs.", "Rain falls."]})
+    texts: Many[Text] = None
     text: Text | None = Field(None, description="As texts with one text")
     model: Name | None = None
 
@@ -207,7 +207,7 @@ class EmbedResponse(Strict):
 class SimilarRequest(Request):
     """Pairs of texts to be compared."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"pairs": [["A dog runs.", "The dog ran."]]}]})
+    model_config = _example({"pairs": [["A dog runs.", "The dog ran."]]})
     pairs: list[Annotated[list[Text], Field(min_length=2, max_length=2)]] = Field(
         min_length=1, fail_fast=True
     )
@@ -241,8 +241,8 @@ class SimilarResponse(Strict):
 class SearchRequest(Request):
     """Texts whose nearest in meaning are looked for in the list that the server was started with."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"texts": ["Can I return it?"], "count": 3}]})
-    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    model_config = _example({"texts": ["Can I return it?"], "count": 3})
+    texts: Many[Text] = None
     text: Text | None = Field(None, description="As texts with one text")
     count: int = Field(5, ge=1, le=100, description="How many for each text")
     least: float | None = Field(None, ge=-1, le=1, description="Nothing less alike than this is an answer")
@@ -270,10 +270,10 @@ class SearchResponse(Strict):
 class TagRequest(Request):
     """Texts, split as the training words are, or words: one sentence or several, in one of four forms."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"text": "Ann left Rome"}]})
+    model_config = _example({"text": "Ann left Rome"})
     text: Text | None = None
     words: list[Text] | None = Field(None, min_length=1, fail_fast=True, description="Of one sentence")
-    texts: list[Text] | None = Field(None, min_length=1, fail_fast=True)
+    texts: Many[Text] = None
     sentences: list[Annotated[list[Text], Field(min_length=1)]] | None = Field(
         None, min_length=1, fail_fast=True, description="Words of each"
     )
@@ -319,11 +319,7 @@ class TagResponse(Strict):
 class AnswerRequest(Request):
     """One question with its context, or several."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"question": "Where was Ada born?", "context": "Ada was born in Hanoi in 1923."}]
-        }
-    )
+    model_config = _example({"question": "Where was Ada born?", "context": "Ada was born in Hanoi in 1923."})
     question: Text | None = None
     context: Text | None = None
     questions: list[Pair] | None = Field(
