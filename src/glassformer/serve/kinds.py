@@ -359,7 +359,8 @@ class Labels(Target):
 
     def __init__(self, clf: Any):
         super().__init__(clf)
-        self.multi_label, self.answer = bool(clf.kind_.binary), TASKS[clf.RECIPE.task].answer
+        self.multi_label = bool(clf.kind_.binary)
+        self.answer: Any = TASKS[clf.RECIPE.task].answer
 
     def compute(self, model: Any, batch: Any, device: Any) -> np.ndarray:
         return self.clf.chances(self.clf.table_rows(model, batch, "logits", device))

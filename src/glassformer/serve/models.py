@@ -70,8 +70,8 @@ class ServedModel:
             able = "classifiers, embedders, taggers and answerers are served"
             raise ConfigError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
         self.name, self.clf, self.limits = name, clf, limits
-        self.inputs = KINDS[gives].reads[clf.NOUN](clf, limits, name)
-        self.target = KINDS[gives](clf)
+        self.inputs: Any = KINDS[gives].reads[clf.NOUN](clf, limits, name)
+        self.target: Any = KINDS[gives](clf)
         self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.pairs, self.target.gives
         # A recipe's sentences are single texts.
         self.examples = list(examples)[:EXAMPLES] if isinstance(self.inputs.neutral, str) else []
@@ -347,7 +347,7 @@ def _loaded(name: str, path: Path, limits: Limits, threads: int, precision: str)
 
 def example_sentences(run: Path) -> list[str]:
     """The sentences that a run's recipe names (``evaluate.sentences``); rows of its data are never shown."""
-    named = _metrics(run).get("sentences")
+    named = _metrics(run).get("sentences", [])
     try:
         return [printable(str(sentence["text"]), limit=EXAMPLE_CHARACTERS) for sentence in named[:EXAMPLES]]
     except (KeyError, TypeError):  # a run without them: the page offers none

@@ -155,11 +155,11 @@ class ExplainRequest(Request):
             raise Problem(422, "text or image, one of them", where="body", fix=ONE)
         if self.text_pair is not None and texts is None:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
-        if images is not None:
-            return Asked(images, "image", "image")
+        given = (texts or images or [])[0]  # there is one
         if self.text_pair is not None:
-            return Asked([(*texts, self.text_pair)], "text", pairs=True)
-        return Asked(texts, "text")
+            return Asked([(given, self.text_pair)], "text", pairs=True)
+        kind = "image" if texts is None else "text"
+        return Asked([given], kind, kind)
 
 
 class Piece(Strict):
