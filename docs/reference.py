@@ -195,7 +195,10 @@ MODULES = {
             "export.samples",
         ],
     ),
-    "serving": ("Serving", ["serve.limits", "serve.kinds", "serve.models", "serve.app", "serve.run", "serve.schema"]),
+    "serving": (
+        "Serving",
+        ["serve.limits", "serve.kinds", "serve.models", "serve.app", "serve.run", "serve.schema"],
+    ),
     "errors": ("Errors, runtime, types", ["errors", "runtime", "types"]),
 }
 
