@@ -109,7 +109,7 @@ def serving(run: str) -> Iterator[tuple[str, int]]:
 
     from glassformer.serve.app import create_app
     from glassformer.serve.limits import Limits
-    from glassformer.serve.loading import load_models
+    from glassformer.serve.models import load_models
 
     limits = Limits()
     app = create_app(load_models([run], limits, threads=1, precision="fp32"), limits)
