@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from glassformer.cli.evaluate import show_slices
-from glassformer.tasks.target_numbers import Numbers
+from glassformer.targets.regression import Numbers
 
 from .tiny import sentences, write_csv
 

@@ -12,8 +12,8 @@ from glassformer.cli.app import main
 from glassformer.data.dataset import TextSplit
 from glassformer.data.label_sets import LabelSet
 from glassformer.errors import DataError
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.labelled import unseen, with_known_labels
-from glassformer.tasks.target_classes import Classes
 from glassformer.tasks.text_classification.estimator import TextClassifier
 
 from .tiny import sentences, settings, write_csv

@@ -17,8 +17,8 @@ from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.tags import tag_figures
 from glassformer.report import wording
 from glassformer.report.card import _of
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.decisions import abstention
-from glassformer.tasks.target_classes import Classes
 
 RARE = (2, 5, 19, 199)  # examples of each class
 

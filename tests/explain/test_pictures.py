@@ -17,7 +17,7 @@ from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.pooling import FirstPooling
 from glassformer.packing import Packing
-from glassformer.tasks.target_classes import Classes
+from glassformer.targets.multiclass import Classes
 
 
 class Patches(nn.Module):

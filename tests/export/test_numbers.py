@@ -15,7 +15,7 @@ from glassformer.errors import ConfigError, GlassformerError
 from glassformer.evaluate.predictions import read_numbers, read_simple, write_numbers, write_simple
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
-from glassformer.tasks.target_numbers import Numbers
+from glassformer.targets.regression import Numbers
 
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
 
@@ -104,7 +104,7 @@ def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regres
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
     monkeypatch.setattr(  # as it was: rescaled in fp32
-        "glassformer.tasks.target_numbers.Numbers.chances_of", lambda kind, x, t: x * kind.unit + kind.mean
+        "glassformer.targets.regression.Numbers.chances_of", lambda kind, x, t: x * kind.unit + kind.mean
     )
     with pytest.raises(GlassformerError, match="does not agree"):
         export_onnx(est, tmp_path / "wrong", TEXTS[:5])

@@ -536,7 +536,7 @@ def test_truth_values_of_other_estimators(fitted, tmp_path):
 
 def test_a_folder_of_before_answers_numbers(tmp_path):
     about = {"targets": None, "temperature": 1.0, "threshold": None}
-    from glassformer.tasks.targets import kind_saved
+    from glassformer.targets import kind_saved
 
     assert kind_saved(about, "here").truth is False
     assert kind_saved(about | {"truth_values": True}, "here").truth is True

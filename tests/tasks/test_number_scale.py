@@ -15,8 +15,8 @@ from glassformer.cli.app import main
 from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_span
 from glassformer.errors import DataError
 from glassformer.evaluate.numbers import NumberMeter, bounds_around, coverage_figures, half_width
-from glassformer.tasks.target_numbers import Numbers
-from glassformer.tasks.targets import kind_on_hub
+from glassformer.targets import kind_on_hub
+from glassformer.targets.regression import Numbers
 
 SMALL = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",

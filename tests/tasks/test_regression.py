@@ -96,7 +96,7 @@ def test_a_folder_keeps_every_bit_and_the_errors(fitted, tmp_path):
     about = json.loads(file.read_text())
     assert about["kind"] == "TextRegressor"
     assert about["targets"] == "number"
-    from glassformer.tasks.target_numbers import Numbers
+    from glassformer.targets.regression import Numbers
 
     for change in ({"mean": "x"}, {"unit": 3.0}, {"unit": 0}, {"mean": float("inf")}):
         with pytest.raises(CheckpointError):

@@ -9,8 +9,8 @@ from sklearn.metrics import accuracy_score
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
-from glassformer.tasks.solved_head import solve_classes, solve_label_sets, solve_numbers
 from glassformer.train.loop import SHARES
+from glassformer.train.solved_head import solve_classes, solve_label_sets, solve_numbers
 
 WORDS = ("the", "cat", "sat", "on", "a", "mat", "dog", "ran", "it", "rained", "and")
 RNG = np.random.default_rng(5)

@@ -38,8 +38,8 @@ def embed(
     """
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained
-    from glassformer.tasks.catalog import TASKS, task_in
-    from glassformer.tasks.load import load
+    from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.load import load, task_in
     from glassformer.tasks.run_folder import trained_column
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}

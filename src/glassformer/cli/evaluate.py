@@ -255,9 +255,9 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
 
 def _measure(run: Path, figures: dict[str, Any]) -> str:
     """The figure that the run was judged by: of several labels macro-F1, else what chose its best weights."""
+    from glassformer.targets.multilabel import LabelSets
     from glassformer.tasks.labelled import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
-    from glassformer.tasks.target_sets import LabelSets
 
     return str(LabelSets.measure) if figures.get("kind") == "labels" else measure_of(read_run_recipe(run))
 

@@ -95,7 +95,7 @@ def open_embedder(model: str) -> Any:
 
 def is_embedder(folder: str | Path) -> bool:
     """Whether a run, a saved model or a folder of sentence-transformers is asked by ``similar``."""
-    from glassformer.tasks.catalog import task_in
+    from glassformer.tasks.load import task_in
 
     task = task_in(folder)
     return task is not None and task.verb == "similar"

@@ -23,7 +23,7 @@ HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability",
 
 def teller(folder: Path) -> Any:
     """How the task of what is saved tells its answers; None: it gives labels, or nothing to a text."""
-    from glassformer.tasks.catalog import task_in
+    from glassformer.tasks.load import task_in
 
     task = task_in(folder)
     return None if task is None else task.tell
@@ -142,7 +142,7 @@ def asked_by(task: Any) -> str:
 
 def refuse_other(folder: Path) -> None:
     """Raises ConfigError where what is saved gives no labels; it names the command that does."""
-    from glassformer.tasks.catalog import task_in
+    from glassformer.tasks.load import task_in
 
     task = task_in(folder)
     if task is not None and task.answer is None:

@@ -225,29 +225,6 @@ def task_making(kind: str | None) -> Task | None:
     return next((task for task in TASKS.values() if task.estimator.__name__ == kind), None)
 
 
-def task_in(folder: str | Path) -> Task | None:
-    """The task whose estimator ``load`` gives for a run, a saved model, or a folder of ``transformers`` or
-    sentence-transformers; None: there is none, and ``load`` says why.
-
-    Raises:
-        CheckpointError: a folder that cannot be read.
-    """
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-
-    folder = Path(folder)
-    for about in (folder / ABOUT, folder / "model" / ABOUT):
-        if about.is_file():
-            kind = read_json(about).get("kind")
-            return task_making(kind) if isinstance(kind, str) else None
-    if not (folder / "config.json").is_file():
-        return None
-    from glassformer.families.pretrained import read_checkpoint
-    from glassformer.tasks.load import task_of_checkpoint
-
-    return task_of_checkpoint(read_checkpoint(folder.resolve()))
-
-
 def task_of(folder: str | Path) -> Task:
     """The task of a run folder: of its recipe, else of its metrics; the default one where neither names it.
 

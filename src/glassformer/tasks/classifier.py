@@ -26,13 +26,13 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.finite import finite
 from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
+from glassformer.targets import kind_of_targets, kind_saved
+from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.int8 import compute_model
 from glassformer.tasks.named_columns import warn_of_order
 from glassformer.tasks.recipe import AUTO
-from glassformer.tasks.target_classes import Classes, warn_of_spelling
-from glassformer.tasks.targets import kind_of_targets, kind_saved
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.distributed import Ranks

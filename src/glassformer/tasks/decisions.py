@@ -17,11 +17,11 @@ from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import share_interval
 from glassformer.runtime import choose_device
 from glassformer.sklearn_base import ClassifierMixin, check_is_fitted
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.regression import Numbers
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.int8 import USUAL, check_count, obstacle, outcome, read_outcome, told, weights_state
-from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import Numbers
 
 LIMITS = (
     0.2,

@@ -18,8 +18,8 @@ from glassformer.errors import DataError
 from glassformer.evaluate.metrics import measures_of
 from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_numbers, write_predictions
+from glassformer.targets.multilabel import spread
 from glassformer.tasks.labelled import measure_of
-from glassformer.tasks.target_sets import spread
 
 NAME = "out-of-fold"  # of the split that the figures are of
 

@@ -25,13 +25,13 @@ from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.runtime import computing
+from glassformer.targets import kind_on_hub
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.build import fitting
 from glassformer.tasks.catalog import TASKS, task_making
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.estimator import FORMAT, Estimator
 from glassformer.tasks.probe import Probe
-from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.targets import kind_on_hub
 from glassformer.tasks.task import Task
 
 SENTENCES = "similarity"  # the task of folders of sentence-transformers
@@ -113,6 +113,23 @@ def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:
 def task_opening(checkpoint: Checkpoint) -> Task | None:
     """The task that makes use of a checkpoint's own head, where that is no head for classes."""
     return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
+
+
+def task_in(folder: str | Path) -> Task | None:
+    """The task whose estimator ``load`` gives for a run, a saved model, or a folder of ``transformers`` or
+    sentence-transformers; None: there is none, and ``load`` says why.
+
+    Raises:
+        CheckpointError: a folder that cannot be read.
+    """
+    folder = Path(folder)
+    for about in (folder / ABOUT, folder / "model" / ABOUT):
+        if about.is_file():
+            kind = read_json(about).get("kind")
+            return task_making(kind) if isinstance(kind, str) else None
+    if not (folder / "config.json").is_file():
+        return None
+    return task_of_checkpoint(read_checkpoint(folder.resolve()))
 
 
 def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:

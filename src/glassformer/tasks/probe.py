@@ -36,12 +36,12 @@ from glassformer.finite import finite, json_text
 from glassformer.outputs import write_text_whole
 from glassformer.runtime import choose_device, computing, drawing_own, own_generators
 from glassformer.sklearn_base import BaseEstimator, ClassifierMixin, check_is_fitted
+from glassformer.targets import kind_of_targets
+from glassformer.targets.multiclass import Classes, warn_of_spelling
 from glassformer.tasks.decisions import share_right
 from glassformer.tasks.estimator import FORMAT
 from glassformer.tasks.heads import Head, fit_head, head_of, unit
 from glassformer.tasks.named_columns import NamedColumns
-from glassformer.tasks.target_classes import Classes, warn_of_spelling
-from glassformer.tasks.targets import kind_of_targets
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")

@@ -18,10 +18,10 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.numbers import COVERAGE, bounds_around, check_coverage, errors_on, half_width
 from glassformer.finite import finite
 from glassformer.sklearn_base import RegressorMixin, check_is_fitted
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.regression import ON_HUB, Numbers
 from glassformer.tasks.classifier import Labeled, Supervised
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import ON_HUB, Numbers
 from glassformer.train.state import Training
 
 ERRORS = "intervals"  # of the file that holds the held-out errors

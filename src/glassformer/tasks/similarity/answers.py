@@ -15,6 +15,7 @@ from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, token_limit
 from glassformer.runtime import choose_dtype, computes, computing
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
 from glassformer.tasks.similarity.build import LONGEST
@@ -22,7 +23,6 @@ from glassformer.tasks.similarity.explain import SimilarityExplanation, contribu
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
-from glassformer.tasks.target_classes import Classes
 
 ROUNDED = 1e-6  # how far from 1 fp32 may put the cosine of a vector of length 1 with itself
 BLOCK, MOST_PAIRS = 1024, 1_000_000  # rows compared at once, and pairs that are listed

@@ -29,9 +29,9 @@ from glassformer.tasks.build import POOLED
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
-from glassformer.tasks.solved_head import STRENGTHS
 from glassformer.train.callbacks import Callback, StopOnSignal
 from glassformer.train.distributed import join
+from glassformer.train.solved_head import STRENGTHS
 
 # Settings of a fit by gradients of a head, which is solved here: their values that ask for nothing.
 IDLE = {

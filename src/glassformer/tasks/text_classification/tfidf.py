@@ -27,9 +27,9 @@ from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
 from glassformer.runtime import choose_device, own_generators
+from glassformer.targets.multilabel import pos_weights
 from glassformer.tasks.card import counted
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.target_sets import pos_weights
 from glassformer.tasks.text_classification.recipe import TextConfig
 from glassformer.train.callbacks import Callback, Progress
 from glassformer.train.config import outside
@@ -235,7 +235,7 @@ class Problem:
     rows: Any  # sparse [n, W] fp64
     targets: np.ndarray  # [n], of several labels [n, K]
     weights: np.ndarray | None  # [n]
-    kind: Any  # of target, as ``tasks/targets.py`` has it
+    kind: Any  # of target, as ``targets/__init__.py`` has it
     outputs: int  # K
     seed: int
     positive: tuple[float, ...] | None = None  # of several labels: what a yes counts [K]

@@ -21,7 +21,7 @@ from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import finite
 from glassformer.runtime import computing
-from glassformer.tasks.target_classes import Classes
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
 
 TEMPLATE = "This example is {}."

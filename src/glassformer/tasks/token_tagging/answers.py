@@ -30,7 +30,7 @@ from glassformer.evaluate.tags import MEASURE, tag_figures
 from glassformer.finite import finite
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.target_classes import warn_of
+from glassformer.targets.multiclass import warn_of
 from glassformer.tasks.token_tagging.explain import explain_word
 
 CHUNK = 4096  # sentences encoded at a time: memory stays flat however many there are

@@ -34,8 +34,7 @@ from glassformer.evaluate.label_sets import (
     sigmoid,
     tune_thresholds,
 )
-from glassformer.tasks.solved_head import SolvedHead, solve_label_sets
-from glassformer.tasks.target_classes import (
+from glassformer.targets.multiclass import (
     COLDEST,
     HOTTEST,
     OVER_ONE,
@@ -46,6 +45,7 @@ from glassformer.tasks.target_classes import (
 )
 from glassformer.train.loop import INSTEAD
 from glassformer.train.objectives import BinaryCrossEntropy
+from glassformer.train.solved_head import SolvedHead, solve_label_sets
 
 
 @dataclass(frozen=True)

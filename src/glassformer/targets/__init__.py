@@ -14,9 +14,9 @@ from typing import Any
 from glassformer.checkpoints.settings import shown
 from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix
 from glassformer.errors import CheckpointError
-from glassformer.tasks.target_classes import Classes
-from glassformer.tasks.target_numbers import ON_HUB, SAVED, Numbers
-from glassformer.tasks.target_sets import LabelSets
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.multilabel import LabelSets
+from glassformer.targets.regression import ON_HUB, SAVED, Numbers
 
 
 def kind_of_targets(y: Any) -> Classes:

@@ -25,9 +25,9 @@ from glassformer.data.numbers import (
 )
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.numbers import COVERAGE, NumberMeter, examples_needed, half_width, measured
-from glassformer.tasks.solved_head import SolvedHead, solve_numbers
-from glassformer.tasks.target_classes import Classes
+from glassformer.targets.multiclass import Classes
 from glassformer.train.objectives import SquaredError
+from glassformer.train.solved_head import SolvedHead, solve_numbers
 
 OUTPUT = "number"  # what the one output is called in lists of outputs
 SAVED: dict[str, Scale] = {"number": "linear", "log-number": "log"}  # the kind's names in a folder

@@ -24,9 +24,9 @@ from glassformer.evaluate.calibrate import (
 )
 from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predict import softmax
-from glassformer.tasks.solved_head import SolvedHead, solve_classes
 from glassformer.train.config import outside
 from glassformer.train.objectives import class_weights
+from glassformer.train.solved_head import SolvedHead, solve_classes
 
 COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
 OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
