@@ -40,7 +40,11 @@ def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = Fal
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(by_place,))
 def section(cls: type[T]) -> type[T]:
     """A section of a recipe: a dataclass whose fields are ``setting``. An estimator inherits its sections."""
-    return dataclasses.dataclass(kw_only=True)(cls)
+    made = dataclasses.dataclass(kw_only=True)(cls)
+    fields = made.__dataclass_fields__  # in files and in help its own keys come before those that it inherits
+    own = [name for name in vars(cls).get("__annotations__", {}) if name in fields]
+    made.__dataclass_fields__ = {name: fields[name] for name in (*own, *fields)}
+    return made
 
 
 def meaning_of(field: dataclasses.Field) -> str:
