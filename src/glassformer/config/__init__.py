@@ -41,9 +41,8 @@ def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = Fal
 def section(cls: type[T]) -> type[T]:
     """A section of a recipe: a dataclass whose fields are ``setting``. An estimator inherits its sections."""
     made = dataclasses.dataclass(kw_only=True)(cls)
-    fields = made.__dataclass_fields__  # in files and in help its own keys come before those that it inherits
-    own = [name for name in vars(cls).get("__annotations__", {}) if name in fields]
-    made.__dataclass_fields__ = {name: fields[name] for name in (*own, *fields)}
+    fields = made.__dataclass_fields__  # in files and in help what has a place comes first: the model
+    made.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
     return made
 
 
