@@ -15,10 +15,8 @@ from glassformer.errors import DataError
 from glassformer.evaluate.intervals import wilson
 from glassformer.explain.alignment import Alignment, save_alignments
 from glassformer.explain.render import asset
-from glassformer.report import figures, maps, tables, wording
-from glassformer.report.sequences import write_sequence_report
-from glassformer.report.units import unit_of
-from glassformer.report.vectors import write_vectors_report
+from glassformer.report import figures, maps, tables, wording, write_report
+from glassformer.report.metrics import unit_of
 from glassformer.tasks.catalog import known_recipe_of, load_recipe
 
 THIN = wording.THIN
@@ -223,7 +221,9 @@ def test_word_vectors_have_the_frame_of_every_page(tmp_path):
         "analogies": {},
     }
     history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
-    page = write_vectors_report(tmp_path, "mine", metrics, history).read_text(encoding="utf-8")
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics))
+    (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in history))
+    page = write_report(tmp_path, kind="vectors").read_text(encoding="utf-8")
     assert page.count("<header") == page.count("<main>") == page.count("<footer>") == 1
     assert 'class="brand"' in page
     for heading in ("Tests", "How it learned", "Length of the vectors", "Nearest words"):
@@ -248,7 +248,7 @@ def test_many_alignments_are_folded_away(tmp_path):
     said = [{"text": "a dog", "translation": "ein Hund"}]
     (tmp_path / "metrics.json").write_text(json.dumps({"task": "translation", "sentences": said}))
     (tmp_path / "alignments.json").write_text(json.dumps({"examples": [example] * 5}))
-    page = write_sequence_report(tmp_path).read_text(encoding="utf-8")
+    page = write_report(tmp_path, kind="translation").read_text(encoding="utf-8")
     open_ones, folded = page.split("<summary>3 more</summary>")
     assert [part.count('<figure class="alignment">') for part in (open_ones, folded)] == [2, 3]
     assert page.count("<footer>") == page.count('class="brand"') == 1

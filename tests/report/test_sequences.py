@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from glassformer.report.sequences import write_sequence_report
+from glassformer.report import write_report
 
 STEP = {"kind": "step", "step": 1, "epoch": 0, "loss": 2.0, "lr": 0.1, "tokens": 7, "seconds": 0.5}
 HELD = {"kind": "evaluation", "step": 1, "epoch": 0, "train_loss": 2.0, "train_accuracy": 0.25, "best": True}
@@ -27,7 +27,8 @@ def learned(folder, metrics: dict, *history: dict) -> str:
     """What stands over the curves."""
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history))
-    page = write_sequence_report(folder).read_text(encoding="utf-8")
+    kind = "masked words" if "masked" in metrics else "translation"
+    page = write_report(folder, kind=kind).read_text(encoding="utf-8")
     return re.findall(r"How it learned</h2>\s*<p[^>]*>(.*?)</p>", page, re.DOTALL)[0]
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from glassformer.evaluate.tags import ERRORS
-from glassformer.report.tags import looks_of, write_tag_report
+from glassformer.report import write_report
+from glassformer.report.tags import looks_of
 
 KINDS = [f"KIND_OF_A_LONG_NAME_{i:02}" for i in range(32)]
 
@@ -53,7 +54,7 @@ def test_32_kinds_look_different():
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_the_page_in_a_browser(tmp_path):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    path = write_tag_report(made_run(tmp_path))
+    path = write_report(made_run(tmp_path), kind="tags")
     with playwright.sync_playwright() as p:
         browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 400, "height": 800})

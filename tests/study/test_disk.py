@@ -17,7 +17,7 @@ import pytest
 from glassformer.checkpoints.files import replace_text
 from glassformer.errors import GlassformerError
 from glassformer.evaluate.predictions import write_predictions
-from glassformer.report.html import write_page
+from glassformer.report.page import write_page
 from glassformer.scale.scoring import join_parts
 from glassformer.tasks.task import write_json
 from glassformer.train.callbacks import HistoryFile

@@ -107,7 +107,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
 
 def show_study(results: dict[str, Any], folder: Path | None) -> None:
     """A study on the terminal: a row an arm, the verdict, a sentence each, and where it lies."""
-    from glassformer.report.units import signed, unit_of
+    from glassformer.report.metrics import signed, unit_of
     from glassformer.report.wording import NONE, digits_for, duration, p_value
     from glassformer.study.results import measured
 

@@ -90,7 +90,7 @@ def predictions_of(folder: Path) -> Path:
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the figures of all answers together."""
     from glassformer.evaluate.metrics import no_better_than_one
-    from glassformer.report.tables import leading
+    from glassformer.report.metrics import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
 
     scores, digits = metrics["test"], digits_for(metrics["test"]["n"])

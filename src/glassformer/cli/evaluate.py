@@ -49,7 +49,7 @@ def show_slices(found: Mapping[str, Any], measure: str) -> None:
     """A line for each value of the column, the most frequent first: examples and the leading figures, which
     fit 80 characters."""
     from glassformer.cli.numbers import between, shown
-    from glassformer.report.tables import leading
+    from glassformer.report.metrics import leading
     from glassformer.report.wording import bounds, count, digits_for, percent
 
     rows: list[list[str]] = []

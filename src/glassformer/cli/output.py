@@ -120,7 +120,7 @@ def show_scores(
     title: str, rows: Sequence[tuple[str, dict[str, Any], float | None]], measure: str = "accuracy"
 ) -> None:
     """A line for each (name, figures of ``ClassificationMeter.result``, seconds); ``measure`` comes first."""
-    from glassformer.report.tables import leading
+    from glassformer.report.metrics import leading
     from glassformer.report.wording import bounds, digits_for, duration, percent
 
     (first, called), (second, other) = leading(measure, rows[0][1])
@@ -135,7 +135,7 @@ def show_scores(
 
 def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
     """Every figure of one model, ``measure`` first, and precision, recall and F1 of every class."""
-    from glassformer.report.tables import leading
+    from glassformer.report.metrics import leading
     from glassformer.report.wording import bounds, count, decimal, digits_for, percent
 
     digits = digits_for(scores["n"])

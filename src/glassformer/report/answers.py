@@ -1,73 +1,89 @@
-"""report.html of runs that answer from a text: exact match and F1, errors by kind, and contexts with the
-answers in color.
-"""
+"""The sections of a page of questions and answers: errors by kind, and texts with the answers in color."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
-from glassformer.errors import DataError
 from glassformer.evaluate.answers import ERRORS
-from glassformer.explain.render import asset, policy
-from glassformer.report import figures, tables
-from glassformer.report.html import architecture, templates
-from glassformer.report.run import read_history, read_json, shown
+from glassformer.report import page
+from glassformer.report.metrics import Table
+from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
+from glassformer.report.run import Run
+from glassformer.report.wording import count, decimal, percent
+
+COLUMNS = ("n", "exact_match", "exact_match_interval", "f1", "f1_interval")
 
 
-def write_answer_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
-
-    Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
-    """
-    folder = Path(folder)
-    path = folder / "report.html"
-    replace_text(path, render(folder, known))
-    return path
-
-
-def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
-    """The page's HTML."""
-    if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = shown(read_json(folder / "metrics.json", dict))
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(read_history(folder / "history.jsonl"))
-    steps = [h for h in history if h.get("kind") == "step"]
-    evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    examples = shown(read_json(folder / "answers.json", dict)).get("examples", [])
-    doctor = shown(read_json(folder / "doctor.json", dict))
-    css = asset("page.css") + asset("spans.css")
+def verdict(run: Run) -> str:
+    s = run.scores
+    if not s:
+        return ""
+    none = f"; {s['unanswerable']['n']:,} of them have no answer" if s.get("unanswerable") else ""
     return (
-        templates()
-        .get_template("answers.html.j2")
-        .render(
-            css=Markup(css),
-            policy=policy(css, ""),
-            metrics=metrics,
-            scores=metrics.get("test") or metrics.get("validation") or {},
-            judged=metrics.get("judged") if metrics.get("test") else "validation",
-            config=config,
-            title=config.get("name") or folder.resolve().name,
-            errors=ERRORS,
-            findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
-            examples=[e | {"pieces": pieces(e)} for e in examples],
-            questions=[q | {"pieces": pieces(_own(q))} for q in metrics.get("questions") or []],
-            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
-            accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-            settings=tables.settings(config, known.defaults),
-            expectation=tables.expectation(config, known.shipped, known.defaults),
-            facts=tables.facts(metrics),
-            times=tables.times(metrics.get("seconds") or {}),
-            architecture=architecture(metrics, "tokens [N]"),
-        )
+        f"Of {s['n']:,} {run.judged} questions on {s['contexts']:,} texts, {percent(s['exact_match'])} are "
+        f"answered exactly{none}. F1 of words {percent(s['f1'])}."
     )
+
+
+def scores(run: Run) -> Section | None:
+    s = run.scores
+    if not s:
+        return None
+    note = (
+        "As SQuAD's script counts: case, punctuation and articles do not count; F1 is of words, beside "
+        "the nearest of several true answers; where there is no answer, only none is right. Intervals are "
+        "of 95 %, from resampled texts with all their questions."
+    )
+    parts = []
+    if s.get("unanswerable") and s.get("answerable"):
+        parts = [("of these with an answer", s["answerable"]), ("of these without one", s["unanswerable"])]
+    return scores_section(run, note, COLUMNS, parts=parts)
+
+
+def errors(run: Run) -> Section | None:
+    found = run.scores.get("errors")
+    if not found:
+        return None
+    note = (
+        "Missed: none is given where there is an answer. Invented: one is given where there is none. Too "
+        "long, too short: the true one with more around it, or a part of it. Overlapping: other words "
+        "that share some with it. Elsewhere: words that share none."
+    )
+    rows = [[error.replace("_", " "), count(found[error])] for error in ERRORS]
+    return Section("errors", "Errors by kind", note, table(Table(["error", "questions"], rows, (), (), "")))
+
+
+def questions(run: Run) -> Section | None:
+    given = run.metrics.get("questions") or []
+    told = [q | {"pieces": pieces(_own(q))} for q in given[:MAX_ROWS]]
+    return own_inputs(part("answers", "own", told), "questions", "spans.css") if told else None
+
+
+def answers(run: Run) -> Section | None:
+    """Judged questions, their texts, and true and given answers in these."""
+    examples = run.json("answers.json").get("examples")
+    if not examples:
+        return None
+    note = (
+        "Judged questions, those with the surest errors first. Filled: given and true. Not filled: true "
+        "and not given. Framed: given and not true."
+    )
+    told = [e | {"pieces": pieces(e)} for e in examples]
+    return Section("answers", "Questions", note, part("answers", "judged", told), ("spans.css",))
+
+
+def learned(run: Run) -> Section | None:
+    more = ", on training and validation data." if run.evaluations else "."
+    note = (
+        "Training loss of each step with its trend, in nats a window, and the share of windows whose begin "
+    )
+    return page.learned(run, f"{note}and end are both right{more}", "Windows right")
+
+
+def about(run: Run) -> dict[str, Any]:
+    threshold = run.metrics.get("threshold")
+    return {"threshold of no answer": "always answers" if threshold is None else decimal(threshold)}
 
 
 def _own(question: dict[str, Any]) -> dict[str, Any]:
@@ -87,3 +103,11 @@ def pieces(example: dict[str, Any]) -> list[dict[str, Any]]:
         {"text": text[a:b], **{kind: any(x <= a and b <= y for x, y in own) for kind, own in spans.items()}}
         for a, b in pairwise(ends)
     ]
+
+
+PAGE = Kind(
+    sections=(scores, errors, folds, questions, answers, learned),
+    verdict=verdict,
+    about=about,
+    letters=lambda run: "N tokens in all, each with two logits: an answer begins here, an answer ends here",
+)

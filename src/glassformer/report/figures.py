@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -21,7 +22,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from glassformer.evaluate.intervals import wilson
 from glassformer.evaluate.metrics import MEASURES
-from glassformer.report.wording import headed
+from glassformer.report.wording import cut, headed
 
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
@@ -37,7 +38,7 @@ MAX_POINTS = 400  # of one line: more cannot be seen
 ET.register_namespace("", "http://www.w3.org/2000/svg")
 
 
-def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> str:
+def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> Markup:
     """Training loss of each step, its trend, and the validation loss, over optimiser steps."""
     with rc_context(STYLE):
         figure, axes = _axes(steps)
@@ -59,7 +60,7 @@ def accuracy_curves(
     evaluations: Sequence[dict[str, Any]],
     measure: str = "accuracy",
     judged: Sequence[dict[str, Any]] = (),
-) -> str:
+) -> Markup:
     """Accuracy on training and validation data at each evaluation, over optimiser steps.
 
     Another ``measure`` of the validation data, where there is one, takes the place of their accuracy.
@@ -83,7 +84,7 @@ def accuracy_curves(
         return as_svg(figure, "accuracy", f"{headed(MEASURES[key])} over optimiser steps")
 
 
-def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> str:
+def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:
     """Share of right answers against the probability the model stated, and how many there were.
 
     Args:
@@ -110,6 +111,24 @@ def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "tex
         for axis in (axes.yaxis, counts.xaxis):
             axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
         return as_svg(figure, "certainty", "Share of right answers by the probability the model stated")
+
+
+def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]], name: str) -> Markup:
+    """Accuracy against stated probability, before and after the temperature; a dot's size is its share."""
+    total = max(sum(b["n"] for b in before), 1)
+    with rc_context(STYLE):
+        figure = Figure((5.2, 3.4), layout="constrained")
+        axes = figure.subplots()
+        left = min([b["low"] for b in [*before, *after]], default=0.5)
+        axes.plot([left, 1], [left, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        for curve, color in ((before, TRAIN), (after, HELD)):
+            x, y = [b["confidence"] for b in curve], [b["accuracy"] for b in curve]
+            axes.plot(x, y, color=color, linewidth=1.4)
+            axes.scatter(x, y, s=[12 + 90 * b["n"] / total for b in curve], color=color, linewidths=0)
+        axes.set(xlabel="probability the model states", ylabel="right", xlim=(left, 1.01), ylim=(None, 1.03))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return as_svg(figure, "reliability", f"Share of right {cut(name, 20)} answers by stated probability")
 
 
 def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
@@ -151,7 +170,7 @@ def _trend(values: np.ndarray) -> np.ndarray:
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
 
 
-def as_svg(figure: Figure, name: str, title: str) -> str:
+def as_svg(figure: Figure, name: str, title: str) -> Markup:
     """The figure as an ``<svg>`` element without style attributes, links and ids that could clash."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
@@ -170,7 +189,7 @@ def as_svg(figure: Figure, name: str, title: str) -> str:
     root.set("role", "img")
     root.set("aria-label", title)
     text = ET.tostring(root, encoding="unicode")
-    return re.sub(r'\s*xmlns(:\w+)?="[^"]*"|\n\s*(?=<)', "", text)
+    return Markup(re.sub(r'\s*xmlns(:\w+)?="[^"]*"|\n\s*(?=<)', "", text))
 
 
 def _plain(key: str, value: str, name: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import MEASURES
-from glassformer.report.units import signed, unit_of
+from glassformer.report.metrics import signed, unit_of
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, p_value, percent
 
 MOST_ROWS = 12  # of evaluations; the first and last are shown

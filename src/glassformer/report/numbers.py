@@ -1,12 +1,9 @@
-"""report.html of runs that learn numbers: figures, predicted against true, residuals, what intervals cover,
-and the examples that are furthest off.
-"""
+"""The sections of a regressor's page, and its charts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,100 +12,116 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
 from glassformer.data.numbers import Scale, off_scale, on_scale
-from glassformer.errors import DataError
 from glassformer.evaluate.numbers import FIGURES, bounds_around
-from glassformer.explain.render import asset, policy
-from glassformer.report import figures, tables
-from glassformer.report.html import architecture, templates
-from glassformer.report.run import read_history, read_json, shown
-from glassformer.report.wording import model_name
+from glassformer.report import figures
+from glassformer.report.metrics import Table
+from glassformer.report.page import HELD, TRAIN, Kind, Section, curves, folds, part, scores_section, table
+from glassformer.report.run import Run
+from glassformer.report.wording import count, percent
 
 BINS = 31  # of the residuals
 RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # that are marked
 GAP = "predicted − true"
-SOURCES = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, width]"}
 
 
-def write_number_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
-
-    Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
-    """
-    path = Path(folder) / "report.html"
-    replace_text(path, render(Path(folder), known))
-    return path
+def number(x: float | None) -> str:
+    return "" if x is None else f"{x:.4g}"
 
 
-def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
-    """The page's HTML."""
-    if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = read_json(folder / "metrics.json", dict)
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(read_history(folder / "history.jsonl"))
-    steps = [h for h in history if h.get("kind") == "step"]
-    evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    examples = read_json(folder / "numbers.json", dict)
-    doctor = read_json(folder / "doctor.json", dict)
-    scores = metrics.get("test") or metrics.get("validation") or {}
-    css = asset("page.css")
-    points = examples.get("points") or {}
-    both = np.asarray(points.get("true") or (), float), np.asarray(points.get("predicted") or (), float)
-    scale: Scale = "log" if points.get("scale") == "log" else "linear"
-    factor = examples.get("factor")
-    reach = examples.get("half_width") if scale == "linear" else factor and math.log(factor)
-    noun = "pictures" if "image" in config else "texts"
-    return (
-        templates()
-        .get_template("numbers.html.j2")
-        .render(
-            css=Markup(css),
-            policy=policy(css, ""),
-            metrics=metrics,
-            scores=scores,
-            noun=noun,
-            judged=metrics.get("judged") if metrics.get("test") else "validation",
-            rows=rows_of(metrics, config),
-            columns=FIGURES,
-            config=config,
-            title=config.get("name") or folder.resolve().name,
-            folds=metrics.get("over_folds") or {},
-            points=Markup(scatter(*both, reach, scale)) if len(both[0]) > 1 else None,
-            residuals=Markup(residual_chart(*both, scale)) if len(both[0]) > 1 else None,
-            ratios=scores.get("ratios") or {},
-            furthest=examples.get("furthest") or [],
-            intervals=metrics.get("intervals") or [],
-            loss=Markup(figures.loss_curves(steps, evaluations)) if len(steps) > 1 else None,
-            findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
-            settings=tables.settings(config, known.defaults),
-            expectation=tables.expectation(config, known.shipped),
-            facts=tables.facts(metrics),
-            times=tables.times(metrics.get("seconds") or {}),
-            architecture=architecture(metrics, SOURCES[noun]),
-        )
+def verdict(run: Run) -> str:
+    scores, ratios = run.scores, run.scores.get("ratios") or {}
+    if not scores:
+        return ""
+    said = (
+        f"Of {scores['n']:,} {run.judged} {run.noun} the predicted number is off by {number(scores['mae'])} "
     )
+    said += "on average" + (f"; R² {scores['r2']:.3f}." if scores["r2"] is not None else ".")
+    if ratios.get("median_factor"):
+        said += f" Half of the predictions are within a factor of {number(ratios['median_factor'])}"
+        if ratios["r2"] is not None:
+            said += f"; R² of the logarithms, which the model learns, is {ratios['r2']:.3f}"
+        said += "."
+    return said
 
 
-def rows_of(metrics: dict[str, Any], config: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """The rows of the table of figures: what was judged, the baselines on it, the other splits."""
-    judged = metrics.get("judged", "test")
-    own = model_name(metrics, (config.get("model") or {}).get("model") or "this model")
-    out = [(f"{own}, {judged}", metrics["test"])] if metrics.get("test") else []
-    out += list((metrics.get("baselines") or {}).items())
-    if metrics.get("validation") and (judged != "validation" or not out):
-        out.append((f"{own}, validation", metrics["validation"]))
-    if metrics.get("train"):
-        out.append((f"{own}, {metrics['train']['n']} of training", metrics["train"]))
-    return out
+def scores(run: Run) -> Section | None:
+    note = (
+        "R² is 1 where every number is right and 0 where answers are no better than the mean. Errors have "
+        "the unit of the numbers, squared for the mean squared error. Intervals are of 95 %, from "
+        "resampled examples."
+    )
+    below = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
+    return scores_section(run, note, [*FIGURES, "r2_interval"], below=below)
+
+
+def points(run: Run) -> Section | None:
+    """Predicted against true numbers, and residuals."""
+    found = run.json("numbers.json")
+    given = found.get("points") or {}
+    both = np.asarray(given.get("true") or (), float), np.asarray(given.get("predicted") or (), float)
+    if len(both[0]) < 2:
+        return None
+    scale: Scale = "log" if given.get("scale") == "log" else "linear"
+    factor = found.get("factor")
+    reach = found.get("half_width") if scale == "linear" else factor and math.log(factor)
+    drawn = (
+        (scatter(*both, reach, scale), "Predicted against true", ()),
+        (residual_chart(*both, scale), "Residuals", ()),
+    )
+    note = (
+        "Each point is one judged example. On the dashed line both numbers are equal; the band around it "
+        "is the interval of 90 %, where enough examples were held out to tell one."
+    )
+    return Section("points", "Predicted and true", note, curves(*drawn))
+
+
+def intervals(run: Run) -> Section | None:
+    levels, about = run.metrics.get("intervals") or [], run.metrics.get("numbers")
+    if not (levels or about):
+        return None
+    rows = []
+    for level in levels:
+        covered = level["covered"]
+        share = percent(covered) if covered is not None else f"takes {level['needed']} validation examples"
+        width = number(level["width"])
+        if "factor" in level:
+            factor = number(level["factor"])
+            width += f" (median); 1/{factor} to {factor} times the prediction"
+        rows.append([percent(level["asked"], 0), share, width])
+    below = ""
+    if about:
+        below = "No validation examples: predictions have no intervals."
+        if held := about.get("held_out"):
+            below = f"{count(held)} validation examples tell the intervals. They also chose the best epoch, "
+            below += "which makes them a little too easy."
+    note = (
+        "How many true numbers lie in the interval around their prediction, and how wide it is (split "
+        "conformal prediction on the validation examples)."
+    )
+    found = table(Table(["asked", "covered", "width"], rows, ours=(), style=""))
+    return Section("intervals", "Intervals", note, found + part("parts", "small", below))
+
+
+def furthest(run: Run) -> Section | None:
+    found = run.json("numbers.json").get("furthest")
+    note = "The judged examples whose prediction is furthest from the true number."
+    return Section("furthest", "Furthest off", note, part("numbers", "furthest", found)) if found else None
+
+
+def learned(run: Run) -> Section | None:
+    if len(run.steps) < 2:
+        return None
+    log = " (their logarithms)" if run.scores.get("ratios") else ""
+    note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
+    note += "examples after each epoch."
+    loss = figures.loss_curves(run.steps, run.evaluations)
+    return Section("learned", "How it learned", note, curves((loss, "Squared error", (TRAIN, HELD))))
 
 
 def scatter(
     true: np.ndarray, predicted: np.ndarray, half: float | None = None, scale: Scale = "linear"
-) -> str:
+) -> Markup:
     """Predicted against true numbers ``[n]``; the line where both are equal, and the interval around it,
     which reaches ``half`` on that scale."""
     with rc_context(figures.STYLE):
@@ -137,7 +150,7 @@ def _logarithmic(axes: Any, axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "linear") -> str:
+def residual_chart(true: np.ndarray, predicted: np.ndarray, scale: Scale = "linear") -> Markup:
     """Residuals (predicted less true) ``[n]``: how often each size occurs, and over the predicted number. Of
     logarithms the ratio of both, on a scale where twice and half are equally far from one."""
     log = scale == "log"
@@ -167,3 +180,10 @@ def _ends(*parts: Sequence[float] | np.ndarray) -> tuple[float, float]:
     every = np.concatenate([np.asarray(part, float) for part in parts])
     room = 0.04 * float(np.ptp(every)) or 1.0
     return float(every.min()) - room, float(every.max()) + room
+
+
+PAGE = Kind(
+    sections=(scores, folds, points, intervals, furthest, learned),
+    verdict=verdict,
+    letters=lambda run: "B inputs, N rows in all",
+)

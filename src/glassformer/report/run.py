@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +43,18 @@ class Run:
 
     folder: Path
     metrics: dict[str, Any]
-    judged: str  # the name of the split that the report is about
-    scores: dict[str, Any]  # the figures on it
+    judged: str  # the name of the split that the report is about, as the data call it
+    scores: dict[str, Any]  # the metrics on it; empty: nothing was held out, or they have another form
     config: dict[str, Any]
     steps: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
-    mistakes: list[Prediction]  # the surest first
-    certainty: Certainty
     doctor: dict[str, Any]
-    maps: list[dict[str, Any]]
     calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
-    noun: str = "texts"  # what the examples are called
-    pictures: dict[str, Any] = field(default_factory=dict)  # examples and mistakes, small
+
+    @property
+    def noun(self) -> str:
+        """What the examples are called."""
+        return "pictures" if "image" in self.config else "texts"  # the section of how pictures are read
 
     @property
     def measure(self) -> str:
@@ -63,14 +63,27 @@ class Run:
         chosen = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
         return chosen if isinstance(chosen, str) and chosen in MEASURES else "accuracy"
 
+    def json(self, name: str) -> dict[str, Any]:
+        """Another file of the folder; empty where there is none."""
+        return read_json(self.folder / name, dict)
 
-def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
-    """Read a run folder.
+
+@dataclass(frozen=True)
+class LabeledRun(Run):
+    """The run of a classifier, with what its predictions.csv says."""
+
+    mistakes: list[Prediction]  # the surest first
+    certainty: Certainty
+    maps: list[dict[str, Any]]
+    pictures: dict[str, Any]  # examples and mistakes, small
+
+
+def read_folder(folder: str | Path) -> Run:
+    """Read a run folder of any kind.
 
     Args:
-        folder: holds metrics.json and, optionally, config.toml, history.jsonl, predictions.csv,
-            doctor.json, maps.json, pictures.json and calibration.json.
-        mistakes: how many of the wrong answers to keep.
+        folder: holds metrics.json and, optionally, config.toml, history.jsonl, doctor.json and
+            calibration.json.
 
     Raises:
         DataError: no metrics.json, or a file that is damaged or too large; it is named.
@@ -80,31 +93,44 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> Run:
     if not (folder / "metrics.json").is_file():
         raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
     metrics = read_json(folder / "metrics.json", dict)
-    key = next((s for s in SPLITS if metrics.get(s)), None)
-    if key is None:
-        raise DataError(f"none of {', '.join(SPLITS)} was judged", where=str(folder / "metrics.json"))
-    for split in SPLITS:
-        if absent := SCORES - (metrics.get(split) or dict.fromkeys(SCORES)).keys():
-            raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=str(folder / "metrics.json"))
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
+    key = "test" if metrics.get("test") else "validation"
     history = list(read_history(folder / "history.jsonl"))
-    judged = (metrics.get("judged") or key) if key == "test" else key  # the name of the final figures
-    wrong, certainty = _answers(folder / "predictions.csv", judged, mistakes)
     return Run(
         folder=folder,
         metrics=metrics,
-        judged=judged,
-        scores=metrics[key],
-        config=config,
+        judged=(metrics.get("judged") or key) if key == "test" else key,
+        scores=metrics.get(key) or {},
+        config=shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {},
         steps=[h for h in history if h.get("kind") == "step"],
         evaluations=[h for h in history if h.get("kind") == "evaluation"],
-        mistakes=wrong,
-        certainty=certainty,
         doctor=read_json(folder / "doctor.json", dict),
-        maps=read_json(folder / "maps.json", dict).get("examples", []),
-        noun="pictures" if "image" in config else "texts",  # the section of how pictures are read
-        pictures=read_json(folder / "pictures.json", dict),
         calibration=read_json(folder / "calibration.json", dict),
+    )
+
+
+def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
+    """Read the run folder of a classifier.
+
+    Args:
+        folder: as in ``read_folder``; beside that predictions.csv, maps.json and pictures.json.
+        mistakes: how many of the wrong answers to keep.
+
+    Raises:
+        DataError, ConfigError: as ``read_folder``; also where no split was judged, or lacks a metric.
+    """
+    run = read_folder(folder)
+    where = str(run.folder / "metrics.json")
+    if not run.scores and run.metrics.get("train"):
+        run = replace(run, judged="train", scores=run.metrics["train"])
+    if not run.scores:
+        raise DataError(f"none of {', '.join(SPLITS)} was judged", where=where)
+    for split in SPLITS:
+        if absent := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
+            raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=where)
+    wrong, certainty = _answers(run.folder / "predictions.csv", run.judged, mistakes)
+    maps = run.json("maps.json").get("examples", [])
+    return LabeledRun(
+        **vars(run), mistakes=wrong, certainty=certainty, maps=maps, pictures=run.json("pictures.json")
     )
 
 

@@ -1,76 +1,88 @@
-"""report.html of runs without classes: translation (scores, alignments), masked words (loss, fills) and
-masked patches (loss, paintings).
-"""
+"""The sections of the pages of what writes or restores: translations, masked words, masked patches."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
-from glassformer.errors import DataError
 from glassformer.explain.alignment import picture
-from glassformer.explain.render import asset, policy
-from glassformer.report import figures, tables
-from glassformer.report.html import architecture, templates
+from glassformer.report import page
+from glassformer.report.metrics import METRICS, Table, metric_table
+from glassformer.report.page import HELD, MAX_ROWS, TRAIN, Kind, Section, own_inputs, part, table
 from glassformer.report.pictures import data_uri
-from glassformer.report.run import read_history, read_json, shown
+from glassformer.report.run import Run
+from glassformer.report.wording import plain
 
 
-def write_sequence_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
+def translation_scores(run: Run) -> Section:
+    """BLEU and chrF of each split and search, and how they were computed."""
+    found = run.metrics.get("scores") or {}
+    if not found:
+        return Section("scores", "Scores", "No pairs were held out, so nothing judges these translations.")
+    note = (
+        "Corpus BLEU and chrF from 0 to 100, greedy search beside beam search. The lower-cased, tokenised "
+        "BLEU stands beside figures of the literature that are computed so; it is not the same quantity "
+        "as the first."
+    )
+    rows = [(split, name, s) for split, searches in found.items() for name, s in searches.items()]
+    told = metric_table([(split, s) for split, _, s in rows], ["n", *METRICS["translation"]], 2, noun="pairs")
+    lines = [
+        [split, name, s["width"], *line[1:]] for (split, name, s), line in zip(rows, told.rows, strict=True)
+    ]
+    last = [i for i, (split, *_) in enumerate(rows) if split == run.metrics.get("judged")][-1:]
+    heads = ["split", "search", "width", *told.heads[1:]]
+    body = table(Table(heads, lines, last, ("search",)))
+    for name, signature in rows[0][2]["signatures"].items():
+        body += part("parts", "small", f"{name.replace('_', ' ')}: {signature}")
+    return Section("scores", "Scores", note, body)
 
-    Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
-    """
-    folder = Path(folder)
-    path = folder / "report.html"
-    replace_text(path, render(folder, known))
-    return path
+
+def masked_words(run: Run) -> Section | None:
+    note = (
+        "Loss in nats a masked token and the share guessed right, on texts held out of training under "
+        "masks drawn once."
+    )
+    return _values("Masked words", note, run.metrics.get("masked") or {})
 
 
-def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
-    """The page's HTML."""
-    if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = read_json(folder / "metrics.json", dict)
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(read_history(folder / "history.jsonl"))
-    steps = [h for h in history if h.get("kind") == "step"]
-    evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    examples = read_json(folder / "alignments.json", dict).get("examples", [])
-    painted = read_json(folder / "paintings.json", dict).get("rows", [])
-    css = asset("page.css")
-    settings = tables.settings(config, known.defaults)
-    held = any(e.get("accuracy") is not None for e in evaluations)
+def hidden_patches(run: Run) -> Section | None:
+    note = (
+        "Pictures held out of training, always the same patches of them hidden. Each patch is scaled to "
+        "mean 0 and variance 1: a gray answer has a loss of 1. Explained is 1 - loss."
+    )
+    found = run.metrics.get("hidden") or {}
+    values = {"loss": found["loss"], "explained": found["accuracy"]} if found else {}
+    return _values("Hidden patches", note, values)
+
+
+def _values(title: str, note: str, found: dict[str, Any]) -> Section | None:
+    rows = [[name.replace("_", " "), plain(value)] for name, value in found.items()]
     return (
-        templates()
-        .get_template("sequences.html.j2")
-        .render(
-            css=Markup(css),
-            policy=policy(css, ""),
-            metrics=metrics,
-            config=config,
-            title=config.get("name") or folder.resolve().name,
-            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
-            accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-            held=held,
-            curves=curves(metrics, config, held, bool(evaluations)),
-            paintings=[[data_uri(png, "paintings.json") for png in row] for row in painted],
-            examples=[e | {"picture": Markup(drawn(e))} for e in examples],
-            settings=settings,
-            expectation=tables.expectation(config, known.shipped, known.defaults),
-            facts=tables.facts(metrics),
-            times=tables.times(metrics.get("seconds") or {}),
-            architecture=architecture(metrics, "source tokens [M]" if "scores" in metrics else "tokens [N]"),
-        )
+        Section("scores", title, note, table(Table(["figure", "value"], rows, (), (), ""))) if found else None
     )
 
 
-def curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: bool) -> str:
+def painted(run: Run) -> Section | None:
+    rows = run.json("paintings.json").get("rows")
+    if not rows:
+        return None
+    note = (
+        "Held-out pictures, as they are, with their patches hidden, and painted. The mean and the "
+        "contrast of a hidden patch are taken from the picture, as in the loss: what is painted is the "
+        "pattern in it."
+    )
+    uris = [[data_uri(png, "paintings.json") for png in row] for row in rows]
+    return Section("painted", "What it paints", note, part("sequences", "painted", uris), ("pictures",))
+
+
+def learned(run: Run) -> Section | None:
+    held = any(e.get("accuracy") is not None for e in run.evaluations)
+    note = curves_said(run.metrics, run.config, held, bool(run.evaluations))
+    return page.learned(run, note, "Accuracy", (TRAIN, HELD) if held else (TRAIN,))
+
+
+def curves_said(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: bool) -> str:
     """What the curves of a training show, in words.
 
     Args:
@@ -92,6 +104,42 @@ def curves(metrics: dict[str, Any], config: dict[str, Any], held: bool, judged: 
     return out
 
 
+def sentences(run: Run) -> Section | None:
+    given = run.metrics.get("sentences")
+    return own_inputs(part("sequences", "sentences", given[:MAX_ROWS])) if given else None
+
+
+def looks(run: Run) -> Section | None:
+    """Which words of the source each word of a translation was read from."""
+    examples = run.json("alignments.json").get("examples")
+    if not examples:
+        return None
+    note = (
+        "Cross-attention: a row for each token of the translation, a column for each token of the source, "
+        "the mean over the heads of the last layer. It shows where information was read, not why a word "
+        "was chosen."
+    )
+    if not run.metrics.get("scores"):
+        note += " The sentences are training pairs: none were held out."
+    told = [e | {"picture": Markup(drawn(e))} for e in examples]
+    return Section("looks", "Where it looks", note, part("sequences", "looks", told))
+
+
 def drawn(example: dict[str, Any]) -> str:
     """The picture of one alignment of ``alignments.json``."""
     return picture(example["source"], example["target"], example["weights"], "alignments.json")
+
+
+TRANSLATION = Kind(
+    sections=(translation_scores, learned, sentences, looks),
+    source=lambda run: "source tokens [M]",
+    letters=lambda run: "V words in the vocabulary, M tokens of the source and N of the target",
+)
+WORDS = Kind(
+    sections=(masked_words, learned, sentences),
+    letters=lambda run: "V words in the vocabulary, N tokens in all",
+)
+PATCHES = Kind(
+    sections=(hidden_patches, painted, learned),
+    letters=lambda run: "B pictures, N patches in all",
+)

@@ -1,95 +1,84 @@
-"""``report.html`` of an embedder's run: correlations beside baselines, cosines against scores, pair maps."""
+"""The sections of an embedder's page: correlations, cosines against scores, and what cosines are made of."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
 from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
 from glassformer.explain.pair_map import picture
-from glassformer.explain.render import asset, policy
-from glassformer.report import figures, tables
-from glassformer.report.html import architecture, templates
-from glassformer.report.run import read_history, read_json, shown
+from glassformer.report import figures
+from glassformer.report.metrics import METRICS, Table, metric_table
+from glassformer.report.page import Kind, Section, curves, folds, part, table
+from glassformer.report.run import Run
+from glassformer.report.wording import count, decimal
 
 MAX_POINTS = 2_000  # of the picture of cosines: more cannot be seen
-MEASURES = {
-    "spearman": "Spearman",
-    "pearson": "Pearson",
-    "found": "Partner is the nearest",
-    "reciprocal_rank": "Mean of 1 / its rank",
-}
 
 
-def write_similarity_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
-
-    Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
-    """
-    folder = Path(folder)
-    path = folder / "report.html"
-    replace_text(path, render(folder, known))
-    return path
-
-
-def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
-    """The page's HTML."""
-    if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = read_json(folder / "metrics.json", dict)
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(read_history(folder / "history.jsonl"))
-    steps = [h for h in history if h.get("kind") == "step"]
-    evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    doctor = read_json(folder / "doctor.json", dict)
-    examples = read_json(folder / "similarities.json", dict).get("examples", [])
-    pairs, css = read_pairs(folder / "pairs.csv"), asset("page.css")
-    return (
-        templates()
-        .get_template("similarity.html.j2")
-        .render(
-            css=Markup(css),
-            policy=policy(css, ""),
-            title=config.get("name") or folder.resolve().name,
-            metrics=metrics,
-            config=config,
-            rows=rows_of(metrics),
-            columns=[key for key in MEASURES if any(key in row["figures"] for row in rows_of(metrics))],
-            names=MEASURES,
-            scatter=Markup(scatter(*pairs)) if pairs[0] else None,
-            loss=Markup(figures.loss_curves(steps, [])) if steps else None,
-            evaluations=[e for e in evaluations if e.get("score") is not None],
-            examples=[e | {"picture": Markup(drawn(e))} for e in examples],
-            findings=tables.findings(doctor),
-            settings=tables.settings(config, known.defaults),
-            expectation=tables.expectation(config, known.shipped, known.defaults),
-            facts=tables.facts(metrics),
-            times=tables.times(metrics.get("seconds") or {}),
-            architecture=architecture(metrics, "tokens [N]"),
-        )
-    )
-
-
-def rows_of(metrics: dict[str, Any]) -> list[dict[str, Any]]:
-    """The table of figures: this model on each split, then the others on the judged one."""
+def agreement(run: Run) -> Section:
+    """This model on each split, then the others on the judged one; each judged pair's cosine."""
+    metrics, found = run.metrics, run.metrics.get("similarity") or {}
     judged = metrics.get("judged")
-    found = metrics.get("similarity") or {}
-    rows = [
-        {"name": "This model", "split": split, "figures": values, "ours": split == judged}
-        for split, values in found.items()
+    rows = [("This model", split, values) for split, values in found.items()]
+    rows += [(name, judged, values) for name, values in (metrics.get("others") or {}).items()]
+    title = "How well it agrees"
+    if not rows:
+        return Section("scores", title, "No pairs were held out, so nothing judges this model.")
+    note = (
+        "Correlation of cosines with the scores that people gave, with its 95 % interval over pairs; of "
+        "pairs without scores how often the right partner is the nearest of all. The untouched model is "
+        "the same checkpoint before this training."
+    )
+    keys = [f"{key}_within" for key in METRICS["similarity"] if any(key in values for *_, values in rows)]
+    told = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
+    lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, told.rows, strict=True)]
+    ours = [i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == judged]
+    heads = ["model", "split", *told.heads[1:]]
+    body = table(Table(heads, lines, ours, ("split",), "compare few"))
+    pairs = read_pairs(run.folder / "pairs.csv")
+    if pairs[0]:
+        body += curves((scatter(*pairs), "Cosine against score", [("small", "each point a judged pair")]))
+    return Section("scores", title, note, body)
+
+
+def made(run: Run) -> Section | None:
+    """What the cosines of some pairs are made of, token by token."""
+    examples = run.json("similarities.json").get("examples")
+    if not examples:
+        return None
+    note = (
+        "A row for each token of the first text, a column for each of the second: blue-green adds to the "
+        "cosine, red takes away, and all squares together are the cosine. The first half of these pairs "
+        "are those that disagree most with their scores."
+    )
+    drawn = [
+        e | {"picture": Markup(picture(*e["tokens"], e["table"], "similarities.json"))} for e in examples
     ]
-    others = metrics.get("others") or {}
-    return rows + [{"name": n, "split": judged, "figures": v, "ours": False} for n, v in others.items()]
+    return Section("made", "What a cosine is made of", note, part("similarity", "made", drawn))
+
+
+def learned(run: Run) -> Section | None:
+    if not run.steps:
+        return None
+    judged = [e for e in run.evaluations if e.get("score") is not None]
+    note = (
+        "The loss of each step and its trend."
+        + " After each epoch the held-out pairs were judged." * bool(judged)
+    )
+    rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in judged]
+    best = [i for i, e in enumerate(judged) if e.get("best")]
+    heads = ["step", "training loss", "on validation pairs"]
+    body = curves((figures.loss_curves(run.steps, []), "Loss", ())) + table(
+        Table(heads, rows, best, style="")
+    )
+    return Section("learned", "How it learned", note, body)
 
 
 def read_pairs(path: Path) -> tuple[list[float], list[float]]:
@@ -117,7 +106,7 @@ def read_pairs(path: Path) -> tuple[list[float], list[float]]:
     return scores, cosines
 
 
-def scatter(scores: Sequence[float], cosines: Sequence[float]) -> str:
+def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
     """Cosine against score, a point a pair."""
     step = max(1, len(scores) // MAX_POINTS)
     with rc_context(figures.STYLE):
@@ -128,7 +117,7 @@ def scatter(scores: Sequence[float], cosines: Sequence[float]) -> str:
         return figures.as_svg(figure, "cosines", "Cosine of each judged pair against its score")
 
 
-def drawn(example: dict[str, Any]) -> str:
-    """The map of one example of ``similarities.json``."""
-    rows, columns = example["tokens"]
-    return picture(rows, columns, example["table"], "similarities.json")
+PAGE = Kind(
+    sections=(agreement, folds, made, learned),
+    about=lambda run: {"loss": run.metrics.get("loss")},
+)

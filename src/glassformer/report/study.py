@@ -1,24 +1,30 @@
-"""The pages of a study, from results.json, and of a label review, from review.json."""
+"""The pages of a study and of a label review, and the charts that compare arms."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from glassformer.errors import DataError
 from glassformer.evaluate.metrics import CALLED
 from glassformer.evaluate.number_compare import MEASURES
-from glassformer.report import comparison, tables
-from glassformer.report.html import render_page, write_page
+from glassformer.report import tables
+from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
+from glassformer.report.metrics import Plain, leading_of, signed, unit_of
+from glassformer.report.page import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
-from glassformer.report.units import leading_of, signed, unit_of
-from glassformer.report.wording import digits_for, headed, how_tested
+from glassformer.report.wording import cut, digits_for, headed, how_tested
 
+NAME = 42  # characters of an arm's name
+ACROSS = 3  # small charts in a row
 MAX_CURVES = 12  # arms whose curves are drawn; more cannot be told apart
 
 
@@ -85,20 +91,20 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
     arms, baseline = results["arms"], results["baseline"]
     known = CALLED.keys() | MEASURES.keys()
     measure = results["measure"] if results.get("measure") in known else "accuracy"
-    figures = {"bars": Markup(comparison.bars(arms, baseline, measure))}
+    figures = {"bars": bars(arms, baseline, measure)}
     if len(arms) > 1:
-        figures["differences"] = Markup(comparison.differences(arms, baseline, measure))
+        figures["differences"] = differences(arms, baseline, measure)
     curves = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
     for key in (measure, "loss"):
         drawable = [a for a in curves if all(point.get(key) is not None for point in a["curve"])]
         if len(drawable) > 1:
-            figures[key] = Markup(comparison.curves(drawable, key))
+            figures[key] = curves(drawable, key)
     return render_page(
         "study.html.j2",
         results=results,
         figures=figures,
         digits=digits_for(results["n"]),
-        spread=comparison.spread_in_words(arms, measure),
+        spread=spread_in_words(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
         leading=leading_of(measure, arms[0]),
@@ -109,7 +115,7 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
     )
 
 
-# --- the page of a label review -------------------------------------------------------------------
+# --- a review of labels ----------------------------------------------------------------------------------
 
 
 def write_review_page(folder: str | Path) -> Path:
@@ -121,3 +127,105 @@ def write_review_page(folder: str | Path) -> Path:
     folder = Path(folder)
     found = read_results(folder / "review.json", "review")
     return write_page(folder / "review.html", render_page("review.html.j2", found=found))
+
+
+# --- charts -------------------------------------------------------------------------------------------
+
+
+def bars(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
+    """A measure of each arm as a bar from 0, with its 95 % interval and a dot for each seed."""
+    with rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure, axes = _rows(arms)
+        for y, arm in enumerate(arms):
+            found = arm[measure]
+            color = TRAIN if arm["name"] == baseline else HELD
+            axes.barh(y, found["mean"], height=0.6, color=color, alpha=0.35)
+            axes.hlines(y, *found["interval"], color=color, linewidth=2.2)
+            axes.plot(found["values"], [y] * len(found["values"]), "o", color=INK, markersize=2.6, alpha=0.7)
+        unit = unit_of(measure)
+        axes.set(xlabel=unit.called)
+        if isinstance(unit, Plain):
+            axes.axvline(0, color=MUTED, linewidth=0.9)
+        else:
+            axes.set(xlim=(0, 1.0))
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %", decimals=0))
+        return as_svg(figure, "bars", f"{headed(unit.called)} of each arm with its 95 % interval")
+
+
+def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "accuracy") -> Markup:
+    """Difference from the baseline, of shares in points, with its 95 % interval; filled: significant."""
+    others = [arm for arm in arms if arm["name"] != baseline]
+    unit = unit_of(measure)
+    scale = 1 if isinstance(unit, Plain) else 100
+    with rc_context({**STYLE, "axes.grid.axis": "x"}):
+        figure, axes = _rows(others)
+        axes.axvline(0, color=MUTED, linewidth=1.1)
+        for y, arm in enumerate(others):
+            low, high = (scale * x for x in arm[measure]["difference_interval"])
+            axes.hlines(y, low, high, color=HELD, linewidth=2.2)
+            face = HELD if arm["significant"] else "none"
+            at = scale * arm[measure]["difference"]
+            axes.plot([at], [y], "o", color=HELD, markersize=6.5, markerfacecolor=face)
+        axes.set(xlabel=f"difference in {unit.called}{unit.of_difference}")
+        axes.xaxis.set_major_locator(MaxNLocator(7))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:+g}" if x else "0"))
+        return as_svg(
+            figure, "differences", f"Difference of each arm from {cut(baseline, NAME)}, with 95 % intervals"
+        )
+
+
+def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
+    """A small chart for each arm: its curve over the epochs in colour, the others' behind it."""
+    rows, called = -(-len(arms) // ACROSS), MEASURES.get(key, CALLED.get(key, key))
+    values = [point[key] for arm in arms for point in arm["curve"]]
+    low, high = min(values), max(values)
+    room = max(high - low, 1e-3) * 0.08
+    with rc_context(STYLE):
+        figure = Figure((8.4, 0.5 + 1.75 * rows), layout="constrained")
+        grid = figure.subplots(rows, ACROSS, sharex=True, sharey=True, squeeze=False).ravel()
+        for axes, arm in zip(grid, arms):
+            for other in arms:
+                if other is not arm:
+                    axes.plot(*_line(other, key), color=RULE, linewidth=1.1)
+            x, y = _line(arm, key)
+            axes.plot(x, y, color=HELD, linewidth=1.9, marker="o", markersize=3.2 if len(x) <= 20 else 0)
+            axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
+            axes.set_ylim(low - room, high + room)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if key in CALLED:
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        for axes in grid[len(arms) :]:
+            axes.set_visible(False)
+        for axes in grid[max(len(arms) - ACROSS, 0) : len(arms)]:
+            axes.set_xlabel("evaluation")
+        return as_svg(
+            figure,
+            f"curves-{key}",
+            f"Validation {called} of each arm over the evaluations, mean over seeds",
+        )
+
+
+def spread_in_words(arms: Sequence[dict[str, Any]], measure: str = "accuracy") -> str:
+    """How far seeds scatter beside how far arms lie apart."""
+    known = [arm[measure]["sd"] for arm in arms if arm[measure]["sd"] is not None]
+    if not known:
+        return ""
+    means, unit = [arm[measure]["mean"] for arm in arms], unit_of(measure)
+    return (
+        f"The best and the worst arm lie {unit.apart(max(means) - min(means), 2)} apart; seeds of one arm "
+        f"scatter by up to {unit.scatter(max(known))} (standard deviation)."
+    )
+
+
+def _rows(arms: Sequence[dict[str, Any]]) -> tuple[Figure, Any]:
+    """Axes with a row for each arm, the first on top."""
+    figure = Figure((7.2, 0.9 + 0.36 * len(arms)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_yticks(range(len(arms)), [cut(arm["name"], NAME) for arm in arms])
+    axes.set_ylim(len(arms) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK)
+    return figure, axes
+
+
+def _line(arm: dict[str, Any], key: str) -> tuple[list[int], list[float]]:
+    return list(range(1, len(arm["curve"]) + 1)), [point[key] for point in arm["curve"]]

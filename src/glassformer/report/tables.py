@@ -7,18 +7,13 @@ from typing import Any
 
 from glassformer.evaluate.metrics import measures_of
 from glassformer.report import wording
-from glassformer.report.run import Run
+from glassformer.report.run import LabeledRun
 
 MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
 MAX_CLASSES = 12  # of a confusion matrix; of more the most confused ones are shown
 
 
-def leading(measure: str, scores: dict[str, Any] | None = None) -> list[tuple[str, str]]:
-    """The shares of a table of such scores, the chosen one first: key and what it is called."""
-    return sorted(measures_of(scores or {}).items(), key=lambda item: item[0] != measure)
-
-
-def comparison(run: Run) -> dict[str, Any]:
+def comparison(run: LabeledRun) -> dict[str, Any]:
     """The rows of the table of models, ours first, each with places on a common scale of 0 to 100."""
     scores, key = run.scores, run.measure
     supports = [(row["support"], row["label"]) for row in scores["per_class"]]

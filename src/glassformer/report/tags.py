@@ -1,90 +1,125 @@
-"""report.html of runs that tag words: entity figures, errors by kind, and sentences with their spans in
-color.
-"""
+"""The sections of a tagger's page: errors by kind, and sentences with their spans in color."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from glassformer.checkpoints.files import replace_text
-from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
-from glassformer.errors import DataError
 from glassformer.evaluate.tags import ERRORS
-from glassformer.explain.render import asset, policy
-from glassformer.report import figures, tables
-from glassformer.report.html import architecture, templates
-from glassformer.report.run import read_history, read_json, shown
+from glassformer.report import page
+from glassformer.report.metrics import Table
+from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
+from glassformer.report.run import Run
+from glassformer.report.wording import count, decimal, percent
 
 HUES, LINES = 8, 4  # colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
-SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy")
+SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")
 
 
-def write_tag_report(folder: str | Path, known: KnownRecipe = NOTHING_KNOWN) -> Path:
-    """Write ``report.html`` into a run folder and return its path; an old one is replaced in one move.
-
-    Raises:
-        DataError: no metrics.json, or a damaged file, which is named.
-    """
-    folder = Path(folder)
-    path = folder / "report.html"
-    replace_text(path, render(folder, known))
-    return path
-
-
-def render(folder: Path, known: KnownRecipe = NOTHING_KNOWN) -> str:
-    """The page's HTML."""
-    if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
-    metrics = shown(read_json(folder / "metrics.json", dict))
-    config = shown(read_toml(folder / "config.toml")) if (folder / "config.toml").is_file() else {}
-    history = list(read_history(folder / "history.jsonl"))
-    steps = [h for h in history if h.get("kind") == "step"]
-    evaluations = [h for h in history if h.get("kind") == "evaluation"]
-    examples = shown(read_json(folder / "spans.json", dict)).get("examples", [])
-    doctor = shown(read_json(folder / "doctor.json", dict))
-    calibration = shown(read_json(folder / "calibration.json", dict))
-    scores = metrics.get("test") or metrics.get("validation") or {}
-    sentences = metrics.get("sentences") or []
-    hues = looks_of(
-        [
-            *(scores.get("by_kind") or ()),
-            *(span[0] for e in examples for span in (*e["true"], *e["predicted"])),
-            *(span["kind"] for s in sentences for span in s["spans"]),
-        ]
-    )
-    css, script = asset("page.css") + asset("spans.css"), asset("sort.js")
-    return (
-        templates()
-        .get_template("tags.html.j2")
-        .render(
-            css=Markup(css),
-            script=Markup(script),
-            policy=policy(css, script),
-            metrics=metrics,
-            scores=scores,
-            judged=metrics.get("judged") if metrics.get("test") else "validation",
-            config=config,
-            title=config.get("name") or folder.resolve().name,
-            hues=hues,
-            kinds=[{"kind": kind, **own} for kind, own in (scores.get("by_kind") or {}).items()],
-            errors=ERRORS,
-            columns=SHOWN,
-            calibration=calibration if calibration.get("splits") else None,
-            findings=[f for f in doctor.get("findings", []) if f.get("severity") != "ok"],
-            examples=[e | {"pieces": pieces(e, hues)} for e in examples],
-            sentences=[s | {"parts": parts(s, hues)} for s in sentences],
-            loss=Markup(figures.loss_curves(steps, evaluations)) if steps else None,
-            accuracy=Markup(figures.accuracy_curves(steps, evaluations)) if evaluations else None,
-            settings=tables.settings(config, known.defaults),
-            expectation=tables.expectation(config, known.shipped, known.defaults),
-            facts=tables.facts(metrics),
-            times=tables.times(metrics.get("seconds") or {}),
-            architecture=architecture(metrics, "tokens [N]"),
+def verdict(run: Run) -> str:
+    s = run.scores
+    if not s:
+        return ""
+    if not s["entities"]:
+        return (
+            f"The {s['n']:,} {run.judged} sentences have no spans, so there is no F1; "
+            f"{s['errors']['invented']:,} spans were predicted. {percent(s['accuracy'])} of the words have "
+            "the right tag."
         )
+    return (
+        f"Of {s['entities']:,} spans in {s['n']:,} {run.judged} sentences, {percent(s['recall'])} are "
+        f"found; of those that it names, {percent(s['precision'])} are right. Entity F1 "
+        f"{percent(s['entity_f1'])}."
+    )
+
+
+def scores(run: Run) -> Section | None:
+    note = (
+        "A span counts where its kind, its first and its last word are right, as seqeval counts it. The "
+        "interval is of 95 %, from resampled sentences."
+    )
+    below, repaired = "", run.metrics.get("repaired")
+    if repaired:
+        below = f"{repaired:,} tags of training were malformed and were read as the spans that they mean."
+    return scores_section(run, note, SHOWN, below=part("parts", "small", below)) if run.scores else None
+
+
+def kinds(run: Run) -> Section | None:
+    """How well each kind is found, and its errors."""
+    found = run.scores
+    if not found:
+        return None
+    note = (
+        "How well each kind is found, and what goes wrong: missed (nothing overlaps it), wrong kind, "
+        "wrong border (the kind is right), invented (no span is there)."
+    )
+    rows = [{"kind": kind, **own} for kind, own in (found.get("by_kind") or {}).items()]
+    body = part("tags", "kinds", found, rows, ERRORS, hues(run))
+    if confused := found.get("confusions"):
+        words = [[wanted, guess, count(n)] for wanted, guess, n in confused]
+        body += part("parts", "heading", "Kinds that are taken for each other")
+        body += table(Table(["true", "predicted", "spans"], words, ours=(), words=("predicted",), style=""))
+    return Section("kinds", "By kind", note, body, ("spans.css", "sort.js"))
+
+
+def calibration(run: Run) -> Section | None:
+    found = run.calibration
+    if not found.get("splits"):
+        return None
+    note = (
+        "The expected calibration error over words: how far the stated probability is from the share of "
+        "words that are right. One temperature divides all logits; no tag changes. The interval is of 95 "
+        "%, from resampled sentences."
+    )
+    after = f"after, temperature {found['temperature']:.3f}"
+    rows = []
+    for name, split in found["splits"].items():
+        for side, called in (("before", "before"), ("after", after)):
+            own = split[side]
+            low, high = map(percent, own["ece_interval"])
+            rows.append([name, called, percent(own["ece"]), f"{low} to {high}", decimal(own["log_loss"], 4)])
+    heads = ["words of", "", "error", "interval", "log loss"]
+    return Section("calibration", "How sure it is", note, table(Table(heads, rows, (), ("",), "")))
+
+
+def sentences(run: Run) -> Section | None:
+    given = run.metrics.get("sentences") or []
+    if not given:
+        return None
+    looks = hues(run)
+    told = [s | {"parts": parts(s, looks)} for s in given[:MAX_ROWS]]
+    return own_inputs(part("tags", "sentences", told, looks), "sentences", "spans.css")
+
+
+def spans(run: Run) -> Section | None:
+    """Judged sentences with true and predicted spans."""
+    examples = run.json("spans.json").get("examples")
+    if not examples:
+        return None
+    looks = hues(run)
+    note = (
+        "Judged sentences, those with the surest errors first. Filled: found as it is. Not filled: missed. "
+        "Framed: wrong, or nothing there."
+    )
+    told = [e | {"pieces": pieces(e, looks)} for e in examples]
+    return Section("spans", "Sentences", note, part("tags", "spans", told, looks), ("spans.css",))
+
+
+def learned(run: Run) -> Section | None:
+    more = ", on training and validation data." if run.evaluations else "."
+    note = "Training loss of each step with its trend, in nats a word, and the share of words that have the "
+    return page.learned(run, f"{note}right tag{more}", "Words right")
+
+
+def hues(run: Run) -> dict[str, str]:
+    """The looks of every kind that the page names."""
+    examples = run.json("spans.json").get("examples") or ()
+    return looks_of(
+        [
+            *(run.scores.get("by_kind") or ()),
+            *(span[0] for e in examples for span in (*e["true"], *e["predicted"])),
+            *(span["kind"] for s in run.metrics.get("sentences") or [] for span in s["spans"]),
+        ]
     )
 
 
@@ -132,3 +167,11 @@ def parts(sentence: dict[str, Any], hues: dict[str, str]) -> list[dict[str, Any]
         out.append({**span, "hue": hues[span["kind"]]})
         end = span["end"]
     return [*out, {"text": sentence["text"][end:], "kind": ""}] if end < len(sentence["text"]) else out
+
+
+PAGE = Kind(
+    sections=(scores, kinds, folds, calibration, sentences, spans, learned),
+    verdict=verdict,
+    about=lambda run: {"tags": run.metrics.get("scheme")},
+    letters=lambda run: "N tokens in all, of which each word's first is answered",
+)

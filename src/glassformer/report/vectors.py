@@ -1,39 +1,61 @@
-"""``report.html`` of a run of word vectors: the loss, the tests, neighbours, analogies, norms."""
+"""The sections of a page of word vectors: tests, loss, lengths, neighbors, analogies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from glassformer.checkpoints.files import replace_text
-from glassformer.explain.render import asset, policy
 from glassformer.report import figures
-from glassformer.report.html import templates
+from glassformer.report.metrics import Table
+from glassformer.report.page import Kind, Section, curves, table
+from glassformer.report.run import Run
+from glassformer.report.wording import count, decimal, duration
 
 
-def write_vectors_report(
-    folder: Path, name: str, metrics: dict[str, Any], history: Sequence[dict[str, Any]]
-) -> Path:
-    """Write the page into a run folder and return its path."""
-    css = asset("page.css")
-    steps = [record for record in history if record["kind"] == "step"]
-    page = (
-        templates()
-        .get_template("vectors.html.j2")
-        .render(
-            css=Markup(css),
-            policy=policy(css, ""),
-            title=name or folder.resolve().name,
-            metrics=metrics,
-            loss=Markup(figures.loss_curves(steps, [])) if steps else None,
-            rows=test_rows(metrics["tests"]),
-        )
+def verdict(run: Run) -> str:
+    m = run.metrics
+    said = f"{m['texts']:,} texts, {m['words']:,} words; {m['vocabulary']:,} words have a vector. "
+    for split, n in m.get("excluded", {}).items():
+        said += f"{count(n)} texts also stand in {split} and were left out. "
+    return f"{said}Trained in {duration(m['seconds']['train'])}, seed {m['seed']}."
+
+
+def tests(run: Run) -> Section:
+    note = (
+        "How well the vectors do what people do: say how alike two words are (Spearman's rank "
+        "correlation), and complete analogies."
     )
-    replace_text(folder / "report.html", page)
-    return folder / "report.html"
+    found = Table(["test", "figure", "of"], test_rows(run.metrics["tests"]), (), ("figure", "of"), "")
+    return Section("tests", "Tests", note, table(found))
+
+
+def learned(run: Run) -> Section | None:
+    if not run.steps:
+        return None
+    body = curves((figures.loss_curves(run.steps, []), "Loss", ()))
+    return Section("learned", "How it learned", "The loss of each step and its trend.", body)
+
+
+def lengths(run: Run) -> Section:
+    norms = run.metrics["norms"].items()
+    rows = [[f"{when} training", *(decimal(n[key]) for key in ("mean", "min", "max"))] for when, n in norms]
+    found = table(Table(["", "mean", "smallest", "largest"], rows, (), (), ""))
+    return Section("lengths", "Length of the vectors", "Before the training and after it.", found)
+
+
+def near(run: Run) -> Section | None:
+    note = "By the cosine of the angle between two vectors."
+    return _words("near", "Nearest words", note, run.metrics["neighbours"])
+
+
+def analogies(run: Run) -> Section | None:
+    note = "The words nearest to where the difference of two words leads from a third."
+    return _words("analogies", "Analogies", note, run.metrics["analogies"])
+
+
+def _words(name: str, title: str, note: str, found: dict[str, Any]) -> Section | None:
+    rows = [[asked, ", ".join(f"{word} {decimal(x)}" for word, x in near)] for asked, near in found.items()]
+    body = table(Table(["asked", "nearest"], rows, (), ("nearest",), ""))
+    return Section(name, title, note, body) if found else None
 
 
 def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
@@ -53,3 +75,6 @@ def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
                 shown = part if part == name else f"  {part}"
                 rows.append((shown, share, f"{r['correct']} of {r['known']}; {r['questions']} questions"))
     return rows
+
+
+PAGE = Kind(sections=(tests, learned, lengths, near, analogies), verdict=verdict)

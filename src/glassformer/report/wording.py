@@ -15,6 +15,7 @@ from glassformer.evaluate.metrics import MEASURES
 THIN = "\u202f"  # narrow no-break space, before units
 NONE = "\u2013"
 _JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
+_CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
 _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
 
 
@@ -109,8 +110,8 @@ def faint_tags(text: str) -> Markup:
 
 
 def headed(text: str) -> str:
-    """A name as it begins a heading: its first letter is a capital, the others are as they were."""
-    return text[:1].upper() + text[1:]
+    """A name as it begins a heading: its first letter is a capital, but for names such as chrF."""
+    return text if _CAPITAL_INSIDE.match(text) else text[:1].upper() + text[1:]
 
 
 def model_name(metrics: Mapping[str, Any], named: Any) -> Any:

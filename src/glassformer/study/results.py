@@ -24,7 +24,7 @@ from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
 from glassformer.evaluate.predictions import table_file
 from glassformer.evaluate.tags import MEASURE
 from glassformer.finite import json_text
-from glassformer.report.units import Share, better, leading_of, signed, unit_of
+from glassformer.report.metrics import Share, better, leading_of, signed, unit_of
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
 from glassformer.study.answers import (
     Answers,

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from glassformer.config import KnownRecipe, listed
+from glassformer.config import listed
 from glassformer.data.checks import place
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.copies import groups_of
@@ -452,13 +452,6 @@ def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
         if line:
             work.say(line)
     return judge_epochs(work, lambda: figures(work.estimator, split, work.recipe, work.count)[0])
-
-
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.html import write_report
-
-    return write_report(folder, known)
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:

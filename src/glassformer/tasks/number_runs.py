@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
 from glassformer.data.label_kinds import said_of_left_out
 from glassformer.data.numbers import (
     Scale,
@@ -267,13 +265,6 @@ def show(work: Work) -> dict[str, Any]:
     about = kind.about_export(work.estimator)
     reach = {key: about[key] for key in ("half_width", "factor") if key in about}
     return {"numbers.json": {"points": points, **reach, "furthest": far}}
-
-
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.numbers import write_number_report
-
-    return write_number_report(folder, known)
 
 
 def without_labels(dataset: Any, splits: Splits) -> Any:

@@ -109,6 +109,17 @@ class Task:
         object.__setattr__(self, "load", as_recipes_say(self.load))
 
 
+def page_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
+    """A task's ``page``: the report of a kind of prediction, one of ``report.html.KINDS``."""
+
+    def page(folder: Path, known: KnownRecipe) -> Path:
+        from glassformer.report.html import write_report
+
+        return write_report(folder, known, kind)
+
+    return page
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a file of a run folder as ``replacing`` does."""
     replace_text(path, json_text(value, indent=1) + "\n")

@@ -40,9 +40,8 @@ from glassformer.tasks.labelled import (
     judge_again,
     judge_splits,
     one_vs_rest,
-    page,
 )
-from glassformer.tasks.task import TINY, Look, Task, Work
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
@@ -271,7 +270,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=judge_again,
-    page=page,
+    page=page_of("classes"),
     leave_out=leave_out,
     tiny=tiny,
     show=show,

@@ -31,13 +31,12 @@ from glassformer.tasks.number_runs import (
     findings,
     fit,
     judge_numbers,
-    page,
     said_of_intervals,
     show,
     split_numbers,
     without_labels,
 )
-from glassformer.tasks.task import TINY, Look, Task, Work
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 
 
 def load(recipe: ImageNumberRecipe, source: str | None = None) -> Splits:
@@ -106,7 +105,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("numbers"),
     leave_out=leave_out,
     tiny=tiny,
     show=show,

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
 from glassformer.data.copies import alike
 from glassformer.data.masking import PAIRED, MaskSettings, chunk_texts, mask_tokens, share_of_several
 from glassformer.data.rejected import summary
@@ -23,7 +21,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 
 COUNTED = 2000  # texts whose masks are counted for the report
 
@@ -180,13 +178,6 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     return {"masked": work.estimator.judge(texts)}
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.sequences import write_sequence_report
-
-    return write_sequence_report(folder, known)
-
-
 def tiny() -> tuple[MaskedLM, tuple]:
     """Words of a few texts."""
     sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
@@ -203,7 +194,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("masked words"),
     tiny=tiny,
     opens=("mlm", "pretraining"),
     verb="fill",

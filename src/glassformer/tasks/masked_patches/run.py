@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
 from glassformer.data.copies import digest
 from glassformer.data.files import is_clutter
 from glassformer.data.image import picture_files, refuse_unreadable, without_unreadable
@@ -24,7 +23,7 @@ from glassformer.tasks.image_data import first_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, Look, Task, Work
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 
 
 @dataclass(frozen=True)
@@ -159,13 +158,6 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     return {"hidden": work.estimator.judge(images)}
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.sequences import write_sequence_report
-
-    return write_sequence_report(folder, known)
-
-
 def tiny() -> tuple[MaskedPatches, tuple]:
     """Noise."""
     pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
@@ -183,7 +175,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("masked patches"),
     show=show,
     tiny=tiny,
     verb="evaluate",

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import KnownRecipe
 from glassformer.data.answer_doctor import examine_answered
 from glassformer.data.answered import AnsweredSplit, load_answered
 from glassformer.data.checks import place
@@ -40,7 +39,7 @@ from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 
 JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
 PREDICTIONS = "predictions.jsonl"
@@ -295,13 +294,6 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
     }
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.answers import write_answer_report
-
-    return write_answer_report(folder, known)
-
-
 def tiny() -> tuple[TextAnswerer, tuple]:
     """Which animal is it?"""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
@@ -348,7 +340,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("answers"),
     tiny=tiny,
     show=show,
     tell=tell,

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
@@ -30,7 +29,7 @@ from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 
 RETRIEVAL = ("found", "reciprocal_rank")  # figures of pairs without scores
 READABLE = 14  # tokens of a side, about: pairs that a map can show
@@ -273,13 +272,6 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     return figures(embedder, split, recipe.evaluate.bootstrap)[0]
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.similarity import write_similarity_report
-
-    return write_similarity_report(folder, known)
-
-
 def tiny() -> tuple[Embedder, tuple]:
     """Texts that are more or less alike."""
     settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
@@ -320,7 +312,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("similarity"),
     tiny=tiny,
     show=show,
     samples=samples,

@@ -45,9 +45,8 @@ from glassformer.tasks.labelled import (
     judge_splits,
     measure_of,
     one_vs_rest,
-    page,
 )
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.config import settled
@@ -301,7 +300,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=judge_again,
-    page=page,
+    page=page_of("classes"),
     tiny=tiny,
     show=show,
     baselines=(tfidf, embeddings, frozen),

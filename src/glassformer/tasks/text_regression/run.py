@@ -32,14 +32,13 @@ from glassformer.tasks.number_runs import (
     findings,
     fit,
     judge_numbers,
-    page,
     said_of_intervals,
     said_of_rows,
     show,
     split_numbers,
     without_labels,
 )
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import NumberDataConfig, TextNumberRecipe
 
@@ -151,7 +150,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("numbers"),
     tiny=tiny,
     show=show,
     answer=answers,

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import KnownRecipe
 from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
 from glassformer.data.rejected import summary
@@ -41,7 +40,7 @@ from glassformer.evaluate.tags import MEASURE, errors_of, tag_figures, word_log_
 from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
@@ -334,13 +333,6 @@ def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.tags import write_tag_report
-
-    return write_tag_report(folder, known)
-
-
 def tiny() -> tuple[TokenTagger, tuple]:
     """Which words name an animal?"""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
@@ -383,7 +375,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("tags"),
     tiny=tiny,
     show=show,
     tell=tell,

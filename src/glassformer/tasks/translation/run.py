@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.config import KnownRecipe
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
 from glassformer.data.rejected import summary
@@ -23,7 +22,7 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import table_file
 from glassformer.evaluate.translation import translation_scores
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work
+from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work, page_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
@@ -209,13 +208,6 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     return search(translator, recipe, split)[0]
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.sequences import write_sequence_report
-
-    return write_sequence_report(folder, known)
-
-
 def tiny() -> tuple[Translator, tuple]:
     """Texts into others."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
@@ -231,7 +223,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("translation"),
     tiny=tiny,
     show=show,
     verb="translate",

@@ -10,7 +10,7 @@ from typing import Any
 from unicodedata import normalize
 
 from glassformer.checkpoints.files import replace_text
-from glassformer.config import KnownRecipe, nearest, read_toml
+from glassformer.config import nearest
 from glassformer.data.dataset import SPLITS, NoSplit
 from glassformer.data.sentences import Corpus, read_corpus
 from glassformer.data.sources import data_folders, load_text_dataset
@@ -18,7 +18,7 @@ from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
 from glassformer.finite import json_text
-from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work
+from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
@@ -195,17 +195,6 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     return work.estimator.judge(tests, tests_folder(data_folders()))
 
 
-def page(folder: Path, known: KnownRecipe) -> Path:
-    """``report.html``, from the files of a run."""
-    from glassformer.report.run import read_history, read_json
-    from glassformer.report.vectors import write_vectors_report
-
-    path, metrics = folder / "config.toml", read_json(folder / "metrics.json", dict)
-    config = read_toml(path) if path.is_file() else {}
-    history = [*read_history(folder / "history.jsonl")]
-    return write_vectors_report(folder, str(config.get("name", "")), metrics, history)
-
-
 def tiny() -> tuple[Word2Vec, tuple]:
     """Words of a few texts."""
     return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
@@ -220,7 +209,7 @@ TASK = Task(
     fit=fit,
     judge=judge,
     again=again,
-    page=page,
+    page=page_of("vectors"),
     tiny=tiny,
     verb="vectors",
     packages=("numba",),
