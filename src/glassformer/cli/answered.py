@@ -1,4 +1,4 @@
-"""Questions on the command line (two arguments, a line with a tab, a file), their answers, their runs."""
+"""Questions on the command line (two arguments, a line with a tab, a file), their answers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glassformer.cli.given import STDIN
 from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json, show_table
@@ -19,9 +19,6 @@ from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
 from glassformer.outputs import check_new_file, write_text_whole
-
-if TYPE_CHECKING:
-    from glassformer.tasks.run_folder import Run
 
 ENDS = (".jsonl", ".csv")
 HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
@@ -139,69 +136,6 @@ def _file(ending: str, found: Sequence[dict[str, Any]], header: Sequence[str]) -
     for one in found:
         writer.writerow([csv_safe(one.get(key, "")) for key in header])
     return out.getvalue()
-
-
-# --- runs -----------------------------------------------------------------------------------------
-
-
-def show_answers_run(run: Run, recipe: Any) -> None:
-    """A finished answerer on the terminal: exact match and F1 beside the baselines', errors by kind."""
-    metrics = run.metrics
-    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
-    judged = metrics["judged"] if metrics["test"] else "validation"
-    if scores is not None:
-        heads = ("model", "exact match", "95 % interval", "F1", "95 % interval of F1")
-        named = [(recipe.model.model, scores), *metrics["baselines"].items()]
-        rows = [[name, *_cells(own)] for name, own in named]
-        for kind in ("answerable", "unanswerable"):
-            if kind in scores:
-                rows.insert(1, [f"of these {scores[kind]['n']:,} {kind}", *_cells(scores[kind])])
-        say()
-        title = f"{recipe.name}: {scores['n']:,} {judged} questions on {scores['contexts']:,} texts"
-        show_table(f"{title}, {seconds['total']:.0f} s in all", heads, rows, right=heads[1:])
-        errors = {kind.replace("_", " "): n for kind, n in scores["errors"].items() if n}
-        say("errors: " + (", ".join(f"{n:,} {kind}" for kind, n in errors.items()) or "none"))
-    if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation F1: {metrics['validation']['f1']:.2%}")
-    if metrics["threshold"] is not None:
-        say(f"no answer is given where it leads by more than {metrics['threshold']:.3f}")
-    for one in metrics.get("questions") or []:
-        said = f"{one['answer'] or NONE} {one['probability']:.1%}"
-        say(f"{excerpt(one['question'])}: {said}")
-
-
-def _cells(scores: dict[str, Any]) -> list[str]:
-    from glassformer.report.wording import share_interval
-
-    cells = []
-    for key in ("exact_match", "f1"):
-        known = scores.get(f"{key}_interval")  # over the draw of texts
-        told = share_interval(scores[key], known, scores["contexts"], 2) if known else ""
-        cells += [f"{scores[key]:.2%}", told]
-    return cells
-
-
-def show_answer_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """A row a fold, their mean and scatter, and the figures of all answers together."""
-    heads = ("fold", "questions", "exact match", "F1", "time")
-    rows = [
-        [
-            str(f["fold"] + 1),
-            f"{f['n']:,}",
-            f"{f['exact_match']:.2%}",
-            f"{f['f1']:.2%}",
-            f"{f['seconds']:.0f} s",
-        ]
-        for f in metrics["folds"]
-    ]
-    over = metrics["over_folds"]
-    spread = [f"{over[key]['mean']:.2%} ({100 * over[key]['sd']:.2f})" for key in ("exact_match", "f1")]
-    show_table("out-of-fold", heads, [*rows, ["mean (SD)", "", *spread, ""]], right=heads[1:])
-    scores = metrics["test"]
-    exact, _, f1, between = _cells(scores)
-    say(f"all {scores['n']:,} answers: exact match {exact}, F1 {f1}, 95 % interval {between}")
-    say(f"predictions: {folder / 'predictions.jsonl'}")
-    say(f"report: {folder / 'report.html'}")
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.answered import show_answer_folds
 from glassformer.cli.evaluate import BadRow, check_bad_row
 from glassformer.cli.given import (
     ImageColumn,
@@ -21,10 +20,8 @@ from glassformer.cli.given import (
     data_option,
     tell,
 )
-from glassformer.cli.numbers import show_number_folds
-from glassformer.cli.output import AsJson, note, say, say_json, show_table, stream
+from glassformer.cli.output import AsJson, note, say, say_json, show, stream
 from glassformer.cli.places import RECIPE_HELP, default_folder, recipes
-from glassformer.cli.shown import show_pair_folds
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
@@ -88,34 +85,25 @@ def predictions_of(folder: Path) -> Path:
 
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """A row a fold, their mean and scatter, and the figures of all answers together."""
+    """A row a fold, their mean and scatter, and the metrics of all predictions together."""
     from glassformer.evaluate.metrics import no_better_than_one
-    from glassformer.report.metrics import leading
-    from glassformer.report.wording import bounds, count, decimal, digits_for, duration, percent
+    from glassformer.report.metrics import cells, fold_table, heads, kind_of, leading
+    from glassformer.report.wording import digits_for
 
-    scores, digits = metrics["test"], digits_for(metrics["test"]["n"])
-    measures = leading(metrics.get("measure", "accuracy"), scores)
-    columns = ("fold", "examples", *(called for _, called in measures), "log loss", "time")
-    rows = [
-        [
-            f["fold"] + 1,
-            count(f["n"]),
-            *(percent(f[key], digits) for key, _ in measures),
-            decimal(f["log_loss"], 4),
-            duration(f["seconds"]),
-        ]
-        for f in metrics["folds"]
-    ]
-    over = metrics["over_folds"]
-    spread = [f"{percent(over[key]['mean'], 2)} ({100 * over[key]['sd']:.2f})" for key, _ in measures]
-    rows.append(["mean (SD)", "", *spread, decimal(over["log_loss"]["mean"], 4), ""])
-    first, called = measures[0]
-    show_table("out-of-fold", columns, rows, right=columns[1:])
-    say(
-        f"all {scores['n']:,} answers: {called} {percent(scores[first], digits)}, "
-        f"95 % interval {bounds(scores, first)}"
-    )
-    if plain := no_better_than_one(scores):
+    scores = metrics["test"]
+    kind, n = kind_of(scores), scores.get("n", scores.get("pairs"))
+    show("out-of-fold", fold_table(metrics, short=True))
+    keys = [metrics.get("measure") or "accuracy"]
+    if kind in ("classes", "labels", "tags"):
+        keys = [leading(keys[0], scores)[0][0]]
+    keys = ["exact_match", "f1"] if kind == "answers" else keys
+    digits = 2 if kind == "answers" else digits_for(n)
+    told = zip(heads(keys, kind), cells(scores, keys, kind, digits), strict=True)
+    said = ", ".join(f"{called} {value}" for called, value in told)
+    if scores.get(f"{keys[-1]}_interval"):
+        said += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], kind, digits)[0]}"
+    say(f"all {n:,} {'pairs' if kind == 'similarity' else 'answers'}: {said}")
+    if "per_class" in scores and (plain := no_better_than_one(scores)):
         note(f"these answers are {plain}")
     say(f"predictions: {predictions_of(folder)}")
     say(f"report: {folder / 'report.html'}")
@@ -185,10 +173,7 @@ def cross_validate_command(
     chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
     folder = out or default_folder(chosen.name, "-folds")
     metrics = cross_validate(chosen, folder, folds)
-    show = show_number_folds if "numbers" in metrics else show_folds
-    show = show_answer_folds if "answers" in metrics else show
-    show = show_pair_folds if "similarity" in metrics else show
-    show(metrics, folder)
+    show_folds(metrics, folder)
     if json:
         files = {"predictions": predictions_of(folder), "report": folder / "report.html"}
         say_json({"folder": folder, **files, "metrics": metrics})

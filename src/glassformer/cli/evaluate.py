@@ -48,25 +48,18 @@ WIDEST = 30  # characters of a value
 def show_slices(found: Mapping[str, Any], measure: str) -> None:
     """A line for each value of the column, the most frequent first: examples and the leading figures, which
     fit 80 characters."""
-    from glassformer.cli.numbers import between, shown
-    from glassformer.report.metrics import leading
-    from glassformer.report.wording import bounds, count, digits_for, percent
+    from glassformer.report.metrics import cells, heads, kind_of, leading
+    from glassformer.report.wording import digits_for
 
-    rows: list[list[str]] = []
-    heads: tuple[str, ...] = ()
-    for group in found["groups"]:
-        if group.get("kind") == "numbers":
-            cells = [shown(group["r2"]), between(group["r2_interval"]), shown(group["mae"])]
-            heads = ("R²", "95 % interval", "MAE")
-        else:
-            (key, called), *others = leading(measure, group)
-            digits = digits_for(group["n"])
-            cells = [percent(group[key], digits), bounds(group, key)]
-            cells += [percent(group[other], digits) for other, _ in others]
-            heads = (called, "95 % interval", *(name for _, name in others))
-        rows.append([named(group), count(group["n"]), *cells])
+    kind = kind_of(found["groups"][0])
+    keys = ["r2", "r2_interval", "mae"]
+    if kind != "numbers":
+        first, *others = dict(leading(measure, found["groups"][0]))
+        keys = [first, f"{first}_interval", *others]
+    rows = [[named(g), *cells(g, ["n", *keys], kind, digits_for(g["n"]))] for g in found["groups"]]
     column = excerpt(one_line(found["column"]), WIDEST)
-    columns = (f"{column} ", "examples", *heads)  # a space: no name of ours, which would stand to the right
+    # Behind the column a space: no name of ours, which would stand to the right.
+    columns = (f"{column} ", *heads(["n", *keys], kind, short=True))
     show_table(f"by {column}", columns, rows, right=columns[1:])
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.answered import show_answers_run
-from glassformer.cli.numbers import show_numbers_run
+from glassformer.cli.answered import NONE as NO_ANSWER
+from glassformer.cli.numbers import chosen_by, in_ratios, said_of_intervals
 from glassformer.cli.output import (
     excerpt,
     note,
     one_line,
     say,
-    show_scores,
+    show,
     show_table,
     show_translation_scores,
 )
@@ -29,18 +29,12 @@ ENOUGH = 50  # validation examples that a temperature may rest on
 
 
 def show_run(run: Run, recipe: Any) -> None:
-    """A finished run on the terminal: its figures, by what they are of, and where it lies."""
-    show = {
-        "scheme": show_tags_run,
-        "answers": show_answers_run,
-        "numbers": show_numbers_run,
-        "similarity": show_similarity_run,
-        "baselines": show_labels_run,
-        "tests": show_vectors_run,
-    }
-    if tried := run.metrics.get("tried"):
+    """A finished run on the terminal: its metrics, by what they are of, and where it lies."""
+    metrics = run.metrics
+    if tried := metrics.get("tried"):
         show_tried(tried)
-    next((show[key] for key in show if key in run.metrics), show_sequence_run)(run, recipe)
+    shown = {"similarity": show_similarity_run, "baselines": show_judged_run, "tests": show_vectors_run}
+    next((shown[key] for key in shown if key in metrics), show_sequence_run)(run, recipe)
     say(f"model: {run.folder / 'model'}")
     say(f"report: {run.report}")
 
@@ -103,45 +97,130 @@ def repr_of(recipe: Any, otherwise: str) -> str:
     return shlex.quote(one_line(sentences[0])) if sentences else f'"{otherwise}"'
 
 
-def show_labels_run(run: Run, recipe: Any) -> None:
-    """A finished classifier on the terminal: scores beside the baselines, cut texts, own sentences."""
-    from glassformer.evaluate.metrics import no_better_than_one
-    from glassformer.report.wording import model_name, percent, verdict_of
+def show_judged_run(run: Run, recipe: Any) -> None:
+    """A finished run that predicts labels, tags, answers or numbers: its scores beside the baselines'."""
+    from glassformer.report.metrics import kind_of, metric_table
+    from glassformer.report.wording import digits_for, model_name
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
-    measure = metrics.get("measure", "accuracy")
-    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
+    scores, measure = metrics["test"] or metrics["validation"], metrics.get("measure", "accuracy")
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        rows = [(model_name(metrics, recipe.model.model), scores, seconds["train"])]
-        rows += [(name, b, b.get("seconds")) for name, b in metrics["baselines"].items()]
+        kind = kind_of(scores)
+        name = model_name(metrics, recipe.model.model)
+        ours = scores | {"seconds": metrics["seconds"].get("train")}
+        parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in PARTS if p in scores]
+        rows = [(name, ours), *parts, *metrics["baselines"].items()]
+        digits = 2 if kind in ("tags", "answers") else digits_for(scores["n"])
+        of = f" on {scores['contexts']:,} texts" if kind == "answers" else ""
+        of = f", {scores['entities']:,} spans" if kind == "tags" else of
         say()
-        title = f"{recipe.name}: {scores['n']:,} {judged} {noun}, {seconds['total']:.0f} s in all"
-        show_scores(title, rows, measure)
-        if plain := no_better_than_one(scores):
-            note(f"{rows[0][0]} is {plain}")
-        say(verdict_of(metrics, noun))
-        if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
-            say("the simple models were trained with the same class weights")
+        title = (
+            f"{recipe.name}: {scores['n']:,} {judged} {noun}{of}, {metrics['seconds']['total']:.0f} s in all"
+        )
+        first = "" if kind in ("classes", "labels") else "model"
+        show(title, metric_table(rows, columns_of(scores, measure), digits, first, short=True))
+        for line in BELOW.get(kind, said_of_labels)(run, name, noun):
+            say(line)
+    for line in said_of_intervals(metrics.get("intervals") or []):
+        say(line)
     if metrics["test"] and judged != "validation" and metrics["validation"]:
         say(_of_validation(metrics["validation"], measure))
     if doubt := unsure(run.folder, metrics):
         say(doubt)
+    if (threshold := metrics.get("threshold")) is not None:
+        say(f"no answer is given where it leads by more than {threshold:.3f}")
+    if far := (metrics.get("numbers") or {}).get("far"):
+        note(chosen_by(far))
     for split, (cut, total) in metrics.get("truncated", {}).items():
         if cut:
             length = metrics.get("max_length", recipe.text.max_length)
             say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
-    for kind, rows in metrics.get("robustness", {}).items():
-        say(
-            f"{kind}: accuracy {', '.join(format(row['accuracy'], '.1%') for row in rows)} at severity 1 to 5"
-            + (f" ({rows[0]['n']:,} pictures)" if rows and "n" in rows[0] else "")
-        )
+    for kind, changed in metrics.get("robustness", {}).items():
+        of = f" ({changed[0]['n']:,} pictures)" if changed and "n" in changed[0] else ""
+        shares = ", ".join(f"{row['accuracy']:.1%}" for row in changed)
+        say(f"{kind}: accuracy {shares} at severity 1 to 5{of}")
     if warned := _warnings(run.folder):
         note(f"{warned} about the data: above, and in the report")
-    if metrics.get("sentences"):
-        rows = [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in metrics["sentences"]]
+    show_own(metrics)
+
+
+def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
+    """The columns of a table of such scores, which fit a terminal."""
+    from glassformer.report.metrics import kind_of, leading
+
+    if (kind := kind_of(scores)) in COLUMNS:
+        return COLUMNS[kind]
+    first, *others = dict(leading(measure, scores))
+    return [first, f"{first}_interval", *others, "seconds"]
+
+
+def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
+    from glassformer.evaluate.metrics import no_better_than_one
+    from glassformer.report.wording import verdict_of
+
+    metrics = run.metrics
+    if plain := no_better_than_one(metrics["test"] or metrics["validation"]):
+        note(f"{name} is {plain}")
+    yield verdict_of(metrics, noun)
+    if any(b.get("class_weight") is not None for b in metrics["baselines"].values()):
+        yield "the simple models were trained with the same class weights"
+
+
+def said_of_tags(run: Run, name: str, noun: str) -> Iterator[str]:
+    """No line; a table of the kinds with their errors."""
+    from glassformer.evaluate.tags import ERRORS
+    from glassformer.report.wording import percent
+
+    scores = run.metrics["test"] or run.metrics["validation"]
+    wrong = scores["errors_by_kind"]
+    rows = [
+        [kind, f"{s['support']:,}", percent(s["f1"], 2), *(f"{wrong[kind][error]:,}" for error in ERRORS)]
+        for kind, s in scores["by_kind"].items()
+    ]
+    heads = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
+    show_table("by kind, with its errors", heads, rows, right=heads[1:])
+    yield from ()
+
+
+def said_of_answers(run: Run, name: str, noun: str) -> Iterator[str]:
+    found = (run.metrics["test"] or run.metrics["validation"])["errors"]
+    yield "errors: " + (", ".join(f"{n:,} {e.replace('_', ' ')}" for e, n in found.items() if n) or "none")
+
+
+def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
+    from glassformer.report.metrics import cells
+
+    scores = run.metrics["test"] or run.metrics["validation"]
+    if scores["r2_interval"]:
+        yield f"95 % interval of R²: {cells(scores, ['r2_interval'], 'numbers', 2)[0]}"
+    if line := in_ratios(scores):
+        yield line
+
+
+PARTS = ("unanswerable", "answerable")  # of the judged questions
+COLUMNS = {
+    "tags": ("precision", "recall", "entity_f1", "accuracy", "entity_f1_interval"),
+    "answers": ("exact_match", "exact_match_interval", "f1", "f1_interval"),
+    "numbers": ("r2", "mse", "mae", "pearson", "spearman"),
+}
+BELOW = {"tags": said_of_tags, "answers": said_of_answers, "numbers": said_of_numbers}
+
+
+def show_own(metrics: dict[str, Any]) -> None:
+    """Predictions for texts and questions of one's own."""
+    from glassformer.report.wording import percent
+
+    given = metrics.get("sentences") or []
+    for one in given:
+        if "spans" in one:
+            found = ", ".join(f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in one["spans"])
+            say(f"{excerpt(one['text'])}: {found or 'no span'}")
+    if rows := [[excerpt(s["text"]), s["label"], percent(s["probability"])] for s in given if "label" in s]:
         show_table("own sentences", ("text", "label", "probability"), rows, right=["probability"])
+    for one in metrics.get("questions") or []:
+        say(f"{excerpt(one['question'])}: {one['answer'] or NO_ANSWER} {percent(one['probability'])}")
 
 
 def show_tried(tried: Sequence[dict[str, Any]]) -> None:
@@ -157,16 +236,18 @@ def show_tried(tried: Sequence[dict[str, Any]]) -> None:
 
 
 def _of_validation(scores: dict[str, Any], measure: str) -> str:
-    """The figure of the validation examples; of a few of them how many are right, which says more."""
-    from glassformer.evaluate.metrics import measures_of
-    from glassformer.report.wording import digits_for, percent
+    """The metric of the validation examples; of a few of them how many are right, which says more."""
+    from glassformer.report.metrics import METRICS, kind_of
+    from glassformer.report.wording import digits_for
 
-    n, called = scores["n"], measures_of(scores)[measure]
-    right = scores["accuracy"] * n
+    n, kind = scores["n"], kind_of(scores)
+    digits = digits_for(n) if kind in ("classes", "labels") else 2
+    metric = METRICS[kind][measure]
+    right = scores["accuracy"] * n if measure == "accuracy" else 0.0
     if n < HANDFUL and measure == "accuracy" and abs(right - round(right)) < 1e-6:
-        return f"validation {called}: {round(right)} of {n}"
-    of = f" (of {n} examples)" if n < HANDFUL else ""
-    return f"validation {called}: {percent(scores[measure], digits_for(n))}{of}"
+        return f"validation {metric.called}: {round(right)} of {n}"
+    of = f" (of {n} examples)" if n < HANDFUL and kind in ("classes", "labels") else ""
+    return f"validation {metric.called}: {metric.value(scores[measure], digits)}{of}"
 
 
 def unsure(folder: Path, metrics: dict[str, Any]) -> str:
@@ -208,48 +289,6 @@ def _warnings(folder: Path) -> str:
     return "" if not count else "1 warning" if count == 1 else f"{count:,} warnings"
 
 
-def show_tags_run(run: Run, recipe: Any) -> None:
-    """A finished tagger on the terminal: entity figures beside the baseline's, kinds with their errors."""
-    from glassformer.evaluate.tags import ERRORS
-    from glassformer.report.wording import percent
-
-    metrics = run.metrics
-    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
-    judged = metrics["judged"] if metrics["test"] else "validation"
-    if scores is not None:
-        rows = [(recipe.model.model, scores), *metrics["baselines"].items()]
-        columns = ("precision", "recall", "entity_f1", "accuracy")
-        cells = [[name, *(f"{s[key]:.2%}" for key in columns), between(s)] for name, s in rows]
-        title = f"{recipe.name}: {scores['n']:,} {judged} sentences, {scores['entities']:,} spans, "
-        heads = ("model", "precision", "recall", "entity F1", "words right", "95 % interval of F1")
-        say()
-        show_table(f"{title}{seconds['total']:.0f} s in all", heads, cells, right=heads[1:])
-        cells = [
-            [
-                kind,
-                f"{s['support']:,}",
-                f"{s['f1']:.2%}",
-                *(f"{scores['errors_by_kind'][kind][e]:,}" for e in ERRORS),
-            ]
-            for kind, s in scores["by_kind"].items()
-        ]
-        heads = ("kind", "spans", "F1", *(error.replace("_", " ") for error in ERRORS))
-        show_table("by kind, with its errors", heads, cells, right=heads[1:])
-    if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation entity F1: {metrics['validation']['entity_f1']:.2%}")
-    for sentence in metrics.get("sentences") or []:
-        found = ", ".join(f"{s['text']} ({s['kind']} {percent(s['probability'])})" for s in sentence["spans"])
-        say(f"{excerpt(sentence['text'])}: {found or 'no span'}")
-
-
-def between(scores: dict[str, Any]) -> str:
-    """The interval of an entity F1, where there is one."""
-    from glassformer.report.wording import share_interval
-
-    known = scores.get("entity_f1_interval")
-    return share_interval(scores["entity_f1"], known, scores["entities"], 2) if known else ""
-
-
 def show_sequence_run(run: Run, recipe: Any) -> None:
     """A finished translator or masked language model on the terminal."""
     from glassformer.report.wording import percent
@@ -285,14 +324,7 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
     """A line for each model: correlations with their intervals, or how well partners are found."""
-    names = {"spearman": "Spearman", "pearson": "Pearson", "found": "found", "reciprocal_rank": "1 / rank"}
-    keys = [key for key in names if any(key in values for values in found.values())]
+    from glassformer.report.metrics import METRICS, metric_table
 
-    def cell(values: dict[str, Any], key: str) -> str:
-        if key not in values:
-            return ""
-        bounds = values.get(f"{key}_interval")
-        return f"{values[key]:.4f}" + ("" if bounds is None else f" ({bounds[0]:.3f} to {bounds[1]:.3f})")
-
-    rows = [[name, f"{v['pairs']:,}", *(cell(v, key) for key in keys)] for name, v in found.items()]
-    show_table(title, ("model", "pairs", *(names[key] for key in keys)), rows, right=["pairs"])
+    keys = [key for key in METRICS["similarity"] if any(key in values for values in found.values())]
+    show(title, metric_table([*found.items()], ["n", *(f"{key}_within" for key in keys)], 2, short=True))

@@ -6,56 +6,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from glassformer.cli.answers import Answers
-from glassformer.cli.output import emit, excerpt, note, one_line, say, show_table
+from glassformer.cli.output import emit, excerpt, one_line, say, show
 from glassformer.cli.rows import Layout, Row, others_of
 from glassformer.errors import ConfigError
 
-if TYPE_CHECKING:
-    from glassformer.tasks.run_folder import Run
-
 USUAL = 0.9  # coverage of the intervals that are shown
-SHORT = ("R²", "MSE", "MAE", "Pearson", "Spearman")  # in the order of ``FIGURES``
-
-
-def shown(value: float | None) -> str:
-    """A figure, four digits of it."""
-    return "" if value is None else f"{value:.4g}"
-
-
-def between(bounds: Sequence[float] | None) -> str:
-    return "" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}"
-
-
-def show_numbers_run(run: Run, recipe: Any) -> None:
-    """A finished regressor on the terminal: figures beside the baselines', and how much intervals cover."""
-    from glassformer.evaluate.numbers import FIGURES
-    from glassformer.report.wording import model_name
-
-    metrics = run.metrics
-    scores, seconds = metrics["test"] or metrics["validation"], metrics["seconds"]
-    judged = metrics["judged"] if metrics["test"] else "validation"
-    if scores is not None:
-        rows = [(model_name(metrics, recipe.model.model), scores), *metrics["baselines"].items()]
-        cells = [[name, *(shown(s[key]) for key in FIGURES)] for name, s in rows]
-        heads = ("model", *SHORT)  # within 80 characters
-        say()
-        title = f"{recipe.name}: {scores['n']:,} {judged} examples, {seconds['total']:.0f} s in all"
-        show_table(title, heads, cells, right=heads[1:])
-        if scores["r2_interval"]:
-            say(f"95 % interval of R²: {between(scores['r2_interval'])}")
-        if line := in_ratios(scores):
-            say(line)
-    show_coverage(metrics["intervals"])
-    if metrics["test"] and judged != "validation" and metrics["validation"]:
-        say(f"validation R²: {shown(metrics['validation']['r2'])}")
-    if far := metrics["numbers"].get("far"):
-        note(chosen_by(far))
-    for split, (cut, total) in metrics.get("truncated", {}).items():
-        if cut:
-            say(f"{cut:,} of {total:,} {split} texts are longer than the model reads and were cut")
 
 
 def chosen_by(far: dict[str, Any]) -> str:
@@ -70,17 +28,17 @@ def chosen_by(far: dict[str, Any]) -> str:
     return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
 
 
-def show_coverage(levels: Sequence[dict[str, Any]]) -> None:
+def said_of_intervals(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
     """A line for each coverage: how many numbers lie in their intervals, and how wide these are."""
     for level in levels:
         asked = f"{level['asked']:.0%} intervals"
         if level["covered"] is None:
-            say(f"{asked}: take {level['needed']} validation examples or more")
+            yield f"{asked}: take {level['needed']} validation examples or more"
         else:
             width = f"width {level['width']:.4g}"
             if "factor" in level:
                 width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the predicted one"
-            say(f"{asked}: {level['covered']:.1%} of the true numbers inside, {width}")
+            yield f"{asked}: {level['covered']:.1%} of the true numbers inside, {width}"
 
 
 def in_ratios(scores: dict[str, Any]) -> str:
@@ -89,36 +47,18 @@ def in_ratios(scores: dict[str, Any]) -> str:
     if (factor := found.get("median_factor")) is None:
         return ""
     said = f"half of the predictions are within a factor of {factor:.3g}"
-    return f"{said}; R² of the logarithms: {shown(found['r2'])}" if found["r2"] is not None else said
+    return f"{said}; R² of the logarithms: {found['r2']:.4g}" if found["r2"] is not None else said
 
 
 def show_number_figures(title: str, scores: dict[str, Any]) -> None:
-    """Every figure of one regressor, with its interval."""
-    from glassformer.evaluate.numbers import FIGURES
+    """Every metric of one regressor, with its interval."""
+    from glassformer.report.metrics import METRICS, value_table
 
-    rows = [
-        [called, shown(scores[key]), between(scores[f"{key}_interval"])] for key, called in FIGURES.items()
-    ]
-    show_table(title, ("", "value", "95 % interval"), rows, right=("value",))
+    show(title, value_table(scores, [*METRICS["numbers"]], 2))
     if line := in_ratios(scores):
         say(line)
-    show_coverage(scores.get("intervals") or [])
-
-
-def show_number_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """A line a fold, their mean, and where the answers lie."""
-    from glassformer.evaluate.numbers import FIGURES
-
-    rows = [[f["fold"] + 1, f"{f['n']:,}", *(shown(f.get(key)) for key in FIGURES)] for f in metrics["folds"]]
-    over = metrics["over_folds"]
-    cells = [f"{shown(s['mean'])} ({shown(s['sd'])})" if (s := over.get(key)) else "" for key in FIGURES]
-    heads = ("fold", "examples", *SHORT)
-    show_table("out-of-fold", heads, [*rows, ["mean (SD)", "", *cells]], right=heads[1:])
-    scores = metrics["test"]
-    said = f"all {scores['n']:,} answers: R² {shown(scores['r2'])}"
-    say(f"{said}, 95 % interval {between(scores['r2_interval'])}" if scores["r2_interval"] else said)
-    say(f"predictions: {folder / 'predictions.csv'}")
-    say(f"report: {folder / 'report.html'}")
+    for line in said_of_intervals(scores.get("intervals") or []):
+        say(line)
 
 
 def answers_of(clf: Any, out: Path | None, layout: Layout, json: bool, coverage: float | None) -> Answers:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -17,6 +17,9 @@ from rich.text import Text
 from glassformer import errors
 from glassformer.finite import json_text
 from glassformer.outputs import printable
+
+if TYPE_CHECKING:
+    from glassformer.report.metrics import Table as Metrics
 
 EXCERPT = 100  # characters of a text in a table
 STATES = {"missing": "bold red", "warning": "yellow", "note": "cyan", "ok": "green"}  # in a first column
@@ -116,40 +119,18 @@ def show_table(
     Console(file=stream()).print(table)
 
 
-def show_scores(
-    title: str, rows: Sequence[tuple[str, dict[str, Any], float | None]], measure: str = "accuracy"
-) -> None:
-    """A line for each (name, figures of ``ClassificationMeter.result``, seconds); ``measure`` comes first."""
-    from glassformer.report.metrics import leading
-    from glassformer.report.wording import bounds, digits_for, duration, percent
-
-    (first, called), (second, other) = leading(measure, rows[0][1])
-    columns = ("", called, "95 % interval", other, "time")
-    lines = []
-    for name, scores, seconds in rows:
-        digits = digits_for(scores["n"])
-        shares = percent(scores[first], digits), bounds(scores, first), percent(scores[second], digits)
-        lines.append([name, *shares, duration(seconds)])
-    show_table(title, columns, lines, right=columns[1:])
+def show(title: str, table: Metrics) -> None:
+    """A table of metrics on stdout."""
+    show_table(title, table.heads, table.rows, [head for head in table.heads[1:] if head not in table.words])
 
 
 def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
-    """Every figure of one model, ``measure`` first, and precision, recall and F1 of every class."""
-    from glassformer.report.metrics import leading
-    from glassformer.report.wording import bounds, count, decimal, digits_for, percent
+    """Every metric of one classifier, ``measure`` first, and precision, recall and F1 of every class."""
+    from glassformer.report.metrics import OF_LABELS, leading, value_table
+    from glassformer.report.wording import count, digits_for, percent
 
     digits = digits_for(scores["n"])
-    figures = [
-        *(
-            [called, percent(scores[key], digits), bounds(scores, key)]
-            for key, called in leading(measure, scores)
-        ),
-        ["weighted F1", percent(scores.get("weighted_f1"), digits), ""],
-        ["ROC-AUC", decimal(scores["roc_auc"], 4), ""],
-        ["average precision", decimal(scores.get("average_precision"), 4), ""],
-        ["log loss", decimal(scores["log_loss"], 4), ""],
-    ]
-    show_table(title, ("", "value", "95 % interval"), figures, right=("value",))
+    show(title, value_table(scores, [*dict(leading(measure, scores)), *OF_LABELS], digits))
     columns = ("class", "precision", "recall", "F1", "examples")
     rows = [
         [c["label"], *(percent(c[key], digits) for key in ("precision", "recall", "f1")), count(c["support"])]
@@ -172,23 +153,18 @@ def abstention_line(found: dict[str, Any]) -> str:
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:
-    """A line for each split and search, and how the figures were computed."""
-    columns = ("", "search", "BLEU", "chrF", "BLEU, tokenised", "sentences/s")
+    """A line for each split and search, and how the metrics were computed."""
+    from glassformer.report.metrics import metric_table
+
+    found = [(split, name, s) for split, searches in splits.items() for name, s in searches.items()]
+    columns = ("bleu", "chrf", "bleu_tokenised", "sentences_per_second")
+    table = metric_table([(split, s) for split, _, s in found], columns, 2, first="")
     rows = [
-        [
-            split,
-            f"{name} ({s['width']})",
-            f"{s['bleu']:.2f}",
-            f"{s['chrf']:.2f}",
-            f"{s['bleu_tokenised']:.2f}",
-            f"{s['sentences_per_second']:.1f}",
-        ]
-        for split, searches in splits.items()
-        for name, s in searches.items()
+        [line[0], f"{name} ({s['width']})", *line[1:]]
+        for (_, name, s), line in zip(found, table.rows, strict=True)
     ]
-    show_table(title, columns, rows, right=columns[2:])
-    first = next(iter(next(iter(splits.values())).values()))
-    for name, signature in first["signatures"].items():
+    show_table(title, ("", "search", *table.heads[1:]), rows, right=table.heads[1:])
+    for name, signature in found[0][2]["signatures"].items():
         say(f"{name.replace('_', ' ')}: {signature}")
 
 

@@ -1,8 +1,7 @@
-"""What ``data show`` and ``cross-validate`` say of tagged sentences and of scored pairs."""
+"""``glassformer data show`` of tagged sentences and of scored pairs."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from glassformer.cli.output import excerpt, say, say_json, show_table
@@ -101,23 +100,3 @@ def show_scored(name: str, json: bool) -> None:
         [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"] for a, b, score in first["examples"]
     ]
     show_table(f"first pairs of {split}", (*dataset.columns[:2], dataset.columns[2] or ""), examples)
-
-
-def show_pair_folds(metrics: dict[str, Any], folder: Path) -> None:
-    """A row a fold, their mean and scatter, and the figures of all cosines together."""
-    from glassformer.report.similarity import MEASURES
-
-    keys, over = [key for key in MEASURES if key in metrics["over_folds"]], metrics["over_folds"]
-    rows = [
-        [str(f["fold"] + 1), f"{f['n']:,}", *(f"{f[key]:.4f}" for key in keys), f"{f['seconds']:.0f} s"]
-        for f in metrics["folds"]
-    ]
-    spread = [f"{over[key]['mean']:.4f} ({over[key]['sd']:.4f})" for key in keys]
-    heads = ("fold", "pairs", *(MEASURES[key] for key in keys), "time")
-    show_table("out-of-fold", heads, [*rows, ["mean (SD)", "", *spread, ""]], right=heads[1:])
-    scores, first = metrics["test"], metrics["measure"]
-    said = f"all {scores['pairs']:,} pairs: {MEASURES[first]} {scores[first]:.4f}"
-    between = scores.get(f"{first}_interval")
-    say(f"{said}, 95 % interval {between[0]:.3f} to {between[1]:.3f}" if between else said)
-    say(f"cosines: {folder / 'pairs.csv'}")
-    say(f"report: {folder / 'report.html'}")

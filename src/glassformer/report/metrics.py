@@ -80,10 +80,16 @@ PARTNERS = {
     "found": Plain("partner is the nearest", "found", form=".4f"),
     "reciprocal_rank": Plain("mean of 1 / its rank", "1 / rank", form=".4f"),
 }
+OF_LABELS = {
+    "weighted_f1": Share("weighted F1"),
+    "roc_auc": Plain("ROC-AUC", form=".4f"),
+    "average_precision": Plain("average precision", form=".4f"),
+    **LOSS,
+}
 # Kind of predictions -> key in metrics.json -> the metric.
 METRICS: dict[str, dict[str, Share]] = {
-    "classes": {key: Share(called) for key, called in MEASURES.items()} | LOSS,
-    "labels": {key: Share(called) for key, called in OF_SETS.items()} | LOSS,
+    "classes": {key: Share(called) for key, called in MEASURES.items()} | OF_LABELS,
+    "labels": {key: Share(called) for key, called in OF_SETS.items()} | OF_LABELS,
     "tags": {
         "precision": Share("precision"),
         "recall": Share("recall"),
@@ -146,8 +152,8 @@ def heads(columns: Sequence[str], kind: str, noun: str = "", short: bool = False
     out: list[str] = []
     for column in columns:
         key = column.removesuffix("_interval").removesuffix("_within")
-        if key == "n":
-            out.append(noun or NOUNS.get(kind, "examples"))
+        if key in ("n", "seconds"):
+            out.append("time" if key == "seconds" else noun or NOUNS.get(kind, "examples"))
             continue
         metric = METRICS[kind][key]
         title = (short and metric.short) or metric.called
@@ -160,7 +166,7 @@ def heads(columns: Sequence[str], kind: str, noun: str = "", short: bool = False
 
 def cells(scores: Mapping[str, Any], columns: Sequence[str], kind: str, digits: int) -> list[str]:
     """The cells of one model: of ``f1`` its value, of ``f1_interval`` its interval, of ``f1_within`` both,
-    of ``n`` how many examples there were.
+    of ``n`` how many examples there were, of ``seconds`` how long it took.
 
     Args:
         digits: behind the point of a percentage.
@@ -168,8 +174,9 @@ def cells(scores: Mapping[str, Any], columns: Sequence[str], kind: str, digits: 
     out = []
     for column in columns:
         key = column.removesuffix("_interval").removesuffix("_within")
-        if key == "n":
-            out.append(count(scores.get("n", scores.get("pairs"))))
+        if key in ("n", "seconds"):
+            n = scores.get("n", scores.get("pairs"))
+            out.append(duration(scores.get("seconds")) if key == "seconds" else count(n))
             continue
         metric, value, bounds = METRICS[kind][key], scores.get(key), scores.get(f"{key}_interval")
         said, interval = metric.value(value, digits), metric.between(bounds, digits, value, counted(scores))
@@ -196,6 +203,16 @@ def metric_table(
     return Table([first, *heads(columns, kind, noun, short)], lines, **about)
 
 
+def value_table(scores: Mapping[str, Any], keys: Sequence[str], digits: int) -> Table:
+    """A row for each metric of one model: its value and its interval."""
+    kind = kind_of(scores)
+    rows = []
+    for key in keys:
+        value, between = cells(scores, [key, f"{key}_interval"], kind, digits)
+        rows.append([METRICS[kind][key].called, value, between if scores.get(f"{key}_interval") else ""])
+    return Table(["", "value", "95 % interval"], rows, words=("95 % interval",))
+
+
 def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     """A row for each fold, and their mean and standard deviation.
 
@@ -206,24 +223,26 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     kind = kind_of(scores)
     known = METRICS[kind]
     keys = [key for key in (dict(leading(metrics.get("measure") or "", scores)) | known) if key in over]
+    keys = list(known) if kind == "answers" else keys
     if kind == "tags":
         keys = [key for key in keys if key not in ("precision", "recall")]
+    took = [] if short and kind == "numbers" else ["seconds"]
     digits = 2 if kind == "answers" else digits_for(scores.get("n", 0))
     trained = [] if short else ["trained on"]
     lines = [
         [
             str(f["fold"] + 1),
             *(count(f.get("trained_on")) for _ in trained),
-            *cells(f, ["n", *keys], kind, digits),
-            duration(f.get("seconds")),
+            *cells(f, ["n", *keys, *took], kind, digits),
         ]
         for f in folds
     ]
-    spread = [
-        f"{known[key].value(over[key]['mean'], 2)} ({known[key].scatter(over[key]['sd'])})" for key in keys
-    ]
-    lines.append(["mean (SD)", *("" for _ in trained), "", *spread, ""])
-    columns = ["fold", *trained, *heads(["n", *keys], kind, short=short), "time"]
+    spread = [known[key].value(over[key]["mean"], 2) for key in keys]
+    for i, key in enumerate(keys):
+        if key != "log_loss" or not short:
+            spread[i] += f" ({known[key].scatter(over[key]['sd'])})"
+    lines.append(["mean (SD)", *("" for _ in trained), "", *spread, *("" for _ in took)])
+    columns = ["fold", *trained, *heads(["n", *keys, *took], kind, short=short)]
     return Table(columns, lines, ours=(len(folds),))
 
 
