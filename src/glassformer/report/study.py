@@ -94,9 +94,9 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
     figures = {"bars": bars(arms, baseline, measure)}
     if len(arms) > 1:
         figures["differences"] = differences(arms, baseline, measure)
-    curves = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
+    learning = [arm for arm in arms if len(arm["curve"]) > 1][:MAX_CURVES]
     for key in (measure, "loss"):
-        drawable = [a for a in curves if all(point.get(key) is not None for point in a["curve"])]
+        drawable = [a for a in learning if all(point.get(key) is not None for point in a["curve"])]
         if len(drawable) > 1:
             figures[key] = curves(drawable, key)
     return render_page(
