@@ -202,28 +202,14 @@ def looks(run: LabeledRun) -> Section | None:
     examples, left_out = maps.prepare(run.maps)
     if not examples:
         return None
-    note = (
-        "What the position that sums a text up ([CLS], or the pooled row) gives to each word; the pieces "
-        "of a word are added up, the strongest colour marks the most."
-    )
-    if run.noun == "pictures":
-        note = "What the position that sums a picture up ([CLS], or the pooled row) gives to each patch; the "
-        note += "strongest colour marks the most."
-    note += (
-        " A rollout follows attention through all layers. A map shows where information was read, not why "
-    )
-    note += "the answer is what it is."
-    if run.noun == "pictures":
-        note += " Pictures are shown in gray here, so that the marks can be told from their colors."
+    note = part("classes", "looks_note", run.noun).strip()
     needs = ["attention.js", *(["pictures"] if any(view.picture for view in examples) else [])]
     body = part("classes", "looks", examples, run.noun, left_out)
     return Section("looks", "Where it looks", note, body, needs)
 
 
 def letters(run: Run) -> str:
-    if run.noun == "pictures":
-        return "B pictures, N patches in all, with [CLS] where there is one"
-    return f"B texts, N {'n-grams' if reads_features(run.metrics) else 'tokens'} in all"
+    return part("classes", "letters", run.noun, reads_features(run.metrics)).strip()
 
 
 def solved_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:
