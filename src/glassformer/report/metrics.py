@@ -77,8 +77,8 @@ LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
 SHORT = {"mse": "MSE", "mae": "MAE"}
 RANKED = {"spearman": "Spearman", "pearson": "Pearson"}
 PARTNERS = {
-    "found": Plain("partner is the nearest", "found", form=".4f"),
-    "reciprocal_rank": Plain("mean of 1 / its rank", "1 / rank", form=".4f"),
+    "found": Plain("Partner is the nearest", "found", form=".4f"),
+    "reciprocal_rank": Plain("Mean of 1 / its rank", "1 / rank", form=".4f"),
 }
 OF_LABELS = {
     "weighted_f1": Share("weighted F1"),
@@ -242,7 +242,7 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
         if key != "log_loss" or not short:
             spread[i] += f" ({known[key].scatter(over[key]['sd'])})"
     lines.append(["mean (SD)", *("" for _ in trained), "", *spread, *("" for _ in took)])
-    columns = ["fold", *trained, *heads(["n", *keys, *took], kind, short=short)]
+    columns = ["fold", *trained, *heads(["n", *keys, *took], kind, short=short and kind == "numbers")]
     return Table(columns, lines, ours=(len(folds),))
 
 
