@@ -86,6 +86,16 @@ def test_a_lone_tagger_explains_without_being_named(served, tmp_path):
         running.stop()
 
 
+def test_a_model_of_images_beside_it_explains_no_text(served, classifiers, tmp_path):
+    runs = [classifiers[2].save(tmp_path / "pictures"), served[0].save(tmp_path / "names")]
+    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
+    try:
+        told = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion"})
+        assert (told.status, told.body["model"]) == (200, "names")
+    finally:
+        running.stop()
+
+
 def test_models_say_what_they_give(served):
     _, server = served
     films, names = server.ask("/v1/models").body["models"]
