@@ -22,7 +22,7 @@ from common import RESULTS, environment, write_result
 import glassformer as gf
 from glassformer.data.sources import load_text_dataset
 from glassformer.export.onnx_folder import export_onnx
-from glassformer.export.samples import samples_of
+from glassformer.export.outputs import samples_of
 
 SMALL = dict(d_model=64, num_heads=4, num_layers=2, d_ff=96, max_length=96, epochs=1, lr=2e-3)
 TEXTS: dict[str, dict[str, Any]] = {

@@ -29,7 +29,7 @@ import glassformer as gf
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.export.hf_folder import export_hf
-from glassformer.export.samples import judge_in_fp32, samples_of
+from glassformer.export.outputs import judge_in_fp32, samples_of
 
 BUILDS = ("MiniLM, pooler", "MiniLM, mean, MLP head", "ViT, [CLS]")
 OPEN = """

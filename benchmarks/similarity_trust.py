@@ -23,7 +23,7 @@ import glassformer as gf
 from glassformer.data.scored_pairs import load_scored_pairs
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.tasks.similarity.explain import SimilarityExplanation
+from glassformer.explain.similarity import SimilarityExplanation
 from glassformer.tasks.similarity.pairs import encode_table
 
 LEAST_COSINE, LEAST_TOKENS, RESAMPLES = 0.3, 5, 10_000

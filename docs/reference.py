@@ -192,7 +192,7 @@ MODULES = {
             "export.hf_folder",
             "export.onnx_folder",
             "export.padded",
-            "export.samples",
+            "export.outputs",
         ],
     ),
     "serving": (

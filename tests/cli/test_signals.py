@@ -202,7 +202,7 @@ def test_evaluate_and_export_leave_nothing_half(gf, run, stop):
     import glassformer.export.onnx_folder as onnx_folder
 
     pytest.importorskip("onnxruntime")
-    stop(onnx_folder, "_write_text", signal.SIGTERM)
+    stop(onnx_folder, "draw_graph", signal.SIGTERM)
     one_line(gf("export", run, "--to", "onnx"))
     assert snapshot(run) == before
     assert os.listdir(run) == [p.name for p in run.iterdir() if not p.name.startswith(".")]

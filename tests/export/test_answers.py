@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 from glassformer.cli.export import export
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.export import answers as exported
+from glassformer.export import hf_folder
 
 X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
 X += [("where is Cy ?", "Cy has a dog")] * 4
@@ -62,7 +62,7 @@ def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path):
 
 def test_a_folder_that_answers_otherwise_is_not_kept(model, tmp_path, monkeypatch):
     run = model.save(tmp_path / "facts")
-    monkeypatch.setattr(exported, "HF_TOLERANCE", -1.0)
+    monkeypatch.setattr(hf_folder, "TOLERANCE", -1.0)
     with pytest.raises(GlassformerError, match="Nothing was written"):
         export(run, "hf", check=3)
     assert not (run / "hf").exists()

@@ -13,7 +13,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.export.hf_folder import export_hf
-from glassformer.export.samples import judge_in_fp32, samples_of
+from glassformer.export.outputs import judge_in_fp32, samples_of
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 

@@ -21,8 +21,8 @@ from PIL import Image
 from glassformer.data.text import Clean, clean_text
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import graph, onnx_folder
+from glassformer.export.outputs import judge_in_fp32, samples_of
 from glassformer.export.padded import PaddedPictures, PaddedText
-from glassformer.export.samples import judge_in_fp32, samples_of
 
 from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, PLAIN_BUILDS, TEXTS, TINY, build, odd_pictures
 

@@ -16,7 +16,7 @@ from glassformer.data.ngrams import Ngrams
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import ConfigError
 from glassformer.export.plain_ngrams import features, numbered
-from glassformer.tasks.labelled import export
+from glassformer.tasks.export import export
 
 TEXTS = [
     "The ferry was late, and nobody said why!",

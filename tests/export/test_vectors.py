@@ -15,7 +15,7 @@ import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.cli.export import export
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.export import vectors as exported
+from glassformer.export import hf_folder
 from glassformer.models.sentences import POOLS
 
 PAIRS = [("a dog runs", "the dog"), ("a cat", "the car here"), ("two", "three"), ("rain and sun", "sun")]
@@ -58,8 +58,8 @@ def test_every_pooling_of_padded_texts_is_that_of_packed_ones():
     padded, mask = torch.full((3, 5, 7), 9.0), torch.zeros(3, 5)
     for row, part in enumerate(packed.split(lengths)):
         padded[row, : len(part)], mask[row, : len(part)] = part, 1
-    assert exported.PADDED.keys() == POOLS.keys()
-    for mode, pool in exported.PADDED.items():
+    assert padded.PADDED.keys() == POOLS.keys()
+    for mode, pool in padded.PADDED.items():
         ours = POOLS[mode](packed, gf.Packing(lengths), 0)
         torch.testing.assert_close(pool(padded, mask), ours, rtol=1e-5, atol=1e-5)
 
@@ -92,7 +92,7 @@ def test_what_is_not_exported_is_said_and_what_differs_is_not_kept(model, tmp_pa
         export(run, "onnx", int8=True, check=3)
     assert main(["export", str(run), "--to", "hf", "--check", "5"]) == 0
     assert "vectors within" in capsys.readouterr().out
-    monkeypatch.setattr(exported, "HF_TOLERANCE", -1.0)
+    monkeypatch.setattr(hf_folder, "TOLERANCE", -1.0)
     with pytest.raises(GlassformerError, match="Nothing was written"):
         export(run, "hf", tmp_path / "other", check=3)
     assert not (tmp_path / "other").exists()

@@ -16,7 +16,8 @@ import torch
 import glassformer as gf
 from glassformer.cli.export import export
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.export import words as exported
+from glassformer.export.onnx_folder import export_onnx
+from glassformer.export.outputs import WordTags, samples_of
 from glassformer.export.padded import PaddedText
 
 WORDS = [["Ann", "lives", "in", "New", "York"], ["In", "Rome", "we", "met", "Bo"], ["nobody", "came"]] * 3
@@ -102,10 +103,10 @@ def test_padded_is_packed(tagger):
 
 def test_sentences_to_check_on_are_those_of_the_run_first(tagger, tmp_path):
     (tmp_path / "predictions.conll").write_text("Ann\tO\tO\nleft\tO\tO\n\nBo\tO\tO\n")
-    found = exported.sentences_of(tagger, tmp_path, 11)
+    found, _ = samples_of(tagger, tmp_path, 11)
     assert found[:2] == [["Ann", "left"], ["Bo"]]
     assert len(found) == 11
-    assert max(map(len, exported.sentences_of(tagger, "nowhere", 60))) > 12  # in several windows
+    assert max(map(len, samples_of(tagger, "nowhere", 60)[0])) > 12  # in several windows
 
 
 def test_what_cannot_be_expressed_is_one_line(tagger, tmp_path):
@@ -124,10 +125,8 @@ def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     folder = tmp_path / "onnx"
-    samples = [*exported.sentences_of(tagger, "nowhere", 13), *WORDS[:3]]
-    found = exported.export_words(
-        tagger, "onnx", folder, samples, int8=True, int8_tolerance=100, validation=(WORDS, TAGS)
-    )
+    samples = [*samples_of(tagger, "nowhere", 13)[0], *WORDS[:3]]
+    found = export_onnx(tagger, folder, samples, int8=True, int8_tolerance=100, validation=(WORDS, TAGS))
     assert found["inputs"] == 16
     assert found["largest_difference"] <= 1e-4
     assert found["int8"]["judged"] == sum(map(len, WORDS))
@@ -144,8 +143,8 @@ def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
 def test_a_graph_that_answers_otherwise_is_not_kept(tagger, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    real = exported.answers
-    monkeypatch.setattr(exported, "answers", lambda *given: real(*given) + 1e-3)
+    real = WordTags.read
+    monkeypatch.setattr(WordTags, "read", lambda *given: real(*given) + 1e-3)
     with pytest.raises(GlassformerError, match="does not agree"):
-        exported.export_words(tagger, "onnx", tmp_path / "onnx", WORDS[:2])
+        export_onnx(tagger, tmp_path / "onnx", WORDS[:2])
     assert not (tmp_path / "onnx").exists()

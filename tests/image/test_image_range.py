@@ -531,9 +531,9 @@ def read_or_said(call) -> np.ndarray | str:
 
 def reader(script: str, image_range):
     """The function that reads an image in an exported script."""
-    from glassformer.export.script import picture_script
+    from glassformer.export.onnx_folder import script_text
 
-    text = picture_script(script)
+    text = script_text(script)
     start, end = text.index("FORMATS = "), text.index("\n\n\ndef ", text.index("def upright"))
     names: dict = {}
     head = "import io, sys, warnings\nfrom pathlib import Path\nfrom PIL import Image, ImageOps\n"

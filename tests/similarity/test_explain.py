@@ -12,10 +12,9 @@ from torch.nn import functional as F
 
 import glassformer as gf
 from glassformer.errors import ConfigError, DataError
-from glassformer.explain.pair_map import picture
+from glassformer.explain.similarity import contributions, picture, save_similarities
 from glassformer.models.sentences import POOLS, Dense, Normalize, Pool, Sentences
 from glassformer.packing import Packing
-from glassformer.tasks.similarity.explain import contributions, save_similarities
 
 from .tiny import PAIRS, checkpoint, tiny
 

@@ -23,7 +23,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.methods import OF_LAYERS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
-from glassformer.export.samples import judge_in_fp32, random_text
+from glassformer.export.outputs import judge_in_fp32, random_text
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.families.roberta import roberta

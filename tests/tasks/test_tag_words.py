@@ -14,9 +14,9 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import load_tagged
 from glassformer.data.tags import MARKS, check_words, places_of_words, whole_words_of
 from glassformer.errors import CheckpointError, DataError, InputError
-from glassformer.export.words import SCRIPT
+from glassformer.explain.rows import number_of
+from glassformer.export.onnx_folder import SCRIPTS
 from glassformer.tasks.task import TINY
-from glassformer.tasks.token_tagging.explain import number_of
 
 TEXTS = {
     "We met in Bath, on Monday.": "We met in Bath , on Monday .",
@@ -39,7 +39,7 @@ def test_marks_at_the_borders_are_words(text: str):
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_the_exported_script_splits_alike(text: str):
-    code = SCRIPT.read_text(encoding="utf-8")
+    code = (SCRIPTS / "run_words.txt").read_text(encoding="utf-8")
     known = {"ABOUT": {"whole_words": ["Dr."]}, "re": re}
     exec(re.search(r"^MARKS = .*$", code, re.MULTILINE)[0], known)
     exec(code[code.index("def split(") : code.index("for text in sys.argv")], known)

@@ -43,7 +43,7 @@ def export(
     """
     check_folder(run)
     from glassformer.cli.tell import asked_by
-    from glassformer.export.samples import samples_of
+    from glassformer.export.outputs import samples_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 
@@ -62,12 +62,8 @@ def export(
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
         raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
-    task, labels = TASKS[clf.RECIPE.task], None
-    samples: list[Any]
-    if task.samples is not None:
-        samples = task.samples(clf, run, check)
-    else:
-        samples, labels = samples_of(clf, run, check)
+    samples, labels = samples_of(clf, run, check)
+    has_int8 = int8 and clf.export_outputs().NO_INT8 is None
     return folder, {"long_texts": getattr(clf, "long_texts", "cut")} | write(
         clf,
         to,
@@ -77,7 +73,7 @@ def export(
         labels=labels,
         int8=int8,
         int8_tolerance=int8_tolerance,
-        validation=held_out(run) if int8 else None,
+        validation=held_out(run) if has_int8 else None,
     )
 
 
@@ -94,8 +90,6 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     if not (Path(run) / "config.toml").is_file():
         return None
     recipe = read_run_recipe(Path(run))
-    if TASKS[recipe.task].samples is not None and not TASKS[recipe.task].each_word:
-        return None  # its int8 form is refused, or judged otherwise
     try:
         work = Work(TASKS[recipe.task], recipe, Path(run), note)
         part = labelled(own_data(work, ["validation"]).validation)

@@ -133,7 +133,7 @@ def check_page(out: Path) -> Path:
 
 def show_explained(found: Sequence[Any], out: Path | None, json: bool = False) -> None:
     """Explanations on the terminal, as JSON, or in a file."""
-    from glassformer.tasks.similarity.explain import save_similarities
+    from glassformer.explain.similarity import save_similarities
 
     if out is not None:
         save_similarities(found, out)

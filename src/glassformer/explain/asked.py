@@ -1,9 +1,9 @@
-"""What can be asked of every classifier: what an answer rests on. Methods are loaded when first asked for."""
+"""``explain`` of every estimator: what a prediction rests on. Methods are loaded when first asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from glassformer.sklearn_base import check_is_fitted
 
@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 
 
 class Explains:
-    """``explain`` and ``explain_many`` of a fitted classifier with ``examples_of``."""
+    """``explain`` and ``explain_many`` of a fitted estimator with ``examples_of``.
+
+    ``explain_target`` says what is explained where that is not the label of the whole input,
+    ``EXPLAINED_BY`` the method where none is named, and ``EXPLAINED_OF`` the options of ``explain_target``.
+    """
 
     examples_of: Any
+    EXPLAINED_OF: ClassVar[tuple[str, ...]] = ()
 
     def explain(
         self,
@@ -37,11 +42,9 @@ class Explains:
         Raises:
             InputError: an input that cannot be used, or no such method, option or label.
         """
-        from glassformer.explain.methods import explain_input
-
+        options.update(method=method, target=target, trust=trust)
         check_is_fitted(self, "model_")
-        (example,) = self.examples_of([X])
-        return explain_input(self, example, method=method, target=target, trust=trust, **options)
+        return self._explained(self.examples_of([X]), None, options)[0]
 
     def explain_many(
         self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
@@ -55,11 +58,16 @@ class Explains:
         Raises:
             InputError: see ``explain``; inputs are checked before the first is explained.
         """
+        check_is_fitted(self, "model_")
+        return self._explained(self.examples_of(X), progress, options)
+
+    def _explained(
+        self, examples: Sequence[Any], progress: Callable[[int], None] | None, options: dict[str, Any]
+    ) -> list[Explanation]:
         from glassformer.explain.methods import explain_input
 
-        check_is_fitted(self, "model_")
         made = []
-        for x in self.examples_of(X):
+        for x in examples:
             made.append(explain_input(self, x, **options))
             if progress is not None:
                 progress(1)

@@ -20,7 +20,7 @@ from glassformer.explain.ngrams import ngram_subject, weights
 from glassformer.explain.occlusion import occlusion
 from glassformer.explain.render import Explanation
 from glassformer.explain.result import ABOUT, Scores
-from glassformer.explain.subject import Subject, attention_maps, picture_subject, text_subject
+from glassformer.explain.subject import RowView, Subject, attention_maps, picture_subject, text_subject
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
 
@@ -104,12 +104,13 @@ def explain_input(
     """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``.
 
     Args:
-        method: None: the first of ``methods_for``.
+        method: None: the estimator's ``EXPLAINED_BY``, or the first of ``methods_for``.
         trust: judge them against ten random orders, in about 220 variants of the input, which the
-            classifier's own (often faster) number format answers.
+            classifier's own (often faster) number format answers; of words and answers from a text fp32 does.
         cross: of a pair of texts, their words against each other (``cross.py``).
     """
-    method = methods_for(clf.model_)[0] if method is None else method
+    method = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]
+    asked = {name: options.pop(name) for name in getattr(clf, "EXPLAINED_OF", ()) if name in options}
     check_method(method, target, options)
     check_attention(clf, method)
     if cross and _is_linear(clf.model_):
@@ -117,20 +118,30 @@ def explain_input(
         raise InputError(
             what, where="cross", fix="Leave cross out, or name an encoder: model=all-minilm-l6-v2"
         )
-    subject = subject_of(clf, x)
+    subject = subject_of(clf, x, **asked)
+    if cross and isinstance(subject.model, RowView):
+        what = "is about what classifiers and regressors say of a pair of texts"
+        raise InputError(what, where="cross", fix="Leave cross out")
     number = target_number(subject, target)
     made = explain(subject, method=method, target=target, **options)
     if trust:
-        judged = replace(subject, judge=clf.predictor())
-        made.trust = trust_in(judged, made.scores, target=number)
+        judge = None if isinstance(subject.model, RowView) else clf.predictor()
+        made.trust = trust_in(replace(subject, judge=judge), made.scores, target=number)
         made.notes.append(made.trust["verdict"])
     if cross:
         made.cross = cross_of(subject, number)
     return made
 
 
-def subject_of(clf: Any, x: Any) -> Subject:
-    """A text or a picture, whichever the classifier reads."""
+def subject_of(clf: Any, x: Any, **asked: Any) -> Subject:
+    """What is explained for an input: what the estimator's ``explain_target`` gives where it has one, else
+    the label of a text or an image, whichever a classifier reads.
+
+    Args:
+        asked: of ``explain_target``, such as the word of a tagged sentence.
+    """
+    if hasattr(clf, "explain_target"):
+        return clf.explain_target(x, **asked)
     if not hasattr(clf, "tokenizer_"):
         return picture_subject(clf, x)
     return ngram_subject(clf, x) if _is_linear(clf.model_) else text_subject(clf, x)

@@ -7,7 +7,7 @@ hides parts of an input works on the packed rows, so it serves both.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -126,6 +126,45 @@ def model_of(clf: Any) -> Any:
     return copy.deepcopy(model) if any(w.is_inference() for w in model.parameters()) else model
 
 
+class ReadRows(nn.Module):
+    """What reads some rows of each sequence, as a pooling does."""
+
+    def __init__(self, rows: Sequence[int]):
+        super().__init__()
+        self.rows = list(rows)
+
+
+class RowView(nn.Module):
+    """A model with outputs for every token, as one that answers by some rows of every sequence.
+
+    Args:
+        rows: numbers of the rows that are read, in each sequence.
+        length: of every sequence.
+        chosen: outputs ``[N, C]`` and each sequence's first row ``[B]`` -> logits ``[B, C]``.
+    """
+
+    def __init__(
+        self, model: Any, rows: Sequence[int], length: int, chosen: Callable[[Tensor, Tensor], Tensor]
+    ):
+        super().__init__()
+        self.model, self.pooling, self.length, self.chosen = model, ReadRows(rows), length, chosen
+        self.encoder, self.config = model.encoder, model.config
+        self.has_attention = getattr(model, "has_attention", True)
+
+    def run_rows(self, x: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
+        """Embedded rows ``[N, D]`` -> logits ``[B, C]``.
+
+        Raises:
+            InputError: tokens were left out, so that the rows may be others', or nobody's.
+        """
+        if set(packing.lengths) != {self.length}:
+            what = "a word, or an answer, whose text lacks tokens has no place in it"
+            raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")
+        out = self.model.run_rows(x, packing, trace)
+        out.logits = self.chosen(out.logits, packing.first_rows)
+        return out
+
+
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
     """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
     return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
@@ -150,8 +189,8 @@ def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     elif isinstance(pooling, FirstMeanPooling):  # the two halves that the head reads weigh the same
         weights[:] = 0.0
         weights[0], weights[pooling.skip :] = 0.5, 0.5 / (length - pooling.skip)
-    elif (row := getattr(pooling, "row", None)) is not None:  # one word of a sentence, or two ends of a span
-        read = np.unique(row)
+    elif isinstance(pooling, ReadRows):  # one word of a sentence, or two ends of a span
+        read = np.unique(pooling.rows)
         weights[:] = 0.0
         weights[read] = 1.0 / len(read)
     elif isinstance(pooling, AttentionPooling) and out.states is not None:
@@ -173,44 +212,57 @@ def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
 # --- text -----------------------------------------------------------------------------------------
 
 
-@computes_gradients
-def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
-    """A text under a fitted classifier.
+Baselines = dict[str, Callable[[], Tensor]]
 
-    Baselines: ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that
-    token, ``pad`` padding in the place of every word, all at the words' own positions; ``zero``: no vector.
+
+def token_rows(
+    clf: Any, model: Any, ids: np.ndarray, words: np.ndarray, segments: np.ndarray | None
+) -> tuple[Tensor, Baselines]:
+    """What enters a model's encoder for the tokens ``[T]`` of one sequence, ``[T, D]``, and its baselines.
+
+    ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that token,
+    ``pad`` padding in the place of every word, all at the words' own positions; ``zero``: no vector.
     """
-    tokens = tokens_of(clf, text)
-    model = model_of(clf)
     device = next(model.parameters()).device
-    packing = Packing.uniform(1, len(tokens), device)
-    ids = torch.tensor(tokens.ids, device=device)
-    segments = None if tokens.segments is None else torch.from_numpy(tokens.segments).long().to(device)
-    special = torch.from_numpy(tokens.words < 0).to(device)
+    packing = Packing.uniform(1, len(ids), device)
+    own = torch.from_numpy(np.asarray(ids, np.int64)).to(device)
+    kinds = None if segments is None else torch.from_numpy(np.asarray(segments, np.int64)).to(device)
+    special = torch.from_numpy(words < 0).to(device)
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            return model.embed(ids, packing, segments)[0].float()  # [T, D]
+            return model.embed(ids, packing, kinds)[0].float()  # [T, D]
 
-    def filled(token: int | None) -> Callable[[], Tensor] | None:
-        return None if token is None else lambda: embed(torch.where(special, ids, token))
-
-    rows, known = embed(ids), Vocabulary.of(clf.tokenizer_)
-    choices = {
-        "mask": filled(known.unk if known.mask is None else known.mask),
-        "unknown": filled(known.unk),
-        "pad": filled(known.pad),
-        "zero": lambda: torch.where(special[:, None], rows, 0.0),
+    rows, known = embed(own), Vocabulary.of(clf.tokenizer_)
+    hiding = {"mask": known.unk if known.mask is None else known.mask, "unknown": known.unk, "pad": known.pad}
+    baselines: Baselines = {
+        name: lambda token=token: embed(torch.where(special, own, token))
+        for name, token in hiding.items()
+        if token is not None
     }
+    return rows, baselines | {"zero": lambda: torch.where(special[:, None], rows, 0.0)}
+
+
+def logits_of(model: Any, rows: Tensor) -> Tensor:
+    """Logits ``[C]`` of one input from the rows before the encoder ``[T, D]``."""
     with torch.inference_mode():
-        logits = run_rows(model, rows, packing).logits
+        logits = run_rows(model, rows, Packing.uniform(1, len(rows), rows.device)).logits
     assert logits is not None
-    probabilities, target, label = _answered(clf, logits[0])
+    return logits[0]
+
+
+@computes_gradients
+def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject:
+    """A text under a fitted classifier; its baselines are those of ``token_rows``."""
+    tokens = tokens_of(clf, text)
+    model = model_of(clf)
+    rows, baselines = token_rows(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
+    probabilities, target, label = _answered(clf, logits_of(model, rows))
     classes = clf.classes_.tolist()
     return Subject(
         model,
         rows,
-        {name: make for name, make in choices.items() if make is not None},
+        baselines,
         tokens.words,
         classes,
         target,
@@ -284,10 +336,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
     fixed = len(rows) - grid[0] * grid[1]  # [CLS] and the like come first
     words = np.concatenate([np.full(fixed, -1), np.arange(grid[0] * grid[1])])
     special = torch.from_numpy(words < 0).to(device)
-    with torch.inference_mode():
-        logits = run_rows(model, rows, Packing.uniform(1, len(rows), device)).logits
-    assert logits is not None
-    probabilities, target, label = _answered(clf, logits[0])
+    probabilities, target, label = _answered(clf, logits_of(model, rows))
     classes = clf.classes_.tolist()
     seen = np.moveaxis(pixels[:, : grid[0] * height, : grid[1] * width], 0, -1)  # what lies in patches
     image = np.ascontiguousarray(np.repeat(seen, 3, 2) if seen.shape[2] == 1 else seen[:, :, :3])

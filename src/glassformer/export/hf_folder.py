@@ -1,6 +1,6 @@
 """``glassformer export --to hf``: a folder that ``transformers`` opens, and nothing in it that only we read.
 
-Where the Hub has a class for the whole classifier, that class gives the same logits. A BERT or ViT under a
+Where the Hub has a class for the whole model, that class gives the same outputs. A BERT or ViT under a
 pooling or head of ours opens as the encoder alone; ``run.py`` then adds the rest from ``head.safetensors``.
 """
 
@@ -11,18 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from glassformer.checkpoints.files import README, read_json, signed, write_folder
 from glassformer.errors import ConfigError, GlassformerError
-from glassformer.export.samples import judge_in_fp32
-from glassformer.export.script import picture_script
+from glassformer.export.onnx_folder import script_text
+from glassformer.export.outputs import Outputs
 from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
-from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.families.pretrained import save_pretrained
 from glassformer.models.text import TextEncoderConfig
 
-SCRIPTS = Path(__file__).parent / "scripts"
 TOLERANCE = 1e-5
 NUMBER_TOLERANCE = 1e-3  # of a regressor, in standard deviations of its training targets
 
@@ -95,90 +93,66 @@ def _expressible(reads: str) -> list[str]:
     return names
 
 
-def _left_out(clf: Any) -> list[str]:
-    """What a classifier makes its answers of the logits with that transformers does not have."""
-    if not clf.kind_.labels_given:
-        return []
-    temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
-    usual = 0.5 if clf.kind_.binary else None  # of several labels, in transformers too
-    has = {
-        "temperature": not np.all(np.asarray(temperature) == 1),
-        "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
-        "abstention": getattr(clf, "abstain_below_", None) is not None,
-    }
-    return [name for name, so in has.items() if so]
-
-
 def export_hf(
     clf: Any, path: str | Path, samples: Sequence[Any], card: Callable[..., str] | None = None
 ) -> dict[str, Any]:
-    """Write a classifier in the Hub's layout and read it back.
+    """Write an estimator in the Hub's layout (an embedder in sentence-transformers') and read it back.
 
     Args:
         card: gives the text of ``README.md``, from how the folder is opened; None: there is none.
 
     Returns:
-        ``opens_as`` (the class), ``whole`` (whether that class gives labels), ``inputs``,
+        ``opens_as`` (the class), ``whole`` (whether that class gives answers), ``inputs``,
         ``largest_difference``, and
         ``clean``: what was done to texts before the tokenizer; ``left_out``, if anything: what answers are
         made with here, and not in transformers; where it is not whole, ``whole_with``: the
-        settings of a fit whose classifier is.
+        settings of a fit whose classifier is; for vectors ``width``.
 
     Raises:
         ConfigError: the Hub's layout has no class for this kind of model, or it was fitted without the
             special tokens that its tokenizer adds for others.
-        GlassformerError: what was read back gives other logits; nothing is written.
+        GlassformerError: what was read back gives other outputs; nothing is written.
     """
+    kind: Outputs = clf.export_outputs()
+    kind.check("hf")
     found: dict[str, Any] = {}
-    if not getattr(clf, "reads_tokens", True):
-        what = "transformers has no class for a linear model of n-grams (tfidf)"
-        fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
-        raise ConfigError(what, where="--to hf", fix=fix)
-    if not getattr(clf, "add_special_tokens", True) and len(clf.tokenizer_.encode("a")) > len(
-        clf.tokenizer_.encode("a", add_special_tokens=False)
-    ):
-        what = "the tokenizer adds special tokens in transformers, and this model was fitted without"
-        raise ConfigError(what, where="--to hf", fix="Use --to onnx, or fit with add_special_tokens = true")
 
     def write(folder: Path) -> None:
-        given, names = as_hub_has_it(clf.in_own_unit(), clf.model), clf.names_on_hub()
-        save_pretrained(given, folder, label_names=names, problem_type=clf.kind_.problem_type)
+        given = as_hub_has_it(kind.network(), clf.model)
+        save_pretrained(given, folder, **kind.names())
         config = read_json(folder / "config.json")
-        clf.write_parts(folder)
-        whole = "glassformer" not in config
-        if not whole:
-            text = (SCRIPTS / "run_hf_text.txt").read_text(encoding="utf-8")
-            text = text if clf.NOUN == "texts" else picture_script("run_hf_pictures")
-            if getattr(clf, "reads_pairs", False):
-                text = text.replace("PAIRS = False", "PAIRS = True")
+        kind.write_parts(folder)
+        script = kind.hub_script() if "glassformer" in config else None
+        whole = script is None
+        if script is not None:
+            text = script_text(script[0])
+            for old, new in script[1].items():
+                text = text.replace(old, new)
             (folder / "run.py").write_text(text, encoding="utf-8")
-        before = clf.kind_.written(judge_in_fp32(clf, samples))
-        moved = clf.kind_.apart(judge_in_fp32(clf, samples, load_pretrained(folder)), before)
-        if not clf.kind_.labels_given and not moved <= NUMBER_TOLERANCE:
+        before = kind.outputs(samples)
+        moved = kind.moved(before, kind.read_back(folder, samples))
+        if kind.numbers and not moved <= NUMBER_TOLERANCE:
             what = f"numbers move by up to {moved:.2g} standard deviations of the training targets"
             raise ConfigError(
                 f"{what}: transformers computes them in fp32, which has too few digits so far from 0",
                 where="--to hf",
                 fix="Use --to onnx, or train on the numbers minus a constant",
             )
-        if clf.kind_.labels_given and not moved <= TOLERANCE:
-            raise GlassformerError(
-                f"the folder reads back with logits that move by up to {moved:.1e}. Nothing was written"
-            )
-        found.update(
-            opens_as=config["architectures"][0],
-            whole=whole,
-            inputs=len(samples),
-            largest_difference=moved,
-            clean=getattr(clf, "clean", "none"),
-        )
-        if left_out := _left_out(clf):
+        if not kind.numbers and not moved <= TOLERANCE:
+            what = f"the folder reads back with {kind.WHAT} that move by up to {moved:.1e}"
+            raise GlassformerError(f"{what}. Nothing was written")
+        opens_as = config["architectures"][0]
+        found.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=moved)
+        found.update(clean=getattr(clf, "clean", "none"), **kind.counts(before))
+        if left_out := kind.left_out():
             found["left_out"] = left_out
         hub = family_of(given.config).hub
         if not whole and hub is not None:
             found["whole_with"] = hub.opens_whole()
         if card is not None:
-            text = card(library="transformers", opens_as=found["opens_as"], whole=whole)
+            of_sentences = kind.LIBRARY == "sentence-transformers"
+            opener = "SentenceTransformer" if of_sentences else opens_as
+            text = card(library=kind.LIBRARY, opens_as=opener, whole=whole)
             (folder / README).write_text(signed(text), encoding="utf-8")
 
     write_folder(path, write)

@@ -1,4 +1,4 @@
-"""The same weights over padded input, from ids or pixels to probabilities: the form for graphs.
+"""The same weights over padded input, from ids, features or pixels to outputs: the form for graphs.
 
 A packed batch needs the lengths on the host, which a graph does not have. Here the lengths are a mask,
 attention is the textbook's branch (each block's ``padded``), and everything else is the model's own modules.
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
+from glassformer.models.sentences import Sentences
 
 Chances = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature -> probabilities [B, C]
 
@@ -22,12 +23,28 @@ def softmax(logits: Tensor, temperature: Any) -> Tensor:
     return (logits / temperature).softmax(-1)
 
 
-class PaddedText(nn.Module):
-    """A text classifier over ``[B, T]`` ids and a mask.
+class PaddedTokens(nn.Module):
+    """A model over ``[B, T]`` ids and a mask, of texts of up to ``max_length`` tokens.
 
     Args:
         model: in evaluation mode, fp32.
-        max_length: the longest text that will be given.
+    """
+
+    def __init__(self, model: Any, max_length: int):
+        super().__init__()
+        self.model = model
+        if (places := model.embeddings.fixed_places(max_length)) is not None:
+            self.register_buffer("places", places, persistent=False)
+
+    def embedded(self, ids: Tensor, mask: Tensor, segments: Tensor | None = None) -> Tensor:
+        """What enters the encoder, ``[B, T, D]``."""
+        return self.model.embeddings.padded(ids, mask, getattr(self, "places", None), segments)
+
+
+class PaddedText(PaddedTokens):
+    """A classifier of texts or, with a head for every row, of words.
+
+    Args:
         temperature: what logits are divided by before they become probabilities.
         chances: makes probabilities of logits and temperature.
 
@@ -36,16 +53,14 @@ class PaddedText(nn.Module):
     """
 
     def __init__(self, model: Any, max_length: int, temperature: Any = 1.0, chances: Chances = softmax):
-        super().__init__()
         if model.head is None:
             raise ConfigError(
                 f"a {type(model).__name__} without a head for classes cannot be exported",
                 where="export",
                 fix="Export a classifier",
             )
-        self.model, self.temperature, self.chances = model, temperature, chances
-        if (places := model.embeddings.fixed_places(max_length)) is not None:
-            self.register_buffer("places", places, persistent=False)
+        super().__init__(model, max_length)
+        self.temperature, self.chances = temperature, chances
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -55,14 +70,97 @@ class PaddedText(nn.Module):
         Args:
             token_type_ids: the segments of pairs; None: all 0.
         """
-        mask, places = attention_mask.bool(), getattr(self, "places", None)
-        x = self.model.embeddings.padded(input_ids, attention_mask, places, token_type_ids)
+        mask = attention_mask.bool()
+        x = self.embedded(input_ids, attention_mask, token_type_ids)
         logits = self.model.answer_padded(x, mask)
         return logits, self.chances(logits, self.temperature)
 
 
+class PaddedSpans(PaddedTokens):
+    """A model that answers from a text: logits of begin and end, ``[B, T]`` each."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        mask = attention_mask.bool()
+        x = self.embedded(input_ids, attention_mask, token_type_ids)
+        logits = self.model.spans(self.model.encoder.padded(x, mask))  # [B, T, 2]
+        return logits[..., 0], logits[..., 1]
+
+
+def _first(x: Tensor, mask: Tensor) -> Tensor:
+    return x[:, 0]
+
+
+def _last(x: Tensor, mask: Tensor) -> Tensor:
+    last = (mask.sum(1) - 1).long()[:, None, None].expand(-1, 1, x.shape[2])
+    return x.gather(1, last)[:, 0]
+
+
+def _max(x: Tensor, mask: Tensor) -> Tensor:
+    return x.masked_fill(mask[:, :, None] == 0, -3e38).amax(1)
+
+
+def _mean(x: Tensor, mask: Tensor) -> Tensor:
+    return (x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def _mean_of_root(x: Tensor, mask: Tensor) -> Tensor:
+    return (x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True).sqrt()
+
+
+def _weighted(x: Tensor, mask: Tensor) -> Tensor:
+    return _mean(x, mask * mask.cumsum(1))
+
+
+# ``models.sentences.POOLS`` of texts padded on the right: states [B, T, D] and a mask [B, T] -> [B, D].
+PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": _first,
+    "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len_tokens": _mean_of_root,
+    "weightedmean": _weighted,
+    "lasttoken": _last,
+}
+
+
+class PaddedVectors(PaddedTokens):
+    """A model that embeds texts, padded on the right: one vector for each text, ``[B, E]``."""
+
+    def __init__(self, model: Any, how: Sentences, max_length: int):
+        super().__init__(model, max_length)
+        self.how = how
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        x = self.embedded(input_ids, attention_mask)
+        x = self.model.encoder.padded(x, attention_mask.bool())
+        kept = attention_mask.to(x.dtype)
+        out = torch.cat([PADDED[mode](x, kept) for mode in self.how.pool.modes], 1)
+        for step in self.how.after:
+            out = step(out)
+        return out[:, : self.how.truncate_dim]
+
+
+class PaddedFeatures(nn.Module):
+    """A linear model over ``[B, T]`` features and their values; where there is none the value is 0."""
+
+    table: Tensor
+    bias: Tensor
+
+    def __init__(self, model: Any, temperature: Any = 1.0, chances: Chances = softmax):
+        super().__init__()
+        self.temperature, self.chances = temperature, chances
+        self.register_buffer("table", model.head.out.weight.detach().T.contiguous())  # [W, C]
+        self.register_buffer("bias", model.head.out.bias.detach())
+
+    def forward(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits and probabilities, ``[B, C]`` each."""
+        logits = (values[:, None] @ self.table[ids])[:, 0] + self.bias
+        return logits, self.chances(logits, self.temperature)
+
+
 class PaddedPictures(nn.Module):
-    """A picture classifier over ``[B, C, H, W]`` pixels of the size that it was trained on.
+    """An image classifier over ``[B, C, H, W]`` pixels of the size that it was trained on.
 
     Args:
         model: in evaluation mode, fp32.

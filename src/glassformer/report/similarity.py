@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
-from glassformer.explain.pair_map import picture
+from glassformer.explain.similarity import picture
 from glassformer.report import figures
 from glassformer.report.metrics import METRICS, Table, metric_table
 from glassformer.report.page import Kind, Section, curves, folds, part, table

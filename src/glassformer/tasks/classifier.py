@@ -343,6 +343,12 @@ class Supervised(Explains, Adapts, Estimator):
         """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
+    def export_outputs(self) -> Any:
+        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        from glassformer.export.outputs import labels_of
+
+        return labels_of(self)
+
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")

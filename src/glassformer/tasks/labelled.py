@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -26,7 +25,6 @@ from glassformer.evaluate.label_baselines import judged_with
 from glassformer.evaluate.label_sets import tune_thresholds
 from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import SIMPLE, write_predictions, write_simple
-from glassformer.tasks.card import card_of, run_around
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
 from glassformer.tasks.same_data import own_data, training_part
@@ -459,21 +457,3 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
     own probability; of several labels their set, and how sure the least sure answer of it is."""
     labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
     return labels, clf.kind_.sureness(probabilities, clf.chosen(probabilities)).tolist()
-
-
-def export(
-    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
-) -> dict[str, Any]:
-    """Write a classifier in a form; what its check on ``samples`` found.
-
-    Args:
-        run: that the classifier comes from, for the model card of the Hub's form.
-        options: of ``export_onnx``.
-    """
-    from glassformer.export.hf_folder import export_hf
-    from glassformer.export.onnx_folder import export_onnx
-
-    if form == "hf":
-        card = partial(card_of, clf, None if run is None else run_around(run))
-        return export_hf(clf, folder, samples, card)
-    return export_onnx(clf, folder, samples, **options)

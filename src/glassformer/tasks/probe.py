@@ -31,7 +31,7 @@ from glassformer.data.label_kinds import as_known
 from glassformer.data.label_sets import are_truths
 from glassformer.data.transform import read_pictures
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.explain.pair_map import page
+from glassformer.explain.similarity import page
 from glassformer.finite import finite, json_text
 from glassformer.outputs import write_text_whole
 from glassformer.runtime import choose_device, computing, drawing_own, own_generators

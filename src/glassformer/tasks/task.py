@@ -92,9 +92,6 @@ class Task:
     tell: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = (
         None  # (estimator, texts) -> of each what is found in it, for JSON; of what gives no labels
     )
-    samples: Callable[[Any, str | Path, int], list[Any]] | None = (
-        None  # (estimator, run, count) -> what an export is checked on; None: what classifiers are checked on
-    )
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
     each_word: bool = False  # a label for each word: folds, reviews and calibration count words

@@ -27,6 +27,7 @@ from glassformer.evaluate.label_baselines import pixel_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.runtime import computing
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -35,7 +36,6 @@ from glassformer.tasks.labelled import (
     answers,
     baseline_weights,
     check_unseen,
-    export,
     fit,
     judge_again,
     judge_splits,

@@ -20,11 +20,11 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended
 from glassformer.data.splits import Splits
 from glassformer.evaluate.number_baselines import pixel_ridge
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_data import first_range, leave_out
 from glassformer.tasks.image_regression.estimator import ImageRegressor
 from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
-from glassformer.tasks.labelled import export
 from glassformer.tasks.number_runs import (
     again,
     answers,

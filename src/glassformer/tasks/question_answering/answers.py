@@ -15,10 +15,11 @@ from glassformer.data.questions import Question, check_answers, check_questions
 from glassformer.errors import InputError
 from glassformer.evaluate.answers import MEASURE, answer_figures
 from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
+from glassformer.explain.asked import Explains
+from glassformer.explain.rows import answer_subject
 from glassformer.finite import finite
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
-from glassformer.tasks.question_answering.explain import explain_answer
 
 CHUNK = 1024  # questions encoded at a time: memory stays flat however many there are
 
@@ -50,10 +51,10 @@ def window_shares(logits: np.ndarray, rows: QuestionRows, targets: np.ndarray) -
     return float(np.mean(losses)), float(np.mean(right))
 
 
-class SpanAnswers:
+class SpanAnswers(Explains):
     """What can be asked of a fitted answerer."""
 
-    EXPLAINED_BY = "integrated_gradients"  # where no method is named
+    EXPLAINED_BY = "integrated_gradients"
 
     encode: Callable[..., QuestionRows]
     predictor: Callable[[], Any]
@@ -165,15 +166,18 @@ class SpanAnswers:
             InputError: a question that cannot be used, or no such method, option or target.
         """
         check_is_fitted(self, "model_")
-        return explain_answer(self, check_questions([x], "question")[0], method=method, **options)
+        return self._explained(check_questions([x], "question"), None, {**options, "method": method})[0]
 
-    def explain_many(
-        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
-    ) -> list[Any]:
-        """As ``explain`` for each of several questions; ``progress`` is called with 1 after each."""
-        made = []
-        for x in check_questions(X):
-            made.append(self.explain(x, **options))
-            if progress is not None:
-                progress(1)
-        return made
+    def explain_target(self, question: Question) -> Any:
+        """What is explained: the best answer to a question, as the ``Subject`` of an explanation."""
+        return answer_subject(self, question)
+
+    def examples_of(self, X: Sequence[Any]) -> list[Question]:
+        """Checked questions."""
+        return check_questions(X)
+
+    def export_outputs(self) -> Any:
+        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        from glassformer.export.outputs import TextSpans
+
+        return TextSpans(self)

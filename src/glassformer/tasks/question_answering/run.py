@@ -7,9 +7,8 @@ shows) beside what every run leaves.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from glassformer.evaluate.answer_baselines import (
 from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, error_of, scores_of
 from glassformer.evaluate.spans import Candidates
 from glassformer.finite import json_text
-from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
@@ -306,30 +305,6 @@ def tiny() -> tuple[TextAnswerer, tuple]:
     return TextAnswerer("encoder-mini", **settings), (questions, answers)
 
 
-def samples(model: TextAnswerer, run: str | Path, count: int) -> list[Question]:
-    """Questions on which an export is checked."""
-    from glassformer.export.answers import questions_of
-
-    return questions_of(model, run, count)
-
-
-def export(
-    model: TextAnswerer,
-    form: str,
-    folder: Path,
-    samples: list[Question],
-    *,
-    run: str | Path | None = None,
-    labels: Any = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Write an answerer in a form; what its check on ``samples`` found. ``options``: ``export_answers``'s."""
-    from glassformer.export.answers import export_answers
-
-    card: Callable[..., str] = partial(card_of, model, None if run is None else run_around(run))
-    return export_answers(model, form, folder, samples, card=card, **options)
-
-
 TASK = Task(
     name="question-answering",
     recipe=AnsweringRecipe,
@@ -346,7 +321,6 @@ TASK = Task(
     tell=tell,
     each_answer=True,
     folds=AnswersOutOfFold,
-    samples=samples,
     export=export,
     opens=("spans",),
     packages=("tokenizers", "safetensors"),

@@ -13,13 +13,13 @@ from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
+from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.models.sentences import Dense, token_limit
 from glassformer.runtime import choose_dtype, computes, computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
 from glassformer.tasks.similarity.build import LONGEST
-from glassformer.tasks.similarity.explain import SimilarityExplanation, contributions
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
 from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
@@ -113,6 +113,12 @@ class Answers:
         ]
         found, score = contributions(self._how, parts[0], parts[1])
         return SimilarityExplanation(texts[0], texts[1], tokens[0], tokens[1], found, score, tuple(cut))
+
+    def export_outputs(self) -> Any:
+        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        from glassformer.export.outputs import TextVectors
+
+        return TextVectors(self)
 
     def embed(self, texts: Sequence[str], **options: Any) -> np.ndarray:
         """As ``encode``, under the name that classifiers have for it."""

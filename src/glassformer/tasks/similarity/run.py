@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
 from glassformer.tasks.build import is_from_scratch
-from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.similarity.estimator import Embedder
@@ -279,29 +278,6 @@ def tiny() -> tuple[Embedder, tuple]:
     return Embedder(**settings), (pairs, [float(i % 3) for i in range(len(pairs))])
 
 
-def samples(embedder: Embedder, run: str | Path, count: int) -> list[str]:
-    """Texts on which an export is checked."""
-    from glassformer.export.vectors import texts_of
-
-    return texts_of(embedder, run, count)
-
-
-def export(
-    embedder: Embedder,
-    form: str,
-    folder: Path,
-    samples: list[str],
-    *,
-    run: str | Path | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Write an embedder in a form; what its check on ``samples`` found. ``options``: ``export_vectors``'s."""
-    from glassformer.export.vectors import export_vectors
-
-    card = partial(card_of, embedder, None if run is None else run_around(run))
-    return export_vectors(embedder, form, folder, samples, card=card, **options)
-
-
 TASK = Task(
     name="similarity",
     recipe=SimilarityRecipe,
@@ -315,7 +291,6 @@ TASK = Task(
     page=page_of("similarity"),
     tiny=tiny,
     show=show,
-    samples=samples,
     export=export,
     folds=CosinesOutOfFold,
     verb="similar",

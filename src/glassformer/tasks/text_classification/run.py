@@ -31,6 +31,7 @@ from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import (
@@ -38,7 +39,6 @@ from glassformer.tasks.labelled import (
     baseline_weights,
     check_unseen,
     cut_texts,
-    export,
     fit,
     judge_again,
     judge_sentences,

@@ -23,9 +23,10 @@ from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
 from glassformer.evaluate.number_baselines import tfidf_ridge
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
-from glassformer.tasks.labelled import cut_texts, export
+from glassformer.tasks.labelled import cut_texts
 from glassformer.tasks.number_runs import (
     again,
     answers,

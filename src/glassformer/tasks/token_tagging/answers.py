@@ -27,11 +27,12 @@ from glassformer.data.tags import (
 from glassformer.data.word_rows import WordRows
 from glassformer.evaluate.predict import softmax
 from glassformer.evaluate.tags import MEASURE, tag_figures
+from glassformer.explain.asked import Explains
+from glassformer.explain.rows import word_subject
 from glassformer.finite import finite
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_of
-from glassformer.tasks.token_tagging.explain import explain_word
 
 CHUNK = 4096  # sentences encoded at a time: memory stays flat however many there are
 
@@ -91,10 +92,10 @@ def tagged_spans(
     return out
 
 
-class TagAnswers:
+class TagAnswers(Explains):
     """What can be asked of a fitted tagger."""
 
-    EXPLAINED_BY = "occlusion"  # where no method is named
+    EXPLAINED_BY, EXPLAINED_OF = "occlusion", ("word",)
 
     encode: Callable[..., WordRows]
     rows_of: Callable[..., Any]
@@ -233,18 +234,22 @@ class TagAnswers:
             InputError: a sentence that cannot be used, or no such word, method, option or tag.
         """
         check_is_fitted(self, "model_")
-        return explain_word(self, self.words_of([x], "sentence")[0], word=word, method=method, **options)
+        options.update(word=word, method=method)
+        return self._explained(self.words_of([x], "sentence"), None, options)[0]
 
-    def explain_many(
-        self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None, **options: Any
-    ) -> list[Any]:
-        """As ``explain`` for each of several sentences; ``progress`` is called with 1 after each."""
-        made = []
-        for x in self.words_of(X):
-            made.append(self.explain(x, **options))
-            if progress is not None:
-                progress(1)
-        return made
+    def explain_target(self, words: list[str], word: str | int | None = None) -> Any:
+        """What is explained: the tag of one word, as the ``Subject`` of an explanation."""
+        return word_subject(self, words, word)
+
+    def examples_of(self, X: Sequence[Any]) -> list[list[str]]:
+        """Checked sentences."""
+        return self.words_of(X)
+
+    def export_outputs(self) -> Any:
+        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        from glassformer.export.outputs import WordTags
+
+        return WordTags(self)
 
     def _mended(self, tags: Sequence[Sequence[str]]) -> list[list[str]]:
         return [repaired(own, self.scheme_) for own in tags]

@@ -10,7 +10,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from glassformer.data.tags import (
 )
 from glassformer.errors import DataError
 from glassformer.evaluate.tags import MEASURE, errors_of, tag_figures, word_log_loss
-from glassformer.tasks.card import card_of, run_around
+from glassformer.tasks.export import export
 from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
@@ -341,30 +340,6 @@ def tiny() -> tuple[TokenTagger, tuple]:
     return TokenTagger("encoder-mini", **settings), (words, tags)
 
 
-def samples(tagger: TokenTagger, run: str | Path, count: int) -> list[list[str]]:
-    """Sentences on which an export is checked."""
-    from glassformer.export.words import sentences_of
-
-    return sentences_of(tagger, run, count)
-
-
-def export(
-    tagger: TokenTagger,
-    form: str,
-    folder: Path,
-    samples: list[list[str]],
-    *,
-    run: str | Path | None = None,
-    labels: Any = None,
-    **options: Any,
-) -> dict[str, Any]:
-    """Write a tagger in a form; what its check on ``samples`` found. ``options``: of ``export_words``."""
-    from glassformer.export.words import export_words
-
-    card = partial(card_of, tagger, None if run is None else run_around(run))
-    return export_words(tagger, form, folder, samples, card=card, **options)
-
-
 TASK = Task(
     name="token-tagging",
     recipe=TaggingRecipe,
@@ -381,7 +356,6 @@ TASK = Task(
     tell=tell,
     each_word=True,
     folds=TagsOutOfFold,
-    samples=samples,
     export=export,
     packages=("tokenizers", "safetensors"),
 )

@@ -1,0 +1,690 @@
+"""What each kind of prediction has for itself in an export: inputs to check on, graph, files, outputs.
+
+``onnx_folder.py`` and ``hf_folder.py`` write and check the folders; ``export_outputs`` of an estimator names
+its kind here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.ngrams import FILE, about_ngrams
+from glassformer.config import plain
+from glassformer.data.question_windows import encode_questions
+from glassformer.data.questions import Question
+from glassformer.data.spreadsheet import csv_dicts, csv_plain
+from glassformer.data.tagged import load_tagged
+from glassformer.data.text import clean_text
+from glassformer.data.text_pairs import TextPair, cleaned_sides
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.transform import RANGE
+from glassformer.data.vocabulary import PAD, Vocabulary
+from glassformer.data.word_rows import OVERLAP, encode_words
+from glassformer.errors import ConfigError
+from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
+from glassformer.evaluate.predictions import read_predictions, texts_in
+from glassformer.export.graph import Run
+from glassformer.export.padded import PaddedFeatures, PaddedPictures, PaddedSpans, PaddedText, PaddedVectors
+from glassformer.export.plain_ngrams import features, numbered
+from glassformer.families.pretrained import load_pretrained
+from glassformer.finite import finite, json_text
+from glassformer.models.sentences import Sentences, lowercased
+
+BATCH = 16
+LONG = 300  # words of a made-up text for a model that reads any length
+KEYS = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
+Answers = Sequence[Any] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What is drawn: a module over padded inputs.
+
+    Args:
+        inputs: an example of every argument, none of its free axes of size 1.
+        outputs: name -> what its axes are called.
+        axes: of every input, those that a caller is free in.
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, list[Any]]
+    axes: Mapping[int, Any]
+
+    def about(self) -> dict[str, Any]:
+        """Inputs and outputs for ``onnx.json``: a name for each free axis, a size for the others."""
+        names = {axis: free.__name__ for axis, free in self.axes.items()}
+        shapes = {
+            name: [names.get(i, n) for i, n in enumerate(given.shape)] for name, given in self.inputs.items()
+        }
+        return {"inputs": shapes, "outputs": dict(self.outputs)}
+
+
+def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: int, segments: bool) -> Graph:
+    """The graph of a module over ids ``[B, T]``, a mask and, with ``segments``, the text of each token.
+
+    Raises:
+        ConfigError: ``longest`` tokens leave no room for a text.
+    """
+    if longest < 3:
+        raise ConfigError(f"{longest} tokens leave no room for a text", where="export")
+    ids = torch.ones(2, 3, dtype=torch.long)
+    mask = ids.clone()
+    mask[1, 2:] = 0  # with a mask of ones the exporter may leave the mask out
+    given = {"input_ids": ids, "attention_mask": mask}
+    if segments:
+        given["token_type_ids"] = torch.tensor([[0, 1, 1], [0, 1, 0]])
+    free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=longest)}
+    return Graph(module, given, outputs, free)
+
+
+class Outputs:
+    """One kind of prediction of a fitted estimator; the classes below replace what is their own."""
+
+    SCRIPT: ClassVar[str]  # in scripts/: ``run.py`` of an ONNX folder
+    WHAT: ClassVar[str] = "logits"  # the outputs that are compared
+    ANSWERS: ClassVar[str] = "labels"  # what they decide; empty: nothing
+    LIBRARY: ClassVar[str] = "transformers"  # opens a folder in the Hub's layout
+    NO_INT8: ClassVar[tuple[str, str] | None] = None  # why there is no int8 form, and what to do
+
+    def __init__(self, clf: Any):
+        self.clf = clf
+
+    numbers = False  # whether the outputs are standardized numbers
+
+    def check(self, form: str) -> None:
+        """Raises ConfigError for a model that no folder of this form (``hf``, ``onnx``) can hold."""
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        """``count`` inputs to check on, of the run's predictions as far as they go, and their labels where
+        these are known."""
+        raise NotImplementedError
+
+    def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
+        """Outputs in fp32 of the model, or of another network in its place: one row for each answer."""
+        raise NotImplementedError
+
+    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        """What the outputs decide; None: nothing."""
+        return None
+
+    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
+        """Whether each answer is the true one, where that is known."""
+        raise NotImplementedError
+
+    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+        """What a check says of the outputs' sizes."""
+        return {}
+
+    # --- ONNX -------------------------------------------------------------------------------------
+
+    def graph(self) -> Graph:
+        """The padded model; raises ConfigError where it has none."""
+        raise NotImplementedError
+
+    def write_files(self, folder: Path) -> None:
+        """What the graph's inputs are made with: a tokenizer, n-grams."""
+        self.clf.tokenizer_.save(str(folder / "tokenizer.json"))
+
+    def about(self) -> dict[str, Any]:
+        """What ``onnx.json`` says beside the graph's inputs and outputs."""
+        raise NotImplementedError
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        """As ``outputs``, through the exported files alone."""
+        raise NotImplementedError
+
+    # --- transformers -----------------------------------------------------------------------------
+
+    def network(self) -> Any:
+        """The model that the Hub's layout is to express."""
+        return self.clf.model_
+
+    def names(self) -> dict[str, Any]:
+        """What ``save_pretrained`` is told of the outputs."""
+        return {}
+
+    def write_parts(self, folder: Path) -> None:
+        """The tokenizer or transform, and what else belongs to the model."""
+        self.clf.write_parts(folder)
+
+    def hub_script(self) -> tuple[str, dict[str, str]] | None:
+        """``run.py`` of a folder whose head is not transformers': in scripts/, and what it has instead of
+        other text; None: no head is left out."""
+        return None
+
+    def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
+        """Outputs of the network that was written."""
+        return self.outputs(samples, load_pretrained(folder))
+
+    def moved(self, before: np.ndarray, after: np.ndarray) -> float:
+        """How far what was read back is from the model's outputs."""
+        return float(np.abs(after - before).max())
+
+    def left_out(self) -> list[str]:
+        """What answers are made with here, and not in transformers."""
+        return []
+
+
+# --- labels and numbers of texts, pairs and images ------------------------------------------------
+
+
+class Labels(Outputs):
+    """Classes, several labels or a number for each input: ``logits`` and ``probabilities`` ``[B, C]``."""
+
+    @property
+    def numbers(self) -> bool:
+        return not self.clf.kind_.labels_given
+
+    def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
+        return judge_in_fp32(self.clf, samples, network)
+
+    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        clf = self.clf
+        return None if self.numbers else np.array([str(x) for x in clf.decide(clf.chances(outputs))])
+
+    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
+        return np.asarray(self.answers(outputs, samples)) == np.array(list(map(str, labels)))
+
+    OUTPUTS: ClassVar[dict[str, list[Any]]] = {
+        "logits": ["batch", "label"],
+        "probabilities": ["batch", "label"],
+    }
+
+    def about(self) -> dict[str, Any]:
+        clf = self.clf
+        labels = {"labels": list(map(str, clf.classes_.tolist())), "threshold": plain(clf.threshold_)}
+        return labels | clf.kind_.about_export(clf)
+
+    def chosen(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+        """The logits of a graph's outputs; for regressors its numbers, standardized.
+
+        A graph may have the logits right and round the numbers, so the check compares the numbers.
+        """
+        return self.clf.kind_.standardized(outputs[1]) if self.numbers else outputs[0]
+
+    def network(self) -> Any:
+        return self.clf.in_own_unit()
+
+    def names(self) -> dict[str, Any]:
+        return {"label_names": self.clf.names_on_hub(), "problem_type": self.clf.kind_.problem_type}
+
+    def moved(self, before: np.ndarray, after: np.ndarray) -> float:
+        return self.clf.kind_.apart(after, self.clf.kind_.written(before))
+
+    def left_out(self) -> list[str]:
+        clf = self.clf
+        if self.numbers:
+            return []
+        temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
+        usual = 0.5 if clf.kind_.binary else None  # of several labels, in transformers too
+        has = {
+            "temperature": not np.all(np.asarray(temperature) == 1),
+            "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
+            "abstention": getattr(clf, "abstain_below_", None) is not None,
+        }
+        return [name for name, so in has.items() if so]
+
+
+def judge_in_fp32(clf: Any, samples: Sequence[Any], model: Any = None) -> np.ndarray:
+    """Logits ``[n, C]`` of the fp32 model, or of ``model``; texts are cut to ``max_length``, with or without
+    windows."""
+    model, table = (model or clf.model_).eval(), clf.encode(clf.check(samples))
+    device = next(model.parameters()).device
+    if clf.NOUN == "pictures":
+        rows = predict_pictures(model, table, clf.transform_, "logits", device=device)
+    else:
+        rows = predict_rows(model, table, read_logits, batch_tokens=clf.token_budget(), device=device)
+    return finite(rows, "logits")
+
+
+class TextLabels(Labels):
+    """Of texts or pairs, by a network that reads tokens."""
+
+    SCRIPT = "run_text"
+
+    def check(self, form: str) -> None:
+        tokenizer = self.clf.tokenizer_
+        if form == "onnx" or self.clf.add_special_tokens:
+            return
+        if len(tokenizer.encode("a")) > len(tokenizer.encode("a", add_special_tokens=False)):
+            what = "the tokenizer adds special tokens in transformers, and this model was fitted without"
+            fix = "Use --to onnx, or fit with add_special_tokens = true"
+            raise ConfigError(what, where="--to hf", fix=fix)
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        rng, clf = np.random.default_rng(seed), self.clf
+        texts, labels = [], []
+        file = Path(run) / "predictions.csv"
+        if file.is_file() and self.numbers:
+            rows = list(islice(texts_in(file), 50 * count))
+            texts = [rows[i] for i in sorted(rng.permutation(len(rows))[:count].tolist())]
+        elif file.is_file():
+            rows = list(islice(read_predictions(file), 50 * count))
+            chosen = sorted(rng.permutation(len(rows))[:count].tolist())
+            texts, labels = [rows[i].text for i in chosen], [rows[i].label for i in chosen]
+        known = len(texts) == count and all(labels)
+        while len(texts) < count:
+            made = random_text(clf, rng)
+            texts.append(TextPair(made, random_text(clf, rng)) if clf.reads_pairs else made)
+        return texts, labels if known else None
+
+    def graph(self) -> Graph:
+        clf = self.clf
+        module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.chances_of)
+        told_apart = clf.reads_pairs and getattr(clf.model_.config.embedding, "segments", 0) > 1
+        return token_graph(module, self.OUTPUTS, clf.max_length, told_apart)
+
+    def write_files(self, folder: Path) -> None:
+        save_cutting(self.clf.tokenizer_, self.clf.max_length, folder)
+
+    def about(self) -> dict[str, Any]:
+        clf = self.clf
+        return {
+            **super().about(),
+            **({"pairs": True} if clf.reads_pairs else {}),
+            "max_length": clf.max_length,
+            "clean": clf.clean,
+            "long_texts": clf.long_texts,  # what ``predict`` does with longer ones; here they are cut
+            "add_special_tokens": clf.add_special_tokens,
+        }
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        how = about["clean"]
+        texts = [
+            cleaned_sides(text, how) if isinstance(text, TextPair) else clean_text(text, how)
+            for text in self.clf.check(samples)
+        ]
+        return through_tokenizer(folder, about, run, texts, self.chosen)
+
+    def hub_script(self) -> tuple[str, dict[str, str]] | None:
+        return "run_hf_text", {"PAIRS = False": "PAIRS = True"} if self.clf.reads_pairs else {}
+
+
+class NgramLabels(TextLabels):
+    """Of texts or pairs, by a linear model of n-grams: ``ngrams.json`` in the place of a tokenizer."""
+
+    SCRIPT = "run_ngrams"
+    NO_INT8 = (
+        "a linear model is looked up, not multiplied: int8 would make it no faster",
+        "Leave int8 out, or name an encoder: model=all-minilm-l6-v2",
+    )
+
+    def check(self, form: str) -> None:
+        if form == "hf":
+            what = "transformers has no class for a linear model of n-grams (tfidf)"
+            fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
+            raise ConfigError(what, where="--to hf", fix=fix)
+
+    def graph(self) -> Graph:
+        module = PaddedFeatures(self.clf.model_, self.clf.temperature_, self.clf.kind_.chances_of).eval()
+        given = {"ids": torch.zeros(2, 3, dtype=torch.long), "values": torch.ones(2, 3)}
+        free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
+        return Graph(module, given, self.OUTPUTS, free)
+
+    def write_files(self, folder: Path) -> None:
+        about = about_ngrams(self.clf.tokenizer_) | {"idf": self.clf.tokenizer_.idf.tolist()}
+        (folder / FILE).write_text(json_text(about, indent=0) + "\n", encoding="utf-8")
+
+    def about(self) -> dict[str, Any]:
+        pairs = {"pairs": True} if self.clf.reads_pairs else {}
+        return Labels.about(self) | pairs | {"clean": self.clf.clean}
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        known = numbered(read_json(folder / FILE))
+        given = [text.sides if isinstance(text, TextPair) else text for text in self.clf.check(samples)]
+        parts = []
+        for start in range(0, len(given), BATCH):
+            rows = [features(text, known) for text in given[start : start + BATCH]]
+            ids = np.zeros((len(rows), max([1, *map(len, rows)])), np.int64)
+            values = np.zeros(ids.shape, np.float32)
+            for i, row in enumerate(rows):
+                ids[i, : len(row)], values[i, : len(row)] = list(row), list(row.values())
+            parts.append(run({"ids": ids, "values": values})[0])
+        return np.concatenate(parts)
+
+
+class ImageLabels(Labels):
+    """Of images."""
+
+    SCRIPT = "run_pictures"
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        rng = np.random.default_rng(seed)
+        return [random_picture(rng) for _ in range(count)], None
+
+    def graph(self) -> Graph:
+        clf, t = self.clf, self.clf.transform_
+        module = PaddedPictures(clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.chances_of)
+        pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
+        return Graph(module, {"pixels": pixels}, self.OUTPUTS, {0: torch.export.Dim("batch")})
+
+    def write_files(self, folder: Path) -> None:
+        pass  # the sizes are in onnx.json
+
+    def about(self) -> dict[str, Any]:
+        t = self.clf.transform_
+        scale = {"fit": t.fit, "shorter": t.shorter or max(t.size), "resample": t.to_hub()["resample"]}
+        return super().about() | {"size": list(t.size), **scale, RANGE: t.image_range}
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        pixels = np.stack([self.clf.transform_.picture(x) for x in samples])
+        parts = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
+        return np.concatenate([self.chosen(run({"pixels": part})) for part in parts])
+
+    def hub_script(self) -> tuple[str, dict[str, str]] | None:
+        return "run_hf_pictures", {}
+
+
+def labels_of(clf: Any) -> Labels:
+    """What a classifier or regressor exports, by its inputs."""
+    if clf.NOUN == "pictures":
+        return ImageLabels(clf)
+    return TextLabels(clf) if clf.reads_tokens else NgramLabels(clf)
+
+
+# --- tags of words --------------------------------------------------------------------------------
+
+
+class WordTags(Outputs):
+    """A tag for each word of a sentence, read at its first piece: both outputs are ``[B, T, C]``."""
+
+    SCRIPT, ANSWERS = "run_words", "tags"
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        rng, file, tagger = np.random.default_rng(seed), Path(run) / "predictions.conll", self.clf
+        out: list[list[str]] = []
+        if file.is_file():
+            known = load_tagged(file, need_tags=False).splits["train"].words
+            out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
+        while len(out) < count:  # from one word to more than a window holds
+            words = random_tokens(tagger.tokenizer_, 1.2 * tagger.length_, rng).split()
+            out.append(words or ["word"])
+        return out, None
+
+    def outputs(self, samples: Sequence[Any], network: Any = None, tokenizer: Any = None) -> np.ndarray:
+        """Logits of every word ``[W, C]``; ``tokenizer``: another in the place of the tagger's."""
+        tagger, network = self.clf, (network or self.clf.model_).eval()
+        rows = encode_words(tokenizer or tagger.tokenizer_, samples, max_length=tagger.length_)
+        return finite(tagger.word_logits(network, rows, next(network.parameters()).device), "logits")
+
+    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        return outputs.argmax(1)
+
+    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
+        truth = self.clf.numbers(self.clf.true_tags(labels, samples))
+        return (outputs.argmax(1) == truth)[truth >= 0]  # the others have no tag that the model knows
+
+    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+        return {"words": len(outputs)}
+
+    def graph(self) -> Graph:
+        tagger, model = self.clf, self.clf.model_
+        if not hasattr(model, "encode") or getattr(model, "pooled_padded", None) is not None:
+            what = f"{tagger.model!r} is no Transformer, and its tags have no graph"
+            raise ConfigError(what, where="--to onnx", fix="Train an encoder, such as encoder-mini")
+        module = PaddedText(model.eval(), tagger.length_, tagger.temperature_)
+        outputs = {name: ["batch", "length", "label"] for name in ("logits", "probabilities")}
+        return token_graph(module, outputs, tagger.length_, segments=False)
+
+    def about(self) -> dict[str, Any]:
+        known = Vocabulary.of(self.clf.tokenizer_)
+        return {
+            "labels": self.clf.classes_.tolist(),
+            "scheme": self.clf.scheme_,
+            "whole_words": self.clf.whole_words_,  # keep their punctuation; null: split at white space
+            "each_word": True,  # the answer of a word stands at its first piece
+            "max_length": self.clf.length_,
+            "overlap": OVERLAP,
+            "pad": known.pad or 0,
+            "unknown": known.unk,
+        }
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        rows = encode_words(load_tokenizer(folder), samples, max_length=about["max_length"])
+        return through_windows(run, rows.table, about["pad"], lambda found: found[0])[rows.first]
+
+    def names(self) -> dict[str, Any]:
+        return {"label_names": tuple(self.clf.classes_.tolist())}
+
+    def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
+        return self.outputs(samples, load_pretrained(folder), load_tokenizer(folder))
+
+
+# --- answers from a text --------------------------------------------------------------------------
+
+
+class TextSpans(Outputs):
+    """The answer to a question from a text: ``start_logits`` and ``end_logits`` ``[B, T]``."""
+
+    SCRIPT, ANSWERS = "run_answers", "answers"
+    NO_INT8 = "answers from a text have no int8 form", "Leave it out"
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        rng, file = np.random.default_rng(seed), Path(run) / "predictions.jsonl"
+        out: list[Question] = []
+        if file.is_file():
+            with open(file, encoding="utf-8") as lines:
+                known = [json.loads(line) for line in islice(lines, 50 * count)]
+            chosen = sorted(rng.permutation(len(known))[:count].tolist())
+            out = [Question(known[i]["question"], known[i]["context"]) for i in chosen]
+        size = self.clf.tokenizer_.get_vocab_size()
+        while len(out) < count:
+            lengths = rng.integers(1, 9), int(np.exp(rng.uniform(0, np.log(1.5 * self.clf.length_)))) + 1
+            drawn = [rng.integers(0, size, n).tolist() for n in lengths]
+            texts = [decoded(self.clf.tokenizer_, ids) for ids in drawn]
+            out.append(Question(*(text if text.strip() else "word" for text in texts)))
+        return out, None
+
+    def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
+        """Logits of begin and end of every token ``[N, 2]``."""
+        network = (network or self.clf.model_).eval()
+        device = next(network.parameters()).device
+        return finite(self.clf.token_logits(network, self.clf.encode(samples), device), "logits")
+
+    def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
+        """The place of each answer; None: none is given."""
+        found, threshold = self.clf.best(outputs, self.clf.encode(samples)), self.clf.threshold_
+        return [None if own.is_none(threshold) else own.spans[0][1:] for own in found]
+
+    def graph(self) -> Graph:
+        model = self.clf.model_.eval()
+        outputs = {name: ["batch", "length"] for name in ("start_logits", "end_logits")}
+        module, longest = PaddedSpans(model, self.clf.length_), self.clf.length_
+        return token_graph(module, outputs, longest, model.config.embedding.segments > 1)
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "max_length": self.clf.length_,
+            "doc_stride": self.clf.doc_stride,
+            "max_question": self.clf.max_question,
+            "max_answer_length": self.clf.max_answer_length,
+            "threshold": self.clf.threshold_,
+            "pad": Vocabulary.of(self.clf.tokenizer_).pad or 0,
+        }
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        sizes = {"stride": about["doc_stride"], "max_question": about["max_question"]}
+        tokenizer = load_tokenizer(folder)
+        rows = encode_questions(tokenizer, samples, max_length=about["max_length"], **sizes)
+        return through_windows(run, rows.table, about["pad"], lambda found: np.stack(found, -1))
+
+
+# --- vectors of texts -----------------------------------------------------------------------------
+
+
+class TextVectors(Outputs):
+    """A vector for each text: ``vectors`` ``[B, E]``."""
+
+    SCRIPT, WHAT, ANSWERS, LIBRARY = "run_vectors", "vectors", "", "sentence-transformers"
+    NO_INT8 = "vectors of texts have no int8 form", "Leave it out"
+
+    @property
+    def how(self) -> Sentences:
+        return self.clf.model_.sentences
+
+    def check(self, form: str) -> None:
+        if self.how.prompt(None, None) and not self.how.pool.include_prompt:
+            what = "its pooling leaves the prompt out, which no exported form can do"
+            raise ConfigError(what, where="export", fix="Serve it with glassformer serve")
+
+    def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
+        rng, file = np.random.default_rng(seed), Path(run) / "pairs.csv"
+        out: list[str] = []
+        if file.is_file():
+            with file.open(encoding="utf-8", newline="") as lines:
+                rows = list(islice(csv_dicts(lines), 50 * count))
+            known = [csv_plain(row[side]) for row in rows for side in ("first", "second")]
+            out = [known[i] for i in sorted(rng.permutation(len(known))[:count].tolist())]
+        while len(out) < count:
+            out.append(random_words(self.clf.tokenizer_, self.clf.longest(), rng))
+        return out, None
+
+    def outputs(
+        self, samples: Sequence[Any], network: Any = None, how: Any = None, tokenizer: Any = None
+    ) -> np.ndarray:
+        """Vectors ``[n, E]``; ``how`` and ``tokenizer``: others in the place of the embedder's."""
+        cleaned = [clean_text(text, self.clf.clean) for text in samples]
+        network, tokenizer = (network or self.clf.model_).eval(), tokenizer or self.clf.tokenizer_
+        return (how or self.how).embed(network, cleaned, tokenizer=tokenizer)
+
+    def counts(self, outputs: np.ndarray) -> dict[str, int]:
+        return {"width": outputs.shape[1]}
+
+    def graph(self) -> Graph:
+        longest, model = self.clf.longest(), self.clf.model_.eval()
+        outputs = {"vectors": ["batch", self.how.width(model.config.encoder.d_model)]}
+        return token_graph(PaddedVectors(model, self.how, longest), outputs, longest, segments=False)
+
+    def write_files(self, folder: Path) -> None:
+        tokenizer = self.clf.tokenizer_
+        tokenizer = lowercased(tokenizer) if self.how.lowercase else tokenizer
+        save_cutting(tokenizer, self.clf.longest(), folder)
+
+    def about(self) -> dict[str, Any]:
+        prompt = self.how.prompt(None, None)
+        return {"max_length": self.clf.longest(), "clean": self.clf.clean, "prompt": prompt}
+
+    def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
+        texts = [about["prompt"] + clean_text(text, about["clean"]) for text in samples]
+        return through_tokenizer(folder, about, run, texts, lambda found: found[0])
+
+    def write_parts(self, folder: Path) -> None:
+        self.clf.write_encoder(folder)
+
+    def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
+        again = load_pretrained(folder)
+        return self.outputs(samples, again, again.sentences, load_tokenizer(folder))
+
+
+# --- through the exported files -------------------------------------------------------------------
+
+
+def save_cutting(tokenizer: Tokenizer, longest: int, folder: Path) -> None:
+    """Write a tokenizer that cuts texts to ``longest`` tokens and pads shorter ones."""
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.enable_truncation(longest)
+    pad = Vocabulary.of(tokenizer).pad or 0
+    tokenizer.enable_padding(pad_id=pad, pad_token=tokenizer.id_to_token(pad) or PAD)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def through_tokenizer(
+    folder: Path,
+    about: dict[str, Any],
+    run: Run,
+    texts: Sequence[Any],
+    chosen: Callable[[Sequence[np.ndarray]], np.ndarray],
+) -> np.ndarray:
+    """What is chosen of the graph's outputs for texts, or pairs of them, that the folder's tokenizer cuts."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    order = sorted(range(len(texts)), key=lambda i: -len("".join(texts[i])))  # those of like length together
+    special = about.get("add_special_tokens", True)
+    parts = []
+    for start in range(0, len(order), BATCH):
+        given = [texts[i] for i in order[start : start + BATCH]]
+        rows = tokenizer.encode_batch(given, add_special_tokens=special)
+        batch = {
+            name: np.array([getattr(row, KEYS[name]) for row in rows], np.int64) for name in about["inputs"]
+        }
+        parts.append(chosen(run(batch)))
+    return np.concatenate(parts)[np.argsort(order)].astype(np.float32)
+
+
+def through_windows(
+    run: Run, table: Any, pad: int, chosen: Callable[[Sequence[np.ndarray]], np.ndarray]
+) -> np.ndarray:
+    """What is chosen of the graph's outputs ``[B, T, C]`` for a table of windows, a row for each token."""
+    out: list[Any] = [None] * len(table.lengths)
+    order = np.argsort(-table.lengths, kind="stable")
+    for at in range(0, len(order), BATCH):
+        part = order[at : at + BATCH].tolist()
+        shape = len(part), max(int(table.lengths[i]) for i in part)
+        ids, mask, kinds = (np.full(shape, value, np.int64) for value in (pad, 0, 0))
+        for row, i in enumerate(part):
+            own, count = slice(*table.starts[i : i + 2].tolist()), int(table.lengths[i])
+            ids[row, :count], mask[row, :count] = table.ids[own], 1
+            if table.segments is not None:
+                kinds[row, :count] = table.segments[own]
+        found = chosen(run({"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}))
+        for row, i in enumerate(part):
+            out[i] = found[row, : int(table.lengths[i])]
+    return np.concatenate(out)
+
+
+# --- inputs to check on ---------------------------------------------------------------------------
+
+
+def samples_of(clf: Any, run: str | Path, count: int) -> tuple[list[Any], list[str] | None]:
+    """``count`` inputs of an estimator, and their labels where they are known.
+
+    They come from the predictions of a run as far as these go; the rest are random words of the vocabulary,
+    from one to more than the model reads, or images of smooth noise.
+    """
+    return clf.export_outputs().samples(run, count)
+
+
+def random_text(clf: Any, rng: np.random.Generator) -> str:
+    """Words of the vocabulary, as many as one in a short text or more than fit."""
+    if not clf.reads_tokens:
+        known = [*clf.tokenizer_.words, *clf.tokenizer_.pieces]
+        drawn = rng.integers(0, len(known), int(np.exp(rng.uniform(0, np.log(LONG)))) + 1)
+        return " ".join(known[i] for i in drawn.tolist()).strip() or "text"
+    return random_words(clf.tokenizer_, clf.max_length, rng)
+
+
+def random_words(tokenizer: Any, longest: int, rng: np.random.Generator) -> str:
+    """The same of a tokenizer, of texts that have room for ``longest`` tokens."""
+    text = random_tokens(tokenizer, 1.2 * longest, rng)
+    return text if text.strip() else "text"
+
+
+def random_tokens(tokenizer: Any, most: float, rng: np.random.Generator) -> str:
+    """The text of one to ``most`` random tokens; it may be empty."""
+    length = int(np.exp(rng.uniform(0, np.log(most)))) + 1
+    return decoded(tokenizer, rng.integers(0, tokenizer.get_vocab_size(), length).tolist())
+
+
+def decoded(tokenizer: Any, ids: list[int]) -> str:
+    """The text of tokens, without the zero byte that byte-level vocabularies have and no text has."""
+    return tokenizer.decode(ids, skip_special_tokens=True).replace("\0", "")
+
+
+def random_picture(rng: np.random.Generator) -> np.ndarray:
+    """A few blurred spots of color, ``[H, W, 3]`` uint8."""
+    height, width = rng.integers(8, 200, 2)
+    coarse = rng.integers(0, 256, (int(rng.integers(2, 9)), int(rng.integers(2, 9)), 3)).astype(np.uint8)
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(coarse).resize((int(width), int(height)), Image.Resampling.BICUBIC))

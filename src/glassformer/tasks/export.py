@@ -1,0 +1,28 @@
+"""How every task exports its estimators: a folder in a form, with a model card where the form has one."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from glassformer.tasks.card import card_of, run_around
+
+
+def export(
+    clf: Any, form: str, folder: Path, samples: list[Any], *, run: str | Path | None = None, **options: Any
+) -> dict[str, Any]:
+    """Write an estimator in a form, ``hf`` or ``onnx``; what its check on ``samples`` found.
+
+    Args:
+        run: that the estimator comes from, for the model card of the Hub's form.
+        options: of ``export_onnx``.
+    """
+    from glassformer.export.hf_folder import export_hf
+    from glassformer.export.onnx_folder import export_onnx
+
+    if form == "hf":
+        return export_hf(
+            clf, folder, samples, partial(card_of, clf, None if run is None else run_around(run))
+        )
+    return export_onnx(clf, folder, samples, **options)
