@@ -16,6 +16,7 @@ from glassformer.cli.app import main
 from glassformer.cli.export import export
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import hf_folder
+from glassformer.export.padded import PADDED
 from glassformer.models.sentences import POOLS
 
 PAIRS = [("a dog runs", "the dog"), ("a cat", "the car here"), ("two", "three"), ("rain and sun", "sun")]

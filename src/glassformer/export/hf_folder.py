@@ -143,7 +143,9 @@ def export_hf(
             raise GlassformerError(f"{what}. Nothing was written")
         opens_as = config["architectures"][0]
         found.update(opens_as=opens_as, whole=whole, inputs=len(samples), largest_difference=moved)
-        found.update(clean=getattr(clf, "clean", "none"), **kind.counts(before))
+        found["clean"] = getattr(clf, "clean", "none")
+        if not kind.ANSWERS:  # of vectors their width
+            found.update(kind.counts(before))
         if left_out := kind.left_out():
             found["left_out"] = left_out
         hub = family_of(given.config).hub
