@@ -46,6 +46,7 @@ LINES = [  # of what is printed or stands in a report
         re.compile(r"[\d,.]+ (tokens|words|texts|sentences|pictures|images|questions|pairs) a second"),
         r"RATE \1 a second",
     ),
+    (re.compile(r"TIME( TIME)+"), "TIME"),  # 1 min 3 s
     (re.compile(r"version:[\d.]+"), "version:VERSION"),
     (re.compile(r"(\(?Intel|AMD|ARM|Apple)\b.*?(Processor|CPU|Xeon|EPYC)[^,;│]*"), "CPU"),
 ]

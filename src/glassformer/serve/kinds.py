@@ -530,8 +530,12 @@ class Vectors(Target):
 
 # What a task gives, as its record says it. A request without a model's name goes to the first that fits.
 KINDS: dict[str, type[Target]] = {
-    "labels": Labels, "numbers": Numbers, "answers": Answers, "tags": Tags, "vectors": Vectors,
-}  # fmt: skip
+    "labels": Labels,
+    "numbers": Numbers,
+    "answers": Answers,
+    "tags": Tags,
+    "vectors": Vectors,
+}
 
 
 # --- where a model is asked ------------------------------------------------------------------------
