@@ -31,9 +31,9 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
         "files": len(folder),
         "lines": sum(len(path.read_text().splitlines()) for path in folder),
     }
-    assert {"report.similarity", "data.pair_doctor"} <= rows["similarity"]["beyond"].keys()
+    assert {"data.pair_doctor"} <= rows["similarity"]["beyond"].keys()
     assert {"data.tag_doctor"} <= rows["token-tagging"]["beyond"].keys()
-    assert "report.numbers" in rows["regression"]["beyond"]
+    assert "evaluate.number_baselines" in rows["regression"]["beyond"]
     shared = [name for row in rows.values() for name in row["beyond"]]
     assert len(shared) == len(set(shared))
     assert "tasks.estimator" not in shared

@@ -136,7 +136,7 @@ def returned(value: Any, seen: dict[str, Any]) -> None:
             hint = typing.get_type_hints(call).get("return")
         except (NameError, TypeError, AttributeError):
             continue
-        for cls in ours(hint):
+        for cls in ours(value if hint is typing.Self else hint):
             if cls.__name__ not in seen:
                 seen[cls.__name__] = class_of(cls)
                 returned(cls, seen)

@@ -56,7 +56,7 @@ def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
     )
     out = run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
     assert "how alike 'sentence1' and 'sentence2' are: 'score'" in out
-    assert "TF-IDF cosine, test" in out
+    assert "TF-IDF cosine" in out
     metrics = json.loads(Path("run/metrics.json").read_text())
     judged = metrics["similarity"]["test"]
     assert judged["pairs"] == 5

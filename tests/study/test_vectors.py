@@ -109,17 +109,17 @@ def test_verbs(run, tmp_path):
 def test_sentences_from_a_file(tmp_path):
     file = tmp_path / "corpus.txt"
     file.write_text("The King, and<br />the Queen!\n\nDon't go.\n", encoding="utf-8")
-    found = load_sentences(CorpusConfig(str(file)))
+    found = load_sentences(CorpusConfig(source=str(file)))
     assert found == [["the", "king", "and", "the", "queen"], ["don't", "go"]]
-    found = load_sentences(CorpusConfig(str(file), lowercase=False, punctuation=True))
+    found = load_sentences(CorpusConfig(source=str(file), lowercase=False, punctuation=True))
     assert found == [["The", "King", ",", "and", "the", "Queen", "!"], ["Don't", "go", "."]]
-    assert len(load_sentences(CorpusConfig(str(file), limit=1))) == 1
-    assert len(load_sentences(CorpusConfig("countries"))) == len(countries_sentences())
+    assert len(load_sentences(CorpusConfig(source=str(file), limit=1))) == 1
+    assert len(load_sentences(CorpusConfig(source="countries"))) == len(countries_sentences())
     file.write_text(normalize("NFD", "Hôm nay trời đẹp"))
-    assert load_sentences(CorpusConfig(str(file))) == [["hôm", "nay", "trời", "đẹp"]]
+    assert load_sentences(CorpusConfig(source=str(file))) == [["hôm", "nay", "trời", "đẹp"]]
     file.write_text("...\n")
     with pytest.raises(DataError, match="no text holds a word"):
-        load_sentences(CorpusConfig(str(file)))
+        load_sentences(CorpusConfig(source=str(file)))
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,14 @@ def source(tmp_path: Path) -> Path:
     ],
 )
 def test_what_is_left(options, left, excluded, source):
-    found = load_texts(CorpusConfig(str(source), **options))
+    found = load_texts(CorpusConfig(source=str(source), **options))
     assert len(found.sentences) == left
     assert found.excluded == excluded
 
 
 def test_the_excluded_split_is_whole_whatever_the_limit(source):
     (source / "train.jsonl").write_text('{"text": "a bad film"}\n{"text": "a good film"}\n')
-    found = load_texts(CorpusConfig(str(source), exclude=("test",), limit=3))
+    found = load_texts(CorpusConfig(source=str(source), exclude=("test",), limit=3))
     assert found.sentences == [["a", "good", "film"]]
     assert found.excluded == {"test": 1}
 
@@ -68,14 +68,14 @@ def test_a_single_file_has_nothing_to_exclude(tmp_path):
         ("t.csv", "text,label\na fine film,1\na bad one,0\n"),
     ):
         (tmp_path / name).write_text(body)
-        found = load_texts(CorpusConfig(str(tmp_path / name), exclude=("test",)))
+        found = load_texts(CorpusConfig(source=str(tmp_path / name), exclude=("test",)))
         assert found.sentences == [["a", "fine", "film"], ["a", "bad", "one"]]
         assert found.excluded == {}
 
 
 def test_when_nothing_is_left_the_way_out_is_right(source, tmp_path, capsys):
     with pytest.raises(DataError, match=r"no text is left: each one also stands in test\..*exclude=\[\]"):
-        load_texts(CorpusConfig(str(source), splits=("test",), exclude=("test",)))
+        load_texts(CorpusConfig(source=str(source), splits=("test",), exclude=("test",)))
     command = [
         "train",
         "imdb-word2vec",
@@ -96,7 +96,7 @@ def test_when_nothing_is_left_the_way_out_is_right(source, tmp_path, capsys):
 
 def test_a_name_that_is_no_split(source):
     with pytest.raises(ConfigError, match=r"data\.exclude: no split is called 'tset'\. Did you mean 'test'"):
-        load_texts(CorpusConfig(str(source), exclude=("tset",)))
+        load_texts(CorpusConfig(source=str(source), exclude=("tset",)))
 
 
 def test_the_run_says_how_many(source, tmp_path):

@@ -326,7 +326,7 @@ def test_folds(table, tmp_path, capsys):
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["test"]["n"] == 153
     assert metrics["over_folds"]["r2"]["mean"] == pytest.approx(np.mean([f["r2"] for f in metrics["folds"]]))
-    assert "Over the folds" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "Fold by fold" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_recipe_becomes_one_of_numbers():

@@ -105,7 +105,7 @@ def review_labels_command(
     json: AsJson = False,
 ) -> None:
     """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
-    from glassformer.tasks.catalog import TARGETS, TASKS, check_classifies
+    from glassformer.tasks.catalog import TARGETS, check_classifies
 
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
@@ -128,8 +128,7 @@ def review_labels_command(
         if chosen.task in TARGETS.values():  # known before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
             raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
-        if TASKS[chosen.task].each_answer or TASKS[chosen.task].pairs:
-            check_classifies(chosen, words=True)
+        check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)
     from glassformer.study.review import review
