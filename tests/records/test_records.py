@@ -39,7 +39,6 @@ def check(name: str, graphs: bool) -> None:
     assert not found, "\n".join(found[:SHOWN]) + more + f"\nIf that is meant: {again}"
 
 
-@pytest.mark.slow  # until the records are written anew: config.toml has its keys in another order since
 @pytest.mark.parametrize("name", [name for name in CASES if name not in MORE_MODELS])
 def test_it_does_what_its_record_says(name):
     check(name, graphs=False)
