@@ -323,4 +323,4 @@ def test_every_decision_stands_in_the_index_with_a_title_and_a_date():
     )
     assert sorted(listed) == sorted(records)
     for name, text in records.items():
-        assert re.match(r"# \S.*\n\n20\d\d-\d\d-\d\d · \S.*\n\n\S", text), name
+        assert re.match(r"# \S.*\n\n(\*\*Status\.\*\*|20\d\d-\d\d-\d\d ·) \S", text), name
