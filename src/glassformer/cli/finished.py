@@ -327,4 +327,6 @@ def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
     from glassformer.report.metrics import METRICS, metric_table
 
     keys = [key for key in METRICS["similarity"] if any(key in values for values in found.values())]
-    show(title, metric_table([*found.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True))
+    show(
+        title, metric_table([*found.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True)
+    )
