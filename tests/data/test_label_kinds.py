@@ -142,7 +142,7 @@ def test_a_class_of_one_may_be_left_out():
 def test_one_class_in_two_ways_is_told_and_merged(one, other):
     labels = [one, other, "bad"] * 2
     split = TextSplit([f"text {i}" for i in range(6)], labels, "a.csv")
-    (finding,) = twin_classes({"train": split})
+    (finding,) = twin_classes({"train": split}, {})
     assert finding.severity == "warning"
     assert " and ".join(map(repr, sorted([one, other]))) in finding.message
     merged, said = mended(TextDataset("a", {"train": split}), "spelling", False)
@@ -153,4 +153,4 @@ def test_one_class_in_two_ways_is_told_and_merged(one, other):
 @pytest.mark.parametrize("names", [("1", "10"), ("1.5", "1.50"), ("a", "b"), ("C", "C++"), ("0", "-0.5")])
 def test_classes_that_differ_in_more_are_two(names):
     split = TextSplit(["a", "b"], [*names], "a.csv")
-    assert [f.severity for f in twin_classes({"train": split})] == ["ok"]
+    assert [f.severity for f in twin_classes({"train": split}, {})] == ["ok"]

@@ -273,7 +273,7 @@ def test_rows_that_make_most_of_what_is_cut_are_named():
 def test_doubled_quotes_are_shown():
     texts = ["plain", '"It is ""so"" and so"', 'he said "no" twice', 'a ""b"" c', '""', "5'11\""]
     split = SimpleNamespace(texts=texts, origin="x.csv", rows=[2, 3, 4, 5, 6, 7])
-    (found,) = doubled_quotes({"train": split})
+    (found,) = doubled_quotes({"train": split}, {})
     assert found.count == 3
     assert [example.split(":")[0] for example in found.examples] == [f"x.csv, row {i}" for i in (3, 5, 6)]
     pairs = PairDataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)}, ("s", "t"))

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import STDIN
-from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json, show_table
+from glassformer.cli.output import emit, excerpt, note, one_line, say, say_json
 from glassformer.cli.rows import WAY_OUT, Row, counted, others_of, read_columns, usable, without_answer
-from glassformer.cli.shown import left_out
-from glassformer.data.findings import DoctorReport
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
@@ -136,62 +134,3 @@ def _file(ending: str, found: Sequence[dict[str, Any]], header: Sequence[str]) -
     for one in found:
         writer.writerow([csv_safe(one.get(key, "")) for key in header])
     return out.getvalue()
-
-
-# --- data -----------------------------------------------------------------------------------------
-
-
-def show_answered(name: str, as_json: bool) -> None:
-    """Sizes and first questions of a data set."""
-    from glassformer.data.answered import load_answered
-
-    dataset = load_answered(name, on_bad_row="skip")
-    figures = examine(name, dataset=dataset).figures
-    known = {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
-    if as_json:
-        say_json({**known, "notes": [*dataset.notes, *left_out(dataset)], **figures})
-        return
-    licence = dataset.licence and f"licence: {dataset.licence}"
-    for line in (dataset.description, licence, *dataset.notes, *left_out(dataset)):
-        if line:
-            say(line)
-    rows = [
-        [
-            split,
-            f"{s['rows']:,}",
-            f"{s['contexts']:,}",
-            f"{s['unanswerable']:,}",
-            dataset.splits[split].origin,
-        ]
-        for split, s in figures["splits"].items()
-    ]
-    heads = ("split", "questions", "texts", "without answer", "from")
-    show_table(dataset.name, heads, rows, right=heads[1:4])
-    split, first = next(iter(dataset.splits.items()))
-    answers = [own.texts[0] if own.texts else NONE for own in first.answers or ()]
-    listed = [
-        [excerpt(q.question), excerpt(a)] for q, a in list(zip(first.questions, answers, strict=False))[:5]
-    ]
-    show_table(f"first questions of {split}", ("question", "answer"), listed)
-
-
-def examine(
-    name: str, model: str | None = None, max_length: int | None = None, dataset: Any = None
-) -> DoctorReport:
-    """What is wrong with questions and answers; with a model, whose tokenizer it is, in windows too."""
-    from glassformer.data.answer_doctor import examine_answered
-    from glassformer.data.answered import load_answered
-
-    dataset = dataset or load_answered(name, on_bad_row="skip")
-    if model is None:
-        return examine_answered(dataset)
-    from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.question_windows import LONGEST, encode_questions
-    from glassformer.data.tokenizer_file import load_tokenizer
-
-    tokenizer = load_tokenizer(resolve_checkpoint(model).path)
-    windows = {
-        split: encode_questions(tokenizer, own.questions, max_length=max_length or LONGEST)
-        for split, own in dataset.splits.items()
-    }
-    return examine_answered(dataset, windows)

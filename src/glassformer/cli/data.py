@@ -4,27 +4,120 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from glassformer.cli.answered import examine, show_answered
+from glassformer.cli.answered import NONE
 from glassformer.cli.given import COLUMNS, column_settings, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.cli.places import free_folder
-from glassformer.cli.shown import left_out, show_scored, show_tags
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole
 
 if TYPE_CHECKING:
     from glassformer.data.dataset import TextDataset
-    from glassformer.data.findings import DoctorReport
+
+
+# --- what the doctor says of each kind of data ----------------------------------------------------
+
+
+def load(
+    kind: str, name: str, columns: tuple[str | None, str, str | None], separator: str | None = None
+) -> Any:
+    """A data set of a kind (see ``kind_of``); rows that cannot be used are left out and listed.
+
+    Args:
+        columns: of texts, of second texts, and of labels or tags; None or ``auto``: they are found.
+    """
+    from glassformer.data.answered import load_answered
+    from glassformer.data.image_sources import load_image_dataset
+    from glassformer.data.pairs import load_pairs
+    from glassformer.data.scored_pairs import load_scored_pairs
+    from glassformer.data.sources import load_text_dataset
+    from glassformer.data.tagged import load_tagged
+
+    text, pair, label = columns
+    labels: dict[str, Any] = {"label_column": label, "label_separator": separator, "on_bad_row": "skip"}
+    if kind == "pictures":
+        return load_image_dataset(name, **labels)
+    if kind == "pairs":
+        return load_pairs(name, keep_empty=True)
+    if kind == "scored pairs":
+        return load_scored_pairs(name, on_bad_row="skip")
+    if kind == "answers":
+        return load_answered(name, on_bad_row="skip")
+    if kind == "tags":
+        return load_tagged(name, tags_column=label, on_bad_row="skip")
+    return load_text_dataset(name, text_column=text, pair_column=pair, find_labels=True, **labels)
+
+
+def examined(
+    kind: str,
+    dataset: Any,
+    model: str | None = None,
+    max_length: int | None = None,
+    recipe: Any = None,
+) -> DoctorReport:
+    """Every check of the data doctor on a data set of a kind.
+
+    Args:
+        model: whose tokenizer looks at texts and questions, and which images are sized for; None: tokens are
+            not looked at, and images are those of the model that ``train --images`` takes.
+        max_length: at which texts are cut.
+        recipe: says how its texts are cleaned, its images sized and its tags spelled; None: as usual.
+
+    Raises:
+        CheckpointError: no such weights, or they have no tokenizer.
+    """
+    from glassformer.data.answer_doctor import examine_answered
+    from glassformer.data.doctor import examine
+    from glassformer.data.image_doctor import examine_pictures
+    from glassformer.data.pair_doctor import examine_pairs, examine_scored
+    from glassformer.data.question_windows import LONGEST, encode_questions
+    from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.tasks.build import is_from_scratch
+    from glassformer.tasks.image_classification.build import build_transform
+    from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+
+    if kind == "pairs":
+        return examine_pairs(dataset)
+    if kind == "scored pairs":
+        return examine_scored(dataset.name, dataset.splits, dataset.rejected)
+    if kind == "tags":
+        return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
+    if kind == "pictures":
+        of = recipe.model if recipe else ImageModelConfig(**({"model": model} if model else {}))
+        transform = build_transform(recipe.image if recipe else ImageConfig(), of)
+        about = dataset.notes, dataset.rejected
+        return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
+    if kind == "answers":
+        windows = {
+            split: encode_questions(_tokenizer(model), own.questions, max_length=max_length or LONGEST)
+            for split, own in (dataset.splits.items() if model else ())
+        }
+        return examine_answered(dataset, windows)
+    options: dict[str, Any] = {"max_length": max_length}
+    if model is not None and not is_from_scratch(model):
+        options["tokenizer"] = _tokenizer(model)
+    if recipe is not None:
+        d = recipe.data
+        held = d.validation_size is not None or d.test_size is not None
+        options |= {"clean": recipe.text.clean, "held_out": d.hold_out if held else None}
+    return examine(dataset, **options)
+
+
+def _tokenizer(model: str) -> Any:
+    from glassformer.checkpoints.hub import resolve_checkpoint
+    from glassformer.data.tokenizer_file import load_tokenizer
+
+    return load_tokenizer(resolve_checkpoint(model).path)
 
 
 # --- data doctor --set KEY=VALUE ------------------------------------------------------------------
@@ -85,12 +178,10 @@ def read_as(
     used = replace(splits.dataset, splits={name: part for name, part in parts.items() if part is not None})
     numbers = hasattr(recipe.train, "number_scale")
     shown = without_labels(used, splits) if numbers else used
-    if pictures:
-        report = _of_pictures(recipe, shown)
-    else:
+    if not pictures:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
-        report = _of_texts(recipe, shown, model, max_length)
+    report = examined(kind, shown, model, max_length, recipe)
     if numbers:
         own = findings(splits, groups_of, recipe.train.number_scale)
         report = replace(report, findings=[*report.findings, *own])
@@ -100,7 +191,6 @@ def read_as(
 def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
     from glassformer.config import apply_overrides, build
     from glassformer.data.splits import split_up
-    from glassformer.data.tag_doctor import examine_tagged
     from glassformer.data.tagged import load_tagged
     from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
@@ -113,36 +203,7 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
         splits = split_up(dataset, d, recipe.evaluate.split)
         parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
         dataset = replace(dataset, splits={name: part for name, part in parts.items() if part is not None})
-    return examine_tagged(dataset, recipe.text.scheme), dataset
-
-
-def _of_texts(recipe: Any, dataset: Any, model: str | None, max_length: int | None) -> DoctorReport:
-    from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.doctor import examine
-    from glassformer.data.tokenizer_file import load_tokenizer
-    from glassformer.tasks.build import is_from_scratch
-
-    tokenizer = None
-    if model is not None and not is_from_scratch(model):
-        tokenizer = load_tokenizer(resolve_checkpoint(model).path)
-    held = recipe.data.validation_size is not None or recipe.data.test_size is not None
-    return examine(
-        dataset,
-        tokenizer=tokenizer,
-        max_length=max_length,
-        clean=recipe.text.clean,
-        held_out=recipe.data.hold_out if held else None,
-    )
-
-
-def _of_pictures(recipe: Any, dataset: Any) -> DoctorReport:
-    from glassformer.data.doctor_checks import bad_rows
-    from glassformer.data.image_doctor import examine_pictures
-    from glassformer.tasks.image_classification.build import build_transform
-
-    transform = build_transform(recipe.image, recipe.model)
-    report = examine_pictures(dataset.name, dataset.splits, dataset.notes, transform=transform, decode=True)
-    return replace(report, findings=[*bad_rows(dataset.rejected), *report.findings])
+    return examined("tags", dataset, recipe=recipe), dataset
 
 
 # --- data show --augment --------------------------------------------------------------------------
@@ -187,7 +248,8 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
 # --- the verb -------------------------------------------------------------------------------------
 
 
-SHOWN = 3  # examples of each class
+SHOWN = 3  # examples of each class, spans of each kind, pairs
+QUESTIONS = 5
 USUAL_LENGTH = 256  # tokens at which train cuts texts
 LISTED = (
     "near-repeats",
@@ -235,57 +297,6 @@ def whereabouts() -> dict[str, str]:
     return places
 
 
-def describe(dataset: TextDataset) -> dict[str, Any]:
-    """Name, notes, sizes and classes of every split, and the first examples of each class."""
-    from glassformer.data.label_sets import each
-
-    splits = {}
-    for name, split in dataset.splits.items():
-        examples: dict[str, list[str]] = {}
-        for text, given in zip(split.texts, split.labels or [""] * len(split), strict=True):
-            for label in each([given]):
-                if len(shown := examples.setdefault(str(label), [])) < SHOWN:
-                    shown.append(text)
-        counts = Counter(map(str, each(split.labels)))
-        splits[name] = {
-            "texts": len(split),
-            "classes": {label: counts[label] for label in dataset.label_names if label in counts},
-            "origin": split.origin,
-            "examples": examples,
-        }
-    return {
-        "name": dataset.name,
-        "description": dataset.description,
-        "licence": dataset.licence,
-        "notes": [*dataset.said, *dataset.notes, *left_out(dataset)],
-        "splits": splits,
-    }
-
-
-def diagnose(dataset: TextDataset, model: str | None = None, max_length: int | None = None) -> DoctorReport:
-    """Every check of the data doctor; those on tokens where a model names the tokenizer.
-
-    Raises:
-        CheckpointError: no such weights, or they have no tokenizer.
-    """
-    from glassformer.checkpoints.hub import resolve_checkpoint
-    from glassformer.data.doctor import examine
-    from glassformer.data.tokenizer_file import load_tokenizer
-    from glassformer.tasks.build import is_from_scratch
-
-    given = model is not None and not is_from_scratch(model)
-    tokenizer = load_tokenizer(resolve_checkpoint(model).path) if given else None  # type: ignore[arg-type]  # given
-    return examine(dataset, tokenizer=tokenizer, max_length=max_length)
-
-
-def _transform(model: str | None) -> Any:
-    """How a model reads pictures; None: the one that ``train --images`` takes where none is named."""
-    from glassformer.tasks.image_classification.build import build_transform
-    from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
-
-    return build_transform(ImageConfig(), ImageModelConfig(model=model) if model else ImageModelConfig())
-
-
 @app.command("list")
 def list_command(json: AsJson = False) -> None:
     """The named data sets, and where each is on this machine."""
@@ -304,6 +315,173 @@ def list_command(json: AsJson = False) -> None:
         say_json([dict(zip(keys, row, strict=True)) for row in rows])
         return
     show_table("data sets", ("name", "what", "licence", "where"), rows)
+
+
+# --- data show ---------------------------------------------------------------------------------
+
+
+def describe(dataset: TextDataset) -> dict[str, Any]:
+    """Name, notes, sizes and classes of every split, and the first examples of each class."""
+    from glassformer.data.label_sets import each
+
+    splits = {}
+    for name, split in dataset.splits.items():
+        examples: dict[str, list[str]] = {}
+        for text, given in zip(split.texts, split.labels or [""] * len(split), strict=True):
+            for label in each([given]):
+                if len(shown := examples.setdefault(str(label), [])) < SHOWN:
+                    shown.append(text)
+        counts = Counter(map(str, each(split.labels)))
+        splits[name] = {
+            "texts": len(split),
+            "classes": {label: counts[label] for label in dataset.label_names if label in counts},
+            "origin": split.origin,
+            "examples": examples,
+        }
+    notes = [*dataset.said, *dataset.notes, *_left_out(dataset)]
+    return _about(dataset) | {"notes": notes, "splits": splits}
+
+
+def _about(dataset: Any) -> dict[str, Any]:
+    return {"name": dataset.name, "description": dataset.description, "licence": dataset.licence}
+
+
+def _left_out(dataset: Any) -> list[str]:
+    """That rows cannot be used and are not shown, in a line; none where all can."""
+    from glassformer.data.rejected import summary
+
+    said = [summary(dataset.rejected, listed=False)] if dataset.rejected else []
+    return [f"{line}. All of them: glassformer data doctor" for line in said]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What ``data show`` says of a data set: as JSON, and on a terminal."""
+
+    about: dict[str, Any]
+    heads: tuple[str, ...]  # of the table of splits; what stands between the first and the last is numbers
+    rows: list[list[str]]
+    notes: Sequence[str] = ()
+    first: str = ""  # what the examples of the first split are called; empty: none are shown
+    columns: tuple[str, ...] = ()
+    examples: Iterable[Sequence[str]] = ()
+    words: tuple[str, ...] = ()  # heads that are no numbers
+
+
+def _counts(classes: dict[str, int]) -> str:
+    return ", ".join(f"{name}: {n:,}" for name, n in classes.items())
+
+
+def _texts(dataset: Any, name: str) -> Shown:
+    about = describe(dataset)
+    splits = about["splits"]
+    rows = [[k, f"{s['texts']:,}", _counts(s["classes"]) or "none", s["origin"]] for k, s in splits.items()]
+    first = next(iter(splits.values()))["examples"]
+    examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
+    heads = ("split", "texts", "classes", "from")
+    return Shown(about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",))
+
+
+def _pictures(dataset: Any, name: str) -> Shown:
+    from glassformer.data.label_sets import each
+
+    counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
+    splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
+    about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
+    rows = [
+        [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
+        for k, s in dataset.splits.items()
+    ]
+    heads = ("split", "pictures", "classes", "from")
+    return Shown(about | {"splits": splits}, heads, rows, dataset.notes, words=("classes",))
+
+
+def _pairs(dataset: Any, name: str) -> Shown:
+    splits = {
+        split: {
+            "pairs": len(s),
+            "origin": s.origin,
+            "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
+        }
+        for split, s in dataset.splits.items()
+    }
+    about = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
+    rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
+    examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
+    heads = ("split", "pairs", "from")
+    return Shown(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
+
+
+def _scored_pairs(dataset: Any, name: str) -> Shown:
+    splits = {
+        split: {
+            "pairs": len(s),
+            "lowest": min(s.scores) if s.scores else None,
+            "highest": max(s.scores) if s.scores else None,
+            "origin": s.origin,
+            "examples": list(zip(s.first, s.second, s.scores or [None] * len(s), strict=True))[:SHOWN],
+        }
+        for split, s in dataset.splits.items()
+    }
+    notes, rows = _left_out(dataset), []
+    for split, s in splits.items():
+        scores = "none" if s["lowest"] is None else f"{s['lowest']:g} to {s['highest']:g}"
+        rows.append([split, f"{s['pairs']:,}", scores, s["origin"]])
+    examples = [
+        [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"]
+        for a, b, score in next(iter(splits.values()))["examples"]
+    ]
+    about = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
+    columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
+    return Shown(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
+
+
+def _answers(dataset: Any, name: str) -> Shown:
+    figures = examined("answers", dataset).figures
+    notes = [*dataset.notes, *_left_out(dataset)]
+    rows = [
+        [k, *(f"{s[key]:,}" for key in ("rows", "contexts", "unanswerable")), dataset.splits[k].origin]
+        for k, s in figures["splits"].items()
+    ]
+    first = next(iter(dataset.splits.values()))
+    examples = [
+        [excerpt(question.question), excerpt(own.texts[0] if own.texts else NONE)]
+        for question, own in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
+    ]
+    heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
+    about = _about(dataset) | {"notes": notes} | figures
+    return Shown(about, heads, rows, notes, "questions", columns, examples)
+
+
+def _tags(dataset: Any, name: str) -> Shown:
+    from glassformer.data.tags import spans_of
+
+    figures = examined("tags", dataset).figures
+    notes = [*dataset.notes, *_left_out(dataset)]
+    rows = [
+        [k, f"{s['rows']:,}", f"{s['words']:,}", _counts(s["spans"])] for k, s in figures["splits"].items()
+    ]
+    first = next(iter(dataset.splits.values()))
+    spans: dict[str, list[str]] = {}
+    for words, tags in zip(first.words, first.tags or (), strict=True):
+        for kind, start, end in spans_of(tags, figures["scheme"]):
+            if len(shown := spans.setdefault(kind, [])) < SHOWN:
+                shown.append(" ".join(words[start:end]))
+    examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
+    about = _about(dataset) | {"notes": notes} | figures
+    return Shown(
+        about, ("split", "sentences", "words", "spans"), rows, notes, "spans", ("kind", "span"), examples
+    )
+
+
+SHOWS = {
+    "texts": _texts,
+    "pictures": _pictures,
+    "pairs": _pairs,
+    "scored pairs": _scored_pairs,
+    "answers": _answers,
+    "tags": _tags,
+}
 
 
 @app.command("show")
@@ -331,104 +509,25 @@ def show_command(
             say_json({"out": out})
         return
     from glassformer.data.kinds import kind_of
-    from glassformer.data.sources import load_text_dataset
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
-    if kind == "pictures":
-        _show_pictures(name, label_column, json, label_separator)
-        return
-    if kind in ("pairs", "scored pairs"):
-        (_show_pairs if kind == "pairs" else show_scored)(name, json)
-        return
-    if kind == "answers":
-        show_answered(name, json)
-        return
-    if kind == "tags":
-        show_tags(name, label_column, json)
-        return
-    about = describe(
-        load_text_dataset(
-            name,
-            text_column=text_column,
-            pair_column=pair_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            on_bad_row="skip",
-            find_labels=True,
-        )
-    )
+    dataset = load(kind, name, (text_column, pair_column, label_column), label_separator)
+    shown = SHOWS[kind](dataset, name)
     if json:
-        say_json(about)
+        say_json(shown.about)
         return
-    for line in (about["description"], about["licence"] and f"licence: {about['licence']}", *about["notes"]):
+    terms = getattr(dataset, "licence", "")
+    for line in (dataset.description, terms and f"licence: {terms}", *shown.notes):
         if line:
             say(line)
-    rows = [
-        [
-            split,
-            f"{s['texts']:,}",
-            ", ".join(f"{k}: {n:,}" for k, n in s["classes"].items()) or "none",
-            s["origin"],
-        ]
-        for split, s in about["splits"].items()
-    ]
-    show_table(about["name"], ("split", "texts", "classes", "from"), rows, right=["texts"])
-    split, first = next(iter(about["splits"].items()))
-    examples = [[label, excerpt(text)] for label, texts in first["examples"].items() for text in texts]
-    show_table(f"first texts of {split}", ("label", "text"), examples)
+    title = name if kind == "pictures" else dataset.name
+    right = [head for head in shown.heads[1:-1] if head not in shown.words]
+    show_table(title, shown.heads, shown.rows, right=right)
+    if shown.first:
+        show_table(f"first {shown.first} of {next(iter(dataset.splits))}", shown.columns, shown.examples)
 
 
-def _show_pictures(
-    name: str, label_column: str | None, json: bool, label_separator: str | None = None
-) -> None:
-    from glassformer.data.image_sources import load_image_dataset
-    from glassformer.data.label_sets import each
-
-    dataset = load_image_dataset(
-        name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
-    )
-    counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
-    if json:
-        about = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
-        say_json(
-            {"name": name, "description": dataset.description, "notes": list(dataset.notes), "splits": about}
-        )
-        return
-    for line in (dataset.description, dataset.licence and f"licence: {dataset.licence}", *dataset.notes):
-        if line:
-            say(line)
-    rows = [
-        [k, f"{len(s):,}", ", ".join(f"{c}: {n:,}" for c, n in sorted(counts[k].items())), s.origin]
-        for k, s in dataset.splits.items()
-    ]
-    show_table(name, ("split", "pictures", "classes", "from"), rows, right=["pictures"])
-
-
-def _show_pairs(name: str, json: bool) -> None:
-    from glassformer.data.pairs import load_pairs
-
-    dataset = load_pairs(name, keep_empty=True)
-    if json:
-        about = {
-            split: {
-                "pairs": len(s),
-                "origin": s.origin,
-                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
-            }
-            for split, s in dataset.splits.items()
-        }
-        known = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
-        say_json(known | {"splits": about})
-        return
-    if dataset.description:
-        say(dataset.description)
-    rows = [[split, f"{len(s):,}", s.origin] for split, s in dataset.splits.items()]
-    show_table(dataset.name, ("split", "pairs", "from"), rows, right=["pairs"])
-    split, first = next(iter(dataset.splits.items()))
-    examples = [
-        [excerpt(a), excerpt(b)] for a, b in list(zip(first.source, first.target, strict=True))[:SHOWN]
-    ]
-    show_table(f"first pairs of {split}", dataset.columns, examples)
+# --- data doctor -------------------------------------------------------------------------------
 
 
 @app.command("doctor")
@@ -452,61 +551,25 @@ def doctor_command(
     json: AsJson = False,
 ) -> None:
     """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
-    from glassformer.data.doctor_checks import bad_rows
-    from glassformer.data.image_doctor import examine_pictures
-    from glassformer.data.image_sources import load_image_dataset
     from glassformer.data.kinds import kind_of
     from glassformer.data.mending import correct_first, remedy
-    from glassformer.data.pair_doctor import examine_pairs, examine_scored
-    from glassformer.data.pairs import load_pairs
-    from glassformer.data.scored_pairs import load_scored_pairs
-    from glassformer.data.sources import load_text_dataset
-    from glassformer.data.tag_doctor import examine_tagged
-    from glassformer.data.tagged import load_tagged
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
-    splits: Mapping[str, Any] = {}  # of what train --text or --images reads
-    end = ""
     if settings:
         columns = (text_column, pair_column, label_column, label_separator)
         report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
-        splits = {} if kind == "tags" else dataset.splits
-    elif kind == "pictures":
-        pictures = load_image_dataset(
-            name, label_column=label_column, label_separator=label_separator, on_bad_row="skip"
-        )
-        report = examine_pictures(
-            pictures.name, pictures.splits, pictures.notes, transform=_transform(model), decode=True
-        )
-        report.findings[:0] = bad_rows(pictures.rejected)
-        splits = pictures.splits
-    elif kind == "scored pairs":
-        scored = load_scored_pairs(name, on_bad_row="skip")
-        report = examine_scored(scored.name, scored.splits, scored.rejected)
-    elif kind == "pairs":
-        report = examine_pairs(load_pairs(name, keep_empty=True))
-    elif kind == "answers":
-        report = examine(name, model, max_length)
-    elif kind == "tags":
-        report = examine_tagged(load_tagged(name, tags_column=label_column, on_bad_row="skip"))
     else:
-        dataset = load_text_dataset(
-            name,
-            text_column=text_column,
-            pair_column=pair_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            on_bad_row="skip",
-            find_labels=True,
-        )
-        report = diagnose(dataset, model, max_length)
-        splits = dataset.splits
-        end = _without_labels(name, dataset, _columns(text_column, pair_column))
-        if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
-            text_column, pair_column = dataset.columns[0], dataset.pair_column
+        dataset = load(kind, name, (text_column, pair_column, label_column), label_separator)
+        report = examined(kind, dataset, model, max_length)
     if json:
         say_json(report.to_dict())
         return
+    end = ""
+    if kind == "texts" and not settings:
+        end = _without_labels(name, dataset, _columns(text_column, pair_column))
+        if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
+            text_column, pair_column = dataset.columns[0], dataset.pair_column
+    splits = dataset.splits if kind in ("texts", "pictures") else {}
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
     have = [f"--{key.replace('_', '-')}" for key in COLUMNS]

@@ -1,4 +1,4 @@
-"""What is wrong with a data set, before a model learns it: repeats, leaks, cuts, unknown words."""
+"""Checks of texts with labels: repeats, leaks, cuts, unknown words, rows that belong together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,11 +19,10 @@ from glassformer.data.checks import place
 from glassformer.data.copies import groups_of, same_but_for_case
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import (
-    bad_rows,
     balance,
     contradictions,
     doubled_quotes,
-    in_one_table,
+    each_split,
     leaks,
     lone_classes,
     missing_classes,
@@ -30,11 +30,20 @@ from glassformer.data.doctor_checks import (
     odd_labels,
     repeats,
     rows_of,
+    run_checks,
     several_labels,
     twin_classes,
-    without_classes,
 )
-from glassformer.data.findings import DoctorReport, Finding, Severity, excerpt, percent
+from glassformer.data.findings import (
+    Check,
+    DoctorReport,
+    Finding,
+    Severity,
+    at_rows,
+    excerpt,
+    found,
+    percent,
+)
 from glassformer.data.label_sets import each
 from glassformer.data.splits import grouped_split
 from glassformer.data.text import Clean, clean_text, unknown_id
@@ -156,8 +165,7 @@ def _keys(text: str) -> tuple[str, str]:
 def _within(
     name: str, split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]
 ) -> Iterable[Finding]:
-    same = [i for i, (a, b) in enumerate(keys) if a == b]
-    there = set(keys)
+    same, there = [i for i, (a, b) in enumerate(keys) if a == b], set(keys)
     swapped = [i for i, (a, b) in enumerate(keys) if a < b and (b, a) in there]
     figures[name] = {
         "distinct_first": len({a for a, _ in keys}),
@@ -165,17 +173,18 @@ def _within(
         "same": len(same),
         "swapped": len(swapped),
     }
-    if same:
-        message = f"{name}: pairs whose two texts are the same: {len(same):,}"
-        examples = tuple(excerpt(split.texts[i].split("\n")[0]) for i in same[:3])
-        yield Finding("note", "same-sides", message, len(same), examples)
-    if swapped:
-        message = f"{name}: pairs that stand there the other way round, too: {len(swapped):,}"
-        examples = tuple(excerpt(split.texts[i]) for i in swapped[:3])
-        fix = "a random split keeps them together, as it does copies"
-        yield Finding("note", "swapped", message, len(swapped), examples, fix)
+    message = f"{name}: pairs whose two texts are the same: {len(same):,}"
+    examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
+    yield from found("note", "same-sides", same, message, shown=examples)
+    message = f"{name}: pairs that stand there the other way round, too: {len(swapped):,}"
+    fix = "a random split keeps them together, as it does copies"
+    yield from found("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
         yield Finding("ok", "swapped", f"{name}: no pair stands there swapped, none is of one text twice")
+
+
+def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
+    return [excerpt(split.texts[i]) for i in rows[:3]]
 
 
 def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
@@ -187,13 +196,9 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     known = {side for i in kept.tolist() for side in keys[i]}
     shared = [i for i in held.tolist() if known & {*keys[i]}]
     families = Counter(groups_of(split, sides=True))
+    sizes = {"rows": len(held), "shared": len(shared), "families": len(families)}
     largest = max(families.values())
-    figures["held_out"] = {
-        "rows": len(held),
-        "shared": len(shared),
-        "families": len(families),
-        "largest": largest,
-    }
+    figures["held_out"] = sizes | {"largest": largest}
     if len(shared) <= MANY * len(held):
         return
     message = (
@@ -201,17 +206,14 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
         f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of pairs "
         "of known texts"
     )
-    examples = tuple(excerpt(split.texts[i]) for i in shared[:3])
+    severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
     if largest > MANY * len(split):
+        severity, code = "note", "side-leaks"
         fix = (
             f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides cannot "
             "part them: judge on texts of their own, in a file test.csv beside train.csv"
         )
-        yield Finding("note", "side-leaks", message, len(shared), examples, fix)
-        return
-    yield Finding(
-        "warning", "known-sides", message, len(shared), examples, "keep them apart with --set copies=sides"
-    )
+    yield from found(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
 def _between(
@@ -232,23 +234,18 @@ def _between(
         "both": len(both),
         "swapped": len(swapped),
     }
-    if swapped:
-        message = f"pairs of {b} that stand in {a} the other way round: {len(swapped):,}"
-        examples = tuple(excerpt(splits[b].texts[i]) for i in swapped[:3])
-        yield Finding("warning", "swapped", message, len(swapped), examples, "leave them out of one of them")
-    if not shared:
-        yield Finding("ok", "side-leaks", f"no text of {b} stands in a pair of {a}")
-        return
-    share = len(shared) / len(keys[b])
-    severity: Severity = "warning" if share > MANY else "note"
+    message = f"pairs of {b} that stand in {a} the other way round: {len(swapped):,}"
+    fix = "leave them out of one of them"
+    yield from found("warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped))
+    severity: Severity = "warning" if len(shared) > MANY * len(keys[b]) else "note"
     counts = ", ".join(f"the {which} {len(found):,}" for which, found in rows.items())
     message = (
         f"rows of {b} with a text that stands in a pair of {a}, on either side: {len(shared):,} "
         f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both):,})"
     )
     fix = "figures speak of pairs of known texts; a random split keeps texts apart with copies = 'sides'"
-    examples = tuple(excerpt(splits[b].texts[i]) for i in shared[:3])
-    yield Finding(severity, "side-leaks", message, len(shared), examples, fix)
+    shown, ok = _texts_at(splits[b], shared), f"no text of {b} stands in a pair of {a}"
+    yield from found(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 # --- the examination ------------------------------------------------------------------------------
@@ -281,56 +278,51 @@ def examine(
         held_out: how parts were taken out of ``train``, as the key ``hold_out`` has it; None: none was.
     """
     splits = dataset.splits
-    counts = {name: Counter(split.texts) for name, split in splits.items()}
-    figures: dict[str, Any] = {"splits": {n: _split_figures(s, len(counts[n])) for n, s in splits.items()}}
-    findings = [
-        *_columns(dataset),
-        *bad_rows(dataset.rejected),
-        *repeats(counts, splits),
-        *leaks(splits, counts, figures),
-        *sides(splits, figures),
-        *contradictions(splits),
-        *odd_labels(splits),
-        *no_labels([x for split in splits.values() for x in each(split.labels)]),
-        *balance(splits),
-        *several_labels(splits, figures),
-        *lone_classes(splits),
-        *missing_classes(splits),
-        *twin_classes(splits),
-        *_neighbors(splits, figures, held_out),
-        *_short_texts(splits),
-        *_markup(splits, clean),
-        *doubled_quotes(splits),
-        *_segmentation(splits, tokenizer, clean),
+    checks: list[Check] = [
+        lambda splits, figures: _columns(dataset),
+        repeats,
+        leaks,
+        sides,
+        contradictions,
+        odd_labels,
+        no_labels,
+        balance,
+        several_labels,
+        lone_classes,
+        missing_classes,
+        twin_classes,
+        partial(_neighbors, held_out=held_out),
+        each_split(_short_texts),
+        partial(_markup, clean=clean),
+        doubled_quotes,
+        partial(_segmentation, tokenizer=tokenizer, clean=clean),
     ]
     if tokenizer is not None:
         chosen = {name: _chosen(len(split), SAMPLE // len(splits)) for name, split in splits.items()}
         samples = {name: [splits[name].texts[i] for i in index] for name, index in chosen.items()}
-        findings += [
-            *_tokens(samples, splits, chosen, tokenizer, max_length, clean, figures),
-            *_accents(samples, tokenizer, clean, figures),
-        ]
-    return DoctorReport(dataset.name, in_one_table(without_classes(findings)), figures)
+        options = {"samples": samples, "tokenizer": tokenizer, "clean": clean}
+        checks += [partial(_tokens, chosen=chosen, max_length=max_length, **options)]
+        checks += [partial(_accents, **options)]
+    figures = {"splits": {name: _split_figures(split) for name, split in splits.items()}}
+    return run_checks(dataset.name, splits, checks, dataset.rejected, figures)
 
 
 def _columns(dataset: TextDataset) -> Iterable[Finding]:
     """Which columns were taken; that there are no labels to look at, where several columns may hold them."""
-    labels = any(split.labels for split in dataset.splits.values())
-    for sentence in dataset.said:
-        if labels or not dataset.label_candidates:
-            yield Finding("note", "columns", sentence)
-            continue
-        yield Finding("warning", "columns", f"no labels were looked at: {sentence}")
+    unseen = dataset.label_candidates and not any(split.labels for split in dataset.splits.values())
+    for said in dataset.said:
+        message = f"no labels were looked at: {said}" if unseen else said
+        yield Finding("warning" if unseen else "note", "columns", message)
 
 
 # --- texts ------------------------------------------------------------------------------------
 
 
-def _split_figures(split: TextSplit, distinct: int) -> dict[str, Any]:
+def _split_figures(split: TextSplit) -> dict[str, Any]:
     words = np.fromiter((len(text.split()) for text in split.texts), np.int64)
     return {
         "rows": len(split),
-        "distinct": distinct,
+        "distinct": len({*split.texts}),
         "classes": {str(k): n for k, n in sorted(Counter(each(split.labels)).items())},
         "words": _spread(words),
     }
@@ -342,51 +334,43 @@ def _spread(values: np.ndarray) -> dict[str, int]:
 
 
 def _neighbors(
-    splits: dict[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
+    splits: Mapping[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
     """Whether rows that belong together stand together, so that a random held-out part would flatter."""
     train = splits.get("train")
-    found = kinship(train.texts, train.labels) if train is not None else None
-    if found is None:
+    kin = kinship(train.texts, train.labels) if train is not None else None
+    if kin is None:
         return
-    figures["neighbours"] = asdict(found) | {"ratio": found.ratio}
-    if found.ratio < KIN:
-        yield Finding(
-            "ok", "neighbours", "train: rows next to each other are no more alike than rows far apart"
-        )
+    figures["neighbours"] = asdict(kin) | {"ratio": kin.ratio}
+    if kin.ratio < KIN:
+        message = "train: rows next to each other are no more alike than rows far apart"
+        yield Finding("ok", "neighbours", message)
         return
     message = (
-        f"train: neighbouring rows share rare words {found.ratio:.0f} times as often as rows far apart: rows "
+        f"train: neighbouring rows share rare words {kin.ratio:.0f} times as often as rows far apart: rows "
         "that belong together (of one film, one author) stand together"
     )
-    if held_out == "blocks":
-        yield Finding("ok", "neighbours", f"{message}; they were held out in blocks", found.pairs)
-        return
-    advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
     severity: Severity = "warning" if held_out == "rows" else "note"
-    yield Finding(severity, "neighbours", message + advice, found.pairs)
+    advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
+    if held_out == "blocks":
+        severity, advice = "ok", "; they were held out in blocks"
+    yield Finding(severity, "neighbours", message + advice, kin.pairs)
 
 
-def _short_texts(splits: dict[str, TextSplit]) -> Iterable[Finding]:
+def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
     letter = re.compile(r"[^\W_]").search
-    for name, split in splits.items():
-        blank = [i for i, text in enumerate(split.texts) if not letter(text)]
-        short = [text for text in split.texts if len(text.split(None, SHORT)) < SHORT and letter(text)]
-        if blank:
-            message = f"{name}: texts without a letter or digit: {len(blank):,} ({rows_of(split, blank)})"
-            shown = tuple(
-                f"{place(split.origin, i, split.rows)}: {excerpt(split.texts[i])}" for i in blank[:3]
-            )
-            fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
-            yield Finding("warning", "blank-texts", message, len(blank), shown, fix)
-        if short:
-            message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
-            yield Finding("note", "short-texts", message, len(short), tuple(map(excerpt, short[:3])))
-        if not blank and not short:
-            yield Finding("ok", "short-texts", f"{name}: every text has {SHORT} words or more")
+    blank = [i for i, text in enumerate(split.texts) if not letter(text)]
+    short = [text for text in split.texts if len(text.split(None, SHORT)) < SHORT and letter(text)]
+    message = f"{name}: texts without a letter or digit: {len(blank):,} ({rows_of(split, blank)})"
+    shown = at_rows(split, blank, lambda i: excerpt(split.texts[i]))
+    fix = "write what was meant, or take the rows out of the table: their label cannot be learned"
+    yield from found("warning", "blank-texts", blank, message, fix, shown=shown)
+    message = f"{name}: texts of fewer than {SHORT} words: {len(short):,}"
+    ok = "" if blank else f"{name}: every text has {SHORT} words or more"
+    yield from found("note", "short-texts", short, message, shown=map(excerpt, short[:3]), ok=ok)
 
 
-def _markup(splits: dict[str, TextSplit], clean: Clean) -> Iterable[Finding]:
+def _markup(splits: Mapping[str, TextSplit], figures: dict[str, Any], clean: Clean) -> Iterable[Finding]:
     total = sum(map(len, splits.values()))
     tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
     tagged = [text for split in splits.values() for text in split.texts if "<" in text and tag(text)]
@@ -397,35 +381,32 @@ def _markup(splits: dict[str, TextSplit], clean: Clean) -> Iterable[Finding]:
         yield Finding("ok", "markup", "no text holds HTML tags")
     loose = sum(not unicodedata.is_normalized("NFC", t) for split in splits.values() for t in split.texts)
     if loose:
-        message = (
-            f"texts not in Unicode's composed form (NFC), where equal letters differ in bytes: {loose:,}"
-        )
+        what = "texts not in Unicode's composed form (NFC), where equal letters differ in bytes"
+        message = f"{what}: {loose:,}"
         yield Finding("note", "unicode", message, loose)
 
 
 def _segmentation(
-    splits: dict[str, TextSplit], tokenizer: Tokenizer | None, clean: Clean
+    splits: Mapping[str, TextSplit], figures: dict[str, Any], tokenizer: Tokenizer | None, clean: Clean
 ) -> Iterable[Finding]:
     """Vietnamese whose words are joined by underscores in one place and not in another."""
     shares = {}
     for name, split in splits.items():
-        sample = [text for text in _sample(split.texts, SAMPLE) if not text.isascii()]
+        texts = (split.texts[i] for i in _chosen(len(split), SAMPLE))
+        sample = [text for text in texts if not text.isascii()]
         if sample:
             shares[name] = sum(map(_is_segmented, sample)) / len(sample)
     if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
         return
     stated = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    message = f"texts with words joined by '_': {stated}"
+    severity: Severity = "warning"
     if max(shares.values()) - min(shares.values()) > 0.5:
-        message += "; to the model these are other words: clean = 'syllables' makes them alike"
-        yield Finding("warning", "segmentation", message)
-        return
-    if tokenizer is not None and len(tokenizer.encode("nhà_hàng", add_special_tokens=False).ids) > 2:
-        message += "; this tokenizer takes the words apart at '_': clean = 'syllables' removes it"
-        yield Finding("warning", "segmentation", message)
-        return
-    message += "; plain text is read well only with clean = 'syllables'"
-    yield Finding("note", "segmentation", message)
+        what = "to the model these are other words: clean = 'syllables' makes them alike"
+    elif tokenizer is not None and len(tokenizer.encode("nhà_hàng", add_special_tokens=False).ids) > 2:
+        what = "this tokenizer takes the words apart at '_': clean = 'syllables' removes it"
+    else:
+        severity, what = "note", "plain text is read well only with clean = 'syllables'"
+    yield Finding(severity, "segmentation", f"texts with words joined by '_': {stated}; {what}")
 
 
 def _is_segmented(text: str) -> bool:
@@ -435,10 +416,6 @@ def _is_segmented(text: str) -> bool:
 
 
 # --- tokens -----------------------------------------------------------------------------------
-
-
-def _sample(texts: list[str], size: int) -> list[str]:
-    return [texts[i] for i in _chosen(len(texts), size)]
 
 
 def _chosen(count: int, size: int) -> list[int]:
@@ -467,19 +444,14 @@ def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tupl
     )
 
 
-def _of(sample: Sequence[str], split: TextSplit) -> str:
-    whole = len(sample) == len(split)
-    return f"{len(split):,} texts" if whole else f"{len(sample):,} sampled texts"
-
-
 def _tokens(
+    splits: Mapping[str, TextSplit],
+    figures: dict[str, Any],
     samples: dict[str, list[str]],
-    splits: dict[str, TextSplit],
     chosen: dict[str, list[int]],
     tokenizer: Tokenizer,
     max_length: int | None,
     clean: Clean,
-    figures: dict[str, Any],
 ) -> Iterable[Finding]:
     unknown = unknown_id(tokenizer)
     figures["tokens"] = {}
@@ -490,7 +462,7 @@ def _tokens(
         lengths = table.lengths + tokenizer.num_special_tokens_to_add(are_pairs(sample))
         figure: dict[str, Any] = {"sampled": len(sample), "lengths": _spread(lengths)}
         figures["tokens"][name] = figure
-        of = _of(sample, splits[name])
+        of = f"{len(sample):,} {'' if len(sample) == len(splits[name]) else 'sampled '}texts"
         if unknown is not None:
             strange = int((table.ids == unknown).sum())
             share = figure["unknown_share"] = strange / len(table.ids)
@@ -511,7 +483,11 @@ def _tokens(
 
 
 def _accents(
-    samples: dict[str, list[str]], tokenizer: Tokenizer, clean: Clean, figures: dict[str, Any]
+    splits: Mapping[str, TextSplit],
+    figures: dict[str, Any],
+    samples: dict[str, list[str]],
+    tokenizer: Tokenizer,
+    clean: Clean,
 ) -> Iterable[Finding]:
     """Words whose accents the tokenizer's normaliser takes away."""
     find_words = re.compile(r"[^\W\d_]+").findall

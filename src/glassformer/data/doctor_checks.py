@@ -1,19 +1,30 @@
-"""Checks that several data doctors share: on rows, on labels, on sets of labels."""
+"""Runs a list of checks on a data set; the checks that several kinds of data share.
+
+A kind of data is a list of such checks: see ``doctor.py``, ``image_doctor.py``, ``pair_doctor.py``.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from glassformer.data.checks import place
 from glassformer.data.copies import same_but_for_case
 from glassformer.data.csv_format import OPENS
-from glassformer.data.dataset import TextSplit
-from glassformer.data.findings import Finding, Severity, excerpt, percent
+from glassformer.data.findings import (
+    Check,
+    DoctorReport,
+    Finding,
+    Severity,
+    at_rows,
+    excerpt,
+    found,
+    listed_in_part,
+    percent,
+)
 from glassformer.data.label_kinds import (
     NUMBER,
     SEVERAL,
@@ -27,6 +38,35 @@ from glassformer.data.label_sets import NONE, LabelSet, are_sets, each, together
 from glassformer.data.rejected import RejectedRow, by_kind, other_reading
 from glassformer.data.text import clean_text
 
+
+def run_checks(
+    name: str,
+    splits: Mapping[str, Any],
+    checks: Sequence[Check],
+    rejected: Sequence[RejectedRow] = (),
+    figures: dict[str, Any] | None = None,
+) -> DoctorReport:
+    """All that ``checks`` find in the splits of a data set, in their order.
+
+    Args:
+        rejected: rows that were left out, the first finding.
+        figures: of the report, to which the checks add theirs.
+    """
+    figures = {} if figures is None else figures
+    findings = [*bad_rows(rejected), *(one for check in checks for one in check(splits, figures))]
+    return DoctorReport(name, in_one_table(without_classes(findings)), figures)
+
+
+def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
+    """Checks of one split, ``check(name, split)``, on all of them: every check of a split before the next."""
+
+    def check(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
+        for (name, split), one in itertools.product(splits.items(), checks):
+            yield from one(name, split)
+
+    return check
+
+
 # --- rows -----------------------------------------------------------------------------------------
 
 
@@ -39,33 +79,35 @@ def bad_rows(rejected: Sequence[RejectedRow]) -> Iterable[Finding]:
     if not rejected:
         return
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    message = f"{rows} cannot be used: {by_kind(rejected)}"
-    examples = tuple(f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN])
+    examples = [f"{row.file}, row {row.row}: {row.reason}" for row in rejected[:SHOWN]]
     fix = "correct them, or leave them out with --on-bad-row skip"
     if any(row.reason.startswith(OPENS) for row in rejected):
-        fix = (
-            f"say what quotes mean with --quoting none (each line is a row) or csv (cells have lines); {fix}"
-        )
+        how = "say what quotes mean with --quoting none (each line is a row) or csv (cells have lines)"
+        fix = f"{how}; {fix}"
     if other := other_reading(rejected):
         fix = f"{other}; {fix}"
-    yield Finding("warning", "bad-rows", message, len(rejected), examples, fix)
+    message = f"{rows} cannot be used: {by_kind(rejected)}"
+    yield from found("warning", "bad-rows", rejected, message, fix, shown=examples)
 
 
-def rows_of(split: Any, found: Sequence[int], most: int = 3) -> str:
+def rows_of(split: Any, places: Sequence[int], most: int = 3) -> str:
     """Where some examples of a split stand: ``rows 3, 8, 9 ...``; their places where it has no rows."""
-    rows = [i if split.rows is None else split.rows[i] for i in found[:most]]
-    shown = ", ".join(map(str, rows)) + (" ..." if len(found) > most else "")
+    rows = [i if split.rows is None else split.rows[i] for i in places[:most]]
+    shown = ", ".join(map(str, rows)) + (" ..." if len(places) > most else "")
     noun = "place" if split.rows is None else "row"
-    return f"{noun}{'s' * (len(found) > 1)} {shown}"
+    return f"{noun}{'s' * (len(places) > 1)} {shown}"
 
 
-def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None = None) -> Iterable[Finding]:
-    """Texts that stand in a split more than once.
+def counted_texts(splits: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """How often each text stands in each split."""
+    return {name: Counter(split.texts) for name, split in splits.items()}
 
-    Args:
-        splits: where their rows are looked up; None: the examples are the texts alone.
-    """
-    for name, count in counts.items():
+
+def repeats(
+    splits: Mapping[str, Any], figures: dict[str, Any], *, say_rows: bool = True
+) -> Iterable[Finding]:
+    """Texts that stand in a split more than once; ``say_rows``: in which rows."""
+    for name, count in counted_texts(splits).items():
         total, again = count.total(), count.total() - len(count)
         loose: dict[str, list[str]] = {}
         for text in count:
@@ -76,9 +118,9 @@ def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None
             continue
         often = []
         for text, n in count.most_common(3):
-            split = splits[name] if splits else None
-            found = [i for i, own in enumerate(split.texts) if own == text] if split and n > 1 else []
-            at = f" ({rows_of(split, found)})" if found else ""
+            texts = splits[name].texts if say_rows and n > 1 else []
+            places = [i for i, own in enumerate(texts) if own == text]
+            at = f" ({rows_of(splits[name], places)})" if places else ""
             often += [f"{n} times{at}: {excerpt(text)}"] if n > 1 else []
         pairs = [texts for texts in loose.values() if len(texts) > 1]
         often += [" ~ ".join(excerpt(text, 60) for text in texts[:2]) for texts in pairs[: 3 - len(often)]]
@@ -90,16 +132,16 @@ def repeats(counts: Mapping[str, Counter[str]], splits: Mapping[str, Any] | None
         yield Finding(severity, "duplicates", message, again or alike, tuple(often), fix)
 
 
-def leaks(
-    splits: Mapping[str, TextSplit], counts: Mapping[str, Counter[str]], figures: dict[str, Any]
-) -> Iterable[Finding]:
+def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Texts in two splits: equal ones, and equal but for case, punctuation, markup and white space."""
+    counts = counted_texts(splits)
     loose: dict[str, dict[str, str]] = {
         name: {_words(text): text for text in count} for name, count in counts.items()
     }
     for table in loose.values():
         table.pop("", None)
     figures["leaks"] = {}
+    so = "when case, punctuation and markup do not count"
     for a, b in itertools.combinations(splits, 2):
         shared = [text for text in counts[a] if text in counts[b]]
         alike = sorted(loose[a].keys() & loose[b].keys())
@@ -110,13 +152,10 @@ def leaks(
             continue
         rows = sum(counts[b][text] for text in shared)
         examples = [excerpt(text) for text in shared[:3]]
+        message = f"texts in both {a} and {b} {so}: {len(alike):,}"
         if shared:
             message = f"distinct texts in both {a} and {b}: {len(shared):,} ({rows:,} rows of {b})"
-            more = f"; {loosely:,} when case, punctuation and markup do not count"
-            message += more if loosely > len(shared) else ""
-        else:
-            so = "when case, punctuation and markup do not count"
-            message = f"texts in both {a} and {b} {so}: {len(alike):,}"
+            message += f"; {loosely:,} {so}" if loosely > len(shared) else ""
         other = [(loose[a][key], loose[b][key]) for key in alike if loose[a][key] != loose[b][key]]
         examples += [f"{excerpt(x, 60)} ~ {excerpt(y, 60)}" for x, y in other[: 3 - len(examples)]]
         if "unsupervised" in (a, b):
@@ -133,7 +172,9 @@ def _words(text: str) -> str:
     return clean_text(text, "words").casefold()
 
 
-def doubled_quotes(splits: Mapping[str, Any], texts: str = "texts") -> Iterable[Finding]:
+def doubled_quotes(
+    splits: Mapping[str, Any], figures: dict[str, Any], texts: str = "texts"
+) -> Iterable[Finding]:
     """Quotation marks that a table's format has doubled, and that reading it once did not take away.
 
     Args:
@@ -142,12 +183,10 @@ def doubled_quotes(splits: Mapping[str, Any], texts: str = "texts") -> Iterable[
     for name, split in splits.items():
         values = getattr(split, texts)
         rows = [i for i, text in enumerate(values) if DOUBLED(text) is not None]
-        if not rows:
-            continue
-        shown = tuple(f"{place(split.origin, i, split.rows)}: {excerpt(values[i], 80)}" for i in rows[:3])
+        shown = at_rows(split, rows, lambda i, values=values: excerpt(values[i], 80))
         message = f"{name}: texts in quotation marks, or with doubled ones: {len(rows):,} of {len(values):,}"
         fix = "if the table was exported twice, export it once from where the texts come from"
-        yield Finding("note", "quotes", message, len(rows), shown, fix)
+        yield from found("note", "quotes", rows, message, fix, shown=shown)
 
 
 # --- labels ---------------------------------------------------------------------------------------
@@ -157,7 +196,7 @@ LISTED = 5  # classes that one setting leaves out; with more it would be longer 
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
 
 
-def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Equal texts under several labels."""
     seen: dict[str, set] = {}
     for split in splits.values():
@@ -166,52 +205,48 @@ def contradictions(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
     if not seen:
         return
     both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
-    if both:
-        examples = tuple(
-            f"{' and '.join(sorted(map(str, lab)))} ({_places(text, splits)}): {excerpt(text)}"
-            for text, lab in both[:3]
-        )
-        several = any(isinstance(label, LabelSet) for label in both[0][1])
-        message = (
-            f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
-        )
-        fix = "keep one label of each; glassformer review-labels says which is doubtful"
-        fix = "label them alike" if several else fix
-        yield Finding("warning", "contradictions", message, len(both), examples, fix)
-    else:
-        yield Finding("ok", "contradictions", "equal texts have equal labels")
+    examples = [
+        f"{' and '.join(sorted(map(str, lab)))} ({_places(text, splits)}): {excerpt(text)}"
+        for text, lab in both[:3]
+    ]
+    several = any(isinstance(label, LabelSet) for _, labels in both[:1] for label in labels)
+    message = f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
+    fix = "keep one label of each; glassformer review-labels says which is doubtful"
+    fix = "label them alike" if several else fix
+    ok = "equal texts have equal labels"
+    yield from found("warning", "contradictions", both, message, fix, shown=examples, ok=ok)
 
 
-def _places(text: str, splits: Mapping[str, TextSplit]) -> str:
+def _places(text: str, splits: Mapping[str, Any]) -> str:
     """The rows of a text, split by split."""
-    found = {name: [i for i, own in enumerate(s.texts) if own == text] for name, s in splits.items()}
+    places = {name: [i for i, own in enumerate(s.texts) if own == text] for name, s in splits.items()}
     alone = len(splits) == 1
     return "; ".join(
-        f"{'' if alone else f'{name}, '}{rows_of(splits[name], at)}" for name, at in found.items() if at
+        f"{'' if alone else f'{name}, '}{rows_of(splits[name], at)}" for name, at in places.items() if at
     )
 
 
-def odd_labels(splits: Mapping[str, Any]) -> Iterable[Finding]:
+def odd_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Labels that are no classes: numbers to be predicted, several in one cell."""
     labels = [x for split in splits.values() if not are_sets(split.labels) for x in split.labels or ()]
     if odd := what_labels_are(labels):
         yield Finding("warning", "label-kind", f"labels: {odd[0]}", len(set(map(str, labels))), fix=odd[1])
 
 
-def no_labels(labels: Sequence[Any]) -> Iterable[Finding]:
+def no_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names mean that an example has no label."""
-    if not (found := missing_names(labels)):
+    labels = [x for split in splits.values() for x in each(split.labels)]
+    if not (names := missing_names(labels)):
         return
     counts = Counter(map(str, labels))
-    listed = ", ".join(f"{name!r} ({counts[name]:,})" for name in found[:5])
-    what = "a class looks" if len(found) == 1 else "classes look"
-    message = f"{what} like a missing label, which a model would learn to answer: {listed}"
-    yield Finding(
-        "warning", "no-label", message, sum(counts[name] for name in found), fix=without_class(*found)
-    )
+    shown = ", ".join(f"{name!r} ({counts[name]:,})" for name in names[:5])
+    what = "a class looks" if len(names) == 1 else "classes look"
+    message = f"{what} like a missing label, which a model would learn to answer: {shown}"
+    count = sum(counts[name] for name in names)
+    yield Finding("warning", "no-label", message, count, fix=without_class(*names))
 
 
-def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def balance(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """How even the classes are."""
     for name, split in splits.items():
         ranked = [] if are_sets(split.labels) else Counter(split.labels or ()).most_common()
@@ -224,62 +259,55 @@ def balance(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
         ratio = n_most / n_least
         severity: Severity = "warning" if ratio >= 10 else "note" if ratio >= 1.5 else "ok"
         message = f"{name}: {len(ranked)} classes, {n_most:,} of {most!r} to {n_least:,} of {least!r}"
+        fix = ""
         if severity != "ok":
             message += f"; always answering {most!r} scores {percent(n_most, len(split))}"
-        fix = (
-            ""
-            if severity == "ok" or name != "train"
-            else "weigh the classes with --set class_weight=balanced"
-        )
+            fix = "weigh the classes with --set class_weight=balanced" if name == "train" else ""
         yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
 
 
-def lone_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def lone_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes with one example, which cannot be learnt and judged."""
     labels = splits["train"].labels if "train" in splits else None
     lone = sorted(str(label) for label, n in Counter(each(labels)).items() if n == 1)
-    if lone:
-        listed = ", ".join(map(repr, lone[:3])) + (f" and {len(lone) - 3:,} more" if len(lone) > 3 else "")
-        message = f"train: classes with one example: {len(lone):,} ({listed})"
-        fix = f"add examples of it: a random split needs two; or {without_class(*lone[:LISTED])}"
-        if hardly_classes(each(labels)):
-            message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
-            fix = "are these the labels? Name the column of classes with label_column"
-        yield Finding("warning", "lone-classes", message, len(lone), tuple(lone[:10]), fix)
+    if not lone:
+        return
+    message = f"train: classes with one example: {len(lone):,} ({listed_in_part([*map(repr, lone)])})"
+    fix = f"add examples of it: a random split needs two; or {without_class(*lone[:LISTED])}"
+    if hardly_classes(each(labels)):
+        message += f"; {len(set(each(labels))):,} classes in {len(labels or ()):,} rows"
+        fix = "are these the labels? Name the column of classes with label_column"
+    yield from found("warning", "lone-classes", lone, message, fix, shown=lone[:10])
 
 
-def missing_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def missing_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes that a split lacks."""
     classes = {name: set(each(split.labels)) for name, split in splits.items() if split.labels is not None}
     if len(classes) < 2:
         return
     everything = set().union(*classes.values())
-    lacking = {name: sorted(map(str, everything - found)) for name, found in classes.items()}
+    lacking = {name: sorted(map(str, everything - own)) for name, own in classes.items()}
     for name, missing in lacking.items():
-        if missing:
-            severity: Severity = "warning" if name == "train" else "note"
-            message = f"{name} lacks {len(missing)} of {len(everything)} classes"
-            given = (
-                f"give it examples ({', '.join(map(repr, missing[:3]))}), for what is not learned is never "
-            )
-            fix = f"{given}answered; or {without_class(missing[0])}" if name == "train" else ""
-            yield Finding(severity, "missing-classes", message, len(missing), tuple(missing[:10]), fix)
+        severity, fix = "note", ""
+        if name == "train" and missing:
+            given = f"give it examples ({', '.join(map(repr, missing[:3]))})"
+            severity, why = "warning", "for what is not learned is never answered"
+            fix = f"{given}, {why}; or {without_class(missing[0])}"
+        message = f"{name} lacks {len(missing)} of {len(everything)} classes"
+        yield from found(severity, "missing-classes", missing, message, fix, shown=missing[:10])
     if not any(lacking.values()):
         yield Finding("ok", "missing-classes", "every split has every class")
 
 
-def twin_classes(splits: Mapping[str, TextSplit]) -> Iterable[Finding]:
+def twin_classes(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Finding]:
     """Classes whose names are one name, written in two ways."""
     known = {x for split in splits.values() for x in each(split.labels) if isinstance(x, str)}
     twins = [" and ".join(map(repr, names)) for names in written_twice(known)]
-    if twins:
-        listed = "; ".join(twins[:3]) + (f" and {len(twins) - 3:,} more" if len(twins) > 3 else "")
-        message = "classes whose names differ only in case, white space, invisible characters, the encoding "
-        message += f"of accents or the way a number is written: {len(twins):,} ({listed})"
-        fix = "make one of them with --set merge_labels=spelling"
-        yield Finding("warning", "twin-classes", message, len(twins), tuple(twins[:10]), fix)
-    elif known:
-        yield Finding("ok", "twin-classes", "no class is written in two ways")
+    message = "classes whose names differ only in case, white space, invisible characters, the encoding "
+    message += f"of accents or the way a number is written: {len(twins):,} ({listed_in_part(twins, 3, '; ')})"
+    fix = "make one of them with --set merge_labels=spelling"
+    ok = "no class is written in two ways" if known else ""
+    yield from found("warning", "twin-classes", twins, message, fix, shown=twins[:10], ok=ok)
 
 
 def written_twice(names: Iterable[str]) -> list[list[str]]:
@@ -326,11 +354,11 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
 
     Adds ``labels`` to ``figures``: split -> labels an example and pairs (``label_sets.together``).
     """
-    found = {name: split for name, split in splits.items() if are_sets(split.labels)}
-    if not found:
+    sets = {name: split for name, split in splits.items() if are_sets(split.labels)}
+    if not sets:
         return
     figures["labels"] = {}
-    for name, split in found.items():
+    for name, split in sets.items():
         sizes, counts, n = Counter(map(len, split.labels)), Counter(each(split.labels)), len(split.labels)
         mean = counts.total() / n
         figures["labels"][name] = {"an example": round(mean, 3), "none": sizes[0]}
@@ -338,12 +366,11 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         message = f"{name}: {mean:.2f} labels an example, several on {percent(several, n)}"
         yield Finding("ok", "label-sets", message, several)
         if said := said_of_empty(name, split.labels):
-            shown = tuple(
-                excerpt(text) for text, own in zip(_shown(split), split.labels, strict=True) if not own
-            )
+            texts = split.names() if hasattr(split, "images") else split.texts
+            shown = tuple(excerpt(text) for text, own in zip(texts, split.labels, strict=True) if not own)
             yield Finding("note", "empty-sets", said, sizes[0], shown[:3], LEAVE_EMPTY)
         yield from _counts(name, counts, n)
-    name, split = next(iter(found.items()))
+    name, split = next(iter(sets.items()))
     pairs = together(split.labels)
     figures["together"] = {
         " + ".join(pair["labels"]): {"examples": pair["count"], "lift": round(pair["lift"], 1)}
@@ -355,17 +382,14 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
             f"{pair['lift']:.1f} times as often as by chance"
             for pair in pairs
         )
-        a, b = pairs[0]["labels"]
-        message = (
-            f"{name}: the labels that most often stand together are {a!r} and {b!r} ({pairs[0]['count']:,})"
-        )
-        yield Finding("note", "co-occurrence", message, pairs[0]["count"], shown)
+        (a, b), n = pairs[0]["labels"], pairs[0]["count"]
+        message = f"{name}: the labels that most often stand together are {a!r} and {b!r} ({n:,})"
+        yield Finding("note", "co-occurrence", message, n, shown)
     tied = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= TIED and pair["count"] > 2]
-    if tied:
-        listed = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
-        message = f"{name}: labels that hardly ever stand apart: {len(tied)} ({listed})"
-        fix = "make them one with merge_labels, unless they differ where the model is used"
-        yield Finding("warning", "tied-labels", message, len(tied), fix=fix)
+    names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
+    message = f"{name}: labels that hardly ever stand apart: {len(tied)} ({names})"
+    fix = "make them one with merge_labels, unless they differ where the model is used"
+    yield from found("warning", "tied-labels", tied, message, fix, shown=())
 
 
 def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
@@ -377,23 +401,17 @@ def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
     return f"{name}: examples without a label: {of}, learned and judged as 'none of these'"
 
 
-def _shown(split: Any) -> Sequence[str]:
-    return split.names() if hasattr(split, "images") else split.texts
-
-
 def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     if not counts:
         yield Finding("warning", "balance", f"{name}: no example has a label", n)
         return
     (most, n_most), (least, n_least) = counts.most_common()[0], counts.most_common()[-1]
-    ratio = n_most / n_least
-    severity: Severity = "note" if ratio >= 10 else "ok"
+    severity: Severity = "note" if n_most / n_least >= 10 else "ok"
     message = f"{name}: {len(counts)} labels, {n_most:,} examples with {most!r} to {n_least:,} with {least!r}"
     fix = "weigh a yes of rare labels with --set pos_weight=root" if severity == "note" else ""
     yield Finding(severity, "balance", message, n_most - n_least, fix=fix)
     rare = sorted(str(label) for label, count in counts.items() if count < RARE)
-    if rare:
-        listed = ", ".join(map(repr, rare[:3])) + (f" and {len(rare) - 3:,} more" if len(rare) > 3 else "")
-        message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({listed})"
-        fix = "add examples of them, or leave them out: their figures are chance"
-        yield Finding("note", "rare-labels", message, len(rare), tuple(rare[:10]), fix)
+    shown = listed_in_part([*map(repr, rare)])
+    message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({shown})"
+    fix = "add examples of them, or leave them out: their figures are chance"
+    yield from found("note", "rare-labels", rare, message, fix, shown=rare[:10])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from glassformer.data.checks import place
 
 Severity = Literal["ok", "note", "warning"]
 
@@ -43,6 +45,44 @@ class DoctorReport:
         """Plain values that JSON can hold."""
         findings = [asdict(f) | {"examples": list(f.examples)} for f in self.findings]
         return {"name": self.name, "findings": findings, "figures": self.figures}
+
+
+# A check looks at the splits of a data set, yields what it finds, and may add to the report's figures.
+Check = Callable[[Mapping[str, Any], dict[str, Any]], Iterable[Finding]]
+
+
+def found(
+    severity: Severity,
+    code: str,
+    things: Sequence[Any],
+    message: str,
+    fix: str = "",
+    *,
+    shown: Iterable[str] | None = None,
+    ok: str = "",
+) -> Iterable[Finding]:
+    """A finding that counts ``things``, if there are any; else ``ok``, if it says something.
+
+    Args:
+        shown: examples; None: the first three of the things themselves.
+    """
+    if things:
+        yield Finding(
+            severity, code, message, len(things), tuple(things[:3] if shown is None else shown), fix
+        )
+    elif ok:
+        yield Finding("ok", code, ok)
+
+
+def at_rows(split: Any, rows: Sequence[int], text: Callable[[int], str], most: int = 3) -> list[str]:
+    """Where the first of some examples of a split stand, and a text of each."""
+    return [f"{place(split.origin, i, split.rows)}: {text(i)}" for i in rows[:most]]
+
+
+def listed_in_part(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+    """The first of some names, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return between.join(names[:most]) + more
 
 
 def in_lines(findings: Sequence[Finding]) -> list[str]:

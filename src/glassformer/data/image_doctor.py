@@ -1,7 +1,8 @@
-"""What is wrong with a set of pictures before a model learns it: unreadable ones, repeats, leaks, balance."""
+"""Checks of images: unreadable ones, repeats, leaks, balance, sizes, and what a transform does to them."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,19 +10,13 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.copies import Thumbs, digest, near_repeats
-from glassformer.data.doctor_checks import (
-    in_one_table,
-    no_labels,
-    odd_labels,
-    several_labels,
-    twin_classes,
-    without_classes,
-)
-from glassformer.data.findings import DoctorReport, Finding
+from glassformer.data.doctor_checks import no_labels, odd_labels, run_checks, several_labels, twin_classes
+from glassformer.data.findings import DoctorReport, Finding, found
 from glassformer.data.image import DIM, SKIP, Brightest, Header, ImageRange, look_at
 from glassformer.data.image_range import FEW, FULL, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, each
+from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said
@@ -43,6 +38,7 @@ def examine_pictures(
     name: str,
     splits: Mapping[str, ImageSplit],
     notes: Sequence[str] = (),
+    rejected: Sequence[RejectedRow] = (),
     *,
     transform: Any = None,
     decode: bool = False,
@@ -50,6 +46,7 @@ def examine_pictures(
     """Every check on pictures; equal pictures are those of equal bytes.
 
     Args:
+        rejected: rows of a table that were left out.
         transform: how a model reads them (``ImageTransform``): what it cuts away is said.
         decode: decode each of them, which finds all that cannot be read, and those that nearly repeat
             another; else headers and ends are looked at.
@@ -58,41 +55,55 @@ def examine_pictures(
     formats, width and height (least, median, most).
     """
     said = dict.fromkeys([*notes, *absent_classes(splits)])
-    findings = [Finding("note", "source", note) for note in said]
-    figures: dict[str, Any] = {}
     seen: dict[str, dict[str, list[int]]] = {}
-    thumbs: dict[str, Thumbs] = {}
-    for split, pictures in splits.items():
-        places: dict[str, list[int]] = {}
-        for i, picture in enumerate(pictures.images):
-            if key := digest(picture):  # what is missing is no copy of what is missing
-                places.setdefault(key, []).append(i)
-        seen[split] = places
-        brightest = Brightest()
-        headers, refused = _headers(pictures, decode, transform and transform.image_range, brightest)
-        counts = Counter(map(str, each(pictures.labels)))
-        figures[split] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
-        figures[split] |= _figures(headers) | counts
-        findings += _unreadable(split, pictures, refused)
-        findings += _repeats(split, pictures, places)
-        findings += () if are_sets(pictures.labels) else _balance(split, counts)
-        findings += _shapes(split, pictures, headers, transform)
-        findings += _range(split, headers, brightest)
-        if decode:
-            firsts = [index[0] for index in places.values()]
-            thumbs[split] = Thumbs.of(
-                pictures.images, firsts, (transform and transform.image_range) or "full"
-            )
-    about: dict[str, Any] = {"splits": figures}
-    findings += several_labels(splits, about)
-    findings += odd_labels(splits)
-    findings += twin_classes(splits)
-    findings += no_labels([label for pictures in splits.values() for label in each(pictures.labels)])
-    findings += _leaks(splits, seen)
-    findings += _near(splits, thumbs)
-    if not any(finding.code in ("leak", "near-leak") for finding in findings):
-        findings.append(Finding("ok", "leak", "no picture stands in two splits"))
-    return DoctorReport(name, in_one_table(without_classes(findings)), about)
+
+    def within(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+        yield from (Finding("note", "source", note) for note in said)
+        figures["splits"] = {}
+        for split, pictures in splits.items():
+            seen[split] = _places(pictures)
+            yield from _of_a_split(split, pictures, seen[split], transform, decode, figures["splits"])
+
+    def between(splits: Mapping[str, ImageSplit], figures: dict[str, Any]) -> Iterable[Finding]:
+        white = (transform and transform.image_range) or "full"
+        firsts = {split: [index[0] for index in places.values()] for split, places in seen.items()}
+        thumbs = {k: Thumbs.of(v.images, firsts[k], white) for k, v in splits.items()} if decode else {}
+        leaks = [*_leaks(splits, seen), *_near(splits, thumbs)]
+        yield from leaks
+        if not any(finding.code in ("leak", "near-leak") for finding in leaks):
+            yield Finding("ok", "leak", "no picture stands in two splits")
+
+    checks = [within, several_labels, odd_labels, twin_classes, no_labels, between]
+    return run_checks(name, splits, checks, rejected)
+
+
+def _places(pictures: ImageSplit) -> dict[str, list[int]]:
+    """Where each picture stands; what is missing is no copy of what is missing."""
+    places: dict[str, list[int]] = {}
+    for i, picture in enumerate(pictures.images):
+        if key := digest(picture):
+            places.setdefault(key, []).append(i)
+    return places
+
+
+def _of_a_split(
+    name: str,
+    pictures: ImageSplit,
+    places: Mapping[str, list[int]],
+    transform: Any,
+    decode: bool,
+    figures: dict[str, Any],
+) -> Iterable[Finding]:
+    brightest = Brightest()
+    headers, refused = _headers(pictures, decode, transform and transform.image_range, brightest)
+    counts = Counter(map(str, each(pictures.labels)))
+    figures[name] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
+    figures[name] |= _figures(headers) | counts
+    yield from _unreadable(name, pictures, refused)
+    yield from _repeats(name, pictures, places)
+    yield from () if are_sets(pictures.labels) else _balance(name, counts)
+    yield from _shapes(name, pictures, headers, transform)
+    yield from _range(name, headers, brightest)
 
 
 def _headers(
@@ -134,24 +145,18 @@ def _unreadable(split: str, pictures: ImageSplit, refused: Mapping[int, DataErro
     yield Finding("warning", "unreadable", message, len(refused), examples, fix)
 
 
-def _repeats(split: str, pictures: ImageSplit, places: dict[str, list[int]]) -> list[Finding]:
+def _repeats(split: str, pictures: ImageSplit, places: Mapping[str, list[int]]) -> Iterable[Finding]:
     repeated = [index for index in places.values() if len(index) > 1]
-    labels = pictures.labels
+    labels, names = pictures.labels, pictures.names() if repeated else []
     torn = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
-    names, out = pictures.names(), []
-    if torn:
-        examples = tuple(_both(names, labels, index) for index in torn[:3])
-        message = f"{len(torn):,} pictures of {split} stand there with several labels"
-        fix = "keep each in the folder of one class"
-        out.append(Finding("warning", "contradictions", message, len(torn), examples, fix))
-    if repeated:
-        message = f"{sum(len(index) - 1 for index in repeated):,} pictures of {split} are repeats"
-        examples = tuple(_both(names, labels, index) for index in repeated[:3])
-        fix = "leave repeats out with --set drop_duplicates=true"
-        out.append(Finding("note", "repeats", message, len(repeated), examples, fix))
-    else:
-        out.append(Finding("ok", "repeats", f"{split}: no picture stands there twice"))
-    return out
+    examples = [_both(names, labels, index) for index in torn[:3]]
+    message = f"{len(torn):,} pictures of {split} stand there with several labels"
+    fix = "keep each in the folder of one class"
+    yield from found("warning", "contradictions", torn, message, fix, shown=examples)
+    examples = [_both(names, labels, index) for index in repeated[:3]]
+    message = f"{sum(len(index) - 1 for index in repeated):,} pictures of {split} are repeats"
+    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{split}: no picture stands there twice"
+    yield from found("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
 def _both(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
@@ -172,20 +177,14 @@ def _balance(split: str, counts: Counter[str]) -> Iterable[Finding]:
     yield Finding("warning" if severe else "note", "balance", message, n - m)
 
 
-def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> list[Finding]:
-    out = []
-    names = list(splits)
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            both = seen[first].keys() & seen[second].keys()
-            if both:
-                shown = tuple(splits[second].names()[seen[second][digest][0]] for digest in sorted(both)[:3])
-                message = (
-                    f"{len(both):,} pictures stand in {first} and in {second}: the score would be too good"
-                )
-                fix = f"leave them out of {first} with --set drop_duplicates=true"
-                out.append(Finding("warning", "leak", message, len(both), shown, fix))
-    return out
+def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[int]]]) -> Iterable[Finding]:
+    for first, second in itertools.combinations(splits, 2):
+        both = sorted(seen[first].keys() & seen[second].keys())
+        names = splits[second].names() if both else []
+        shown = [names[seen[second][key][0]] for key in both[:3]]
+        message = f"{len(both):,} pictures stand in {first} and in {second}: the score would be too good"
+        fix = f"leave them out of {first} with --set drop_duplicates=true"
+        yield from found("warning", "leak", both, message, fix, shown=shown)
 
 
 # --- what the pictures look like --------------------------------------------------------------
@@ -212,9 +211,9 @@ def _shapes(
         one = [names[i] for i, header in headers.items() if header.mode in odd]
         message = f"{split}: not all are RGB: {', '.join(told)}"
         yield Finding("note", "modes", message, sum(odd.values()), tuple(one[:3]))
-    if moving := [names[i] for i, header in headers.items() if header.frames > 1]:
-        message = f"{split}: {len(moving):,} have several frames or pages; the first is read"
-        yield Finding("note", "animations", message, len(moving), tuple(moving[:3]))
+    moving = [names[i] for i, header in headers.items() if header.frames > 1]
+    message = f"{split}: {len(moving):,} have several frames or pages; the first is read"
+    yield from found("note", "animations", moving, message)
     if transform is not None:
         yield from _through(split, sizes, transform)
 
@@ -272,31 +271,23 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
         )
 
 
-def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> list[Finding]:
+def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Iterable[Finding]:
     """Pictures that look alike and differ in their bytes: saved anew, scaled, a little brighter."""
     if not thumbs:
-        return []
-    out, names = [], {name: split.names() for name, split in splits.items()}
+        return
+    names = {name: split.names() for name, split in splits.items()}
     for (first, second), pairs in near_repeats(thumbs).items():
-        shown = tuple(f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3])
-        if first == second:
-            message = f"{len(pairs):,} pairs of pictures of {first} look nearly the same"
-            out.append(Finding("note", "near-repeats", message, len(pairs), shown))
-            out += _near_contradictions(first, splits[first], pairs)
-        else:
+        shown = [f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3]]
+        if first != second:
             message = f"{len(pairs):,} pictures of {first} look nearly the same as one of {second}"
             fix = f"remove them from {first}: the score would be too good"
-            out.append(Finding("warning", "near-leak", message, len(pairs), shown, fix))
-    return out
-
-
-def _near_contradictions(name: str, split: ImageSplit, pairs: Sequence[tuple[int, int]]) -> list[Finding]:
-    """Pictures that look nearly the same and have other labels."""
-    labels, names = split.labels or [], split.names()
-    torn = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
-    if not torn:
-        return []
-    shown = tuple(f"{names[i]} ({labels[i]}) ~ {names[j]} ({labels[j]})" for i, j in torn[:3])
-    message = f"{len(torn):,} pairs of pictures of {name} look nearly the same and have different labels"
-    fix = "keep the right label of each"
-    return [Finding("warning", "near-contradictions", message, len(torn), shown, fix)]
+            yield Finding("warning", "near-leak", message, len(pairs), tuple(shown), fix)
+            continue
+        message = f"{len(pairs):,} pairs of pictures of {first} look nearly the same"
+        yield Finding("note", "near-repeats", message, len(pairs), tuple(shown))
+        labels, own = splits[first].labels or [], names[first]
+        torn = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
+        shown = [f"{own[i]} ({labels[i]}) ~ {own[j]} ({labels[j]})" for i, j in torn[:3]]
+        message = f"{len(torn):,} pairs of pictures of {first} look nearly the same and have different labels"
+        fix = "keep the right label of each"
+        yield from found("warning", "near-contradictions", torn, message, fix, shown=shown)

@@ -1,16 +1,17 @@
-"""What is wrong with pairs of texts, before a model learns them: empty sides, repeats, leaks, odd lengths."""
+"""Checks of pairs of texts, translated or scored: empty sides, repeats, leaks, odd lengths."""
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from glassformer.data.checks import place
-from glassformer.data.doctor_checks import bad_rows, doubled_quotes
-from glassformer.data.findings import DoctorReport, Finding, Severity
+from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
+from glassformer.data.findings import Check, DoctorReport, Finding, Severity, at_rows, found
 from glassformer.data.pairs import PairDataset, PairSplit
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.scored_pairs import ScoredSplit
@@ -20,7 +21,6 @@ ODD = 3.0  # times the usual ratio of lengths, or a third of it
 WAYS_OUT = {  # check -> what to do
     "untranslated": "translate such pairs, or remove them",
     "length-ratio": "look at them: a side may be cut, or belong to another pair",
-    "duplicates": "remove repeats; a split that is held out at random shares none with train",
     "contradictions": "give each pair one score",
     "same": "remove such pairs, or correct their scores",
 }
@@ -32,60 +32,67 @@ def examine_pairs(dataset: PairDataset) -> DoctorReport:
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.
     """
-    figures: dict = {"splits": {}}
-    findings = []
-    for name, split in dataset.splits.items():
-        pairs = Counter(zip(split.source, split.target, strict=True))
-        ratios = _ratios(split)
-        usual = float(np.exp(np.nanmedian(ratios))) if np.isfinite(ratios).any() else None
-        figures["splits"][name] = {"pairs": len(split), "distinct": len(pairs), "length_ratio": usual}
-        findings += [*_empty(name, split), *_repeats(name, pairs), *_same(name, split)]
-        findings += _odd(name, split, ratios)
-    findings += [f for side in ("source", "target") for f in doubled_quotes(dataset.splits, side)]
-    findings = [*bad_rows(dataset.rejected), *findings, *_leaks(dataset.splits)]
-    return DoctorReport(dataset.name, findings, figures)
-
-
-def _finding(name: str, code: str, what: str, rows: list[int], split: PairSplit) -> Finding:
-    severity: Severity = "warning" if len(rows) > MANY * len(split) else "note"
-    shown = tuple(
-        f"{place(split.origin, i, split.rows)}: {split.source[i]} | {split.target[i]}" for i in rows[:3]
+    figures = {"splits": {name: _figures(split) for name, split in dataset.splits.items()}}
+    of_a_split = each_split(
+        _empty, lambda name, split: _repeats(name, _sides(split)), _untranslated, _odd_lengths
     )
+    checks = [of_a_split, *_quotes("source", "target"), _shared_sources]
+    return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, figures)
+
+
+def _figures(split: PairSplit) -> dict[str, Any]:
+    ratios = _ratios(split)
+    usual = float(np.exp(np.nanmedian(ratios))) if np.isfinite(ratios).any() else None
+    return {"pairs": len(split), "distinct": len({*_sides(split)}), "length_ratio": usual}
+
+
+def _sides(split: Any) -> list[tuple[str, str]]:
+    """Both texts of each pair."""
+    second = split.target if isinstance(split, PairSplit) else split.second
+    return list(zip(split.source, second, strict=True))
+
+
+def _quotes(*sides: str) -> list[Check]:
+    return [partial(doubled_quotes, texts=side) for side in sides]
+
+
+def _some(
+    name: str, code: str, split: Any, rows: Sequence[int], what: str, ok: str = ""
+) -> Iterable[Finding]:
+    """Pairs of a split that look wrong; a note where they are few."""
+    severity: Severity = "warning" if len(rows) > MANY * len(split) else "note"
+    sides = _sides(split)
+    shown = at_rows(split, rows, lambda i: " | ".join(sides[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
-    return Finding(severity, code, message, len(rows), shown, WAYS_OUT[code])
+    yield from found(severity, code, rows, message, WAYS_OUT[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
-    rows = [
-        i
-        for i, sides in enumerate(zip(split.source, split.target, strict=True))
-        if not all(side.strip() for side in sides)
-    ]
-    if rows:  # one is enough for a training to refuse them
-        shown = tuple(place(split.origin, i, split.rows) for i in rows[:3])
-        message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
-        fix = "fill them in, or leave such pairs out with --on-bad-row skip"
-        yield Finding("warning", "empty", message, len(rows), shown, fix)
-    else:
-        yield Finding("ok", "empty", f"{name}: no side is empty")
+    rows = [i for i, sides in enumerate(_sides(split)) if not all(side.strip() for side in sides)]
+    shown = [at.removesuffix(": ") for at in at_rows(split, rows, lambda i: "")]
+    message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
+    fix = "fill them in, or leave such pairs out with --on-bad-row skip"
+    # one is enough for a training to refuse them
+    yield from found("warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty")
 
 
-def _repeats(name: str, pairs: Counter[tuple[str, str]]) -> Iterable[Finding]:
+def _repeats(name: str, sides: Sequence[tuple[str, str]]) -> Iterable[Finding]:
+    pairs = Counter(sides)
     again = pairs.total() - len(pairs)
-    if again:
-        often = tuple(f"{n} times: {a} | {b}" for (a, b), n in pairs.most_common(3))
-        severity: Severity = "warning" if again > MANY * pairs.total() else "note"
-        message = f"{name}: {again:,} of {pairs.total():,} pairs repeat an earlier one"
-        yield Finding(severity, "duplicates", message, again, often, WAYS_OUT["duplicates"])
-    else:
+    if not again:
         yield Finding("ok", "duplicates", f"{name}: no pair occurs twice")
+        return
+    often = tuple(f"{n} times: {a} | {b}" for (a, b), n in pairs.most_common(3))
+    severity: Severity = "warning" if again > MANY * pairs.total() else "note"
+    message = f"{name}: {again:,} of {pairs.total():,} pairs repeat an earlier one"
+    fix = "remove repeats; a split that is held out at random shares none with train"
+    yield Finding(severity, "duplicates", message, again, often, fix)
 
 
-def _same(name: str, split: PairSplit) -> Iterable[Finding]:
-    both = enumerate(zip(split.source, split.target, strict=True))
+def _untranslated(name: str, split: PairSplit) -> Iterable[Finding]:
+    both = enumerate(_sides(split))
     rows = [i for i, (a, b) in both if len(a) >= LONG and a.casefold() == b.casefold()]
-    if rows:
-        yield _finding(name, "untranslated", "have the same text on both sides", rows, split)
+    yield from _some(name, "untranslated", split, rows, "have the same text on both sides")
 
 
 def _ratios(split: PairSplit) -> np.ndarray:
@@ -95,31 +102,29 @@ def _ratios(split: PairSplit) -> np.ndarray:
     return np.where(told, np.log(np.maximum(right, 1) / np.maximum(left, 1)), np.nan)
 
 
-def _odd(name: str, split: PairSplit, ratios: np.ndarray) -> Iterable[Finding]:
+def _odd_lengths(name: str, split: PairSplit) -> Iterable[Finding]:
+    ratios = _ratios(split)
     if not np.isfinite(ratios).any():
         return
     away = np.abs(ratios - np.nanmedian(ratios))
     rows = np.flatnonzero(away > np.log(ODD)).tolist()
-    usual = np.exp(np.nanmedian(ratios))
-    if rows:
-        what = f"have lengths more than {ODD:g} times off the usual {usual:.2f} characters for one"
-        yield _finding(name, "length-ratio", what, rows, split)
-    else:
-        usually = f"{usual:.2f} characters for one"
-        message = f"{name}: no target is {ODD:g} times longer or shorter than usual ({usually})"
-        yield Finding("ok", "length-ratio", message)
+    usual = f"{np.exp(np.nanmedian(ratios)):.2f} characters for one"
+    what = f"have lengths more than {ODD:g} times off the usual {usual}"
+    ok = f"{name}: no target is {ODD:g} times longer or shorter than usual ({usual})"
+    yield from _some(name, "length-ratio", split, rows, what, ok)
 
 
-def _leaks(splits: dict[str, PairSplit]) -> Iterable[Finding]:
+def _shared_sources(splits: Mapping[str, PairSplit], figures: dict[str, Any]) -> Iterable[Finding]:
     sources = {name: {*split.source} - {""} for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
         shared = sorted(sources[a] & sources[b])
-        if shared:
-            message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
-            fix = f"remove them from {a}: the score would be too good"
-            yield Finding("warning", "leaks", message, len(shared), tuple(shared[:3]), fix)
-        else:
-            yield Finding("ok", "leaks", f"no source text stands in both {a} and {b}")
+        message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
+        fix, ok = _too_good(a), f"no source text stands in both {a} and {b}"
+        yield from found("warning", "leaks", shared, message, fix, ok=ok)
+
+
+def _too_good(split: str) -> str:
+    return f"remove them from {split}: the score would be too good"
 
 
 # --- pairs with scores ------------------------------------------------------------------------------
@@ -132,19 +137,20 @@ def examine_scored(
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, lowest, mean and highest score.
     """
-    figures: dict = {"splits": {}}
-    findings = []
-    for split_name, split in splits.items():
-        keys = [_key(a, b) for a, b in zip(split.first, split.second, strict=True)]
-        figures["splits"][split_name] = {"pairs": len(split), "distinct": len({*keys}), **_spread(split)}
-        findings += [*_repeats(split_name, Counter(keys)), *_scores(split_name, split, keys)]
-    findings += [f for side in ("first", "second") for f in doubled_quotes(splits, side)]
-    return DoctorReport(name, [*bad_rows(rejected), *findings, *_shared(splits)], figures)
+    figures: dict[str, Any] = {
+        "splits": {
+            name: {"pairs": len(split), "distinct": len({*_keys(split)}), **_spread(split)}
+            for name, split in splits.items()
+        }
+    }
+    of_a_split = each_split(lambda name, split: _repeats(name, _keys(split)), _scores)
+    checks = [of_a_split, *_quotes("first", "second"), _shared_pairs]
+    return run_checks(name, splits, checks, rejected, figures)
 
 
-def _key(a: str, b: str) -> tuple[str, str]:
-    """A pair in whichever order it stands."""
-    return (a, b) if a <= b else (b, a)
+def _keys(split: ScoredSplit) -> list[tuple[str, str]]:
+    """The pairs in whichever order they stand."""
+    return [(a, b) if a <= b else (b, a) for a, b in _sides(split)]
 
 
 def _spread(split: ScoredSplit) -> dict[str, float]:
@@ -154,13 +160,12 @@ def _spread(split: ScoredSplit) -> dict[str, float]:
     return {"lowest": float(scores.min()), "mean": float(scores.mean()), "highest": float(scores.max())}
 
 
-def _scores(name: str, split: ScoredSplit, keys: Sequence[tuple[str, str]]) -> Iterable[Finding]:
+def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
+    keys = _keys(split)
+    same = [i for i, (a, b) in enumerate(keys) if a == b]
     if split.scores is None:
-        rows = [i for i, (a, b) in enumerate(keys) if a == b]
-        if rows:
-            yield _scored_finding(
-                name, "same", "have the same text on both sides: they teach nothing", rows, split
-            )
+        what = "have the same text on both sides: they teach nothing"
+        yield from _some(name, "same", split, same, what)
         return
     scores = np.asarray(split.scores)
     if np.ptp(scores) == 0:
@@ -171,42 +176,25 @@ def _scores(name: str, split: ScoredSplit, keys: Sequence[tuple[str, str]]) -> I
     for i, key in enumerate(keys):
         given.setdefault(key, []).append(i)
     odd = [rows[-1] for rows in given.values() if len({split.scores[i] for i in rows}) > 1]
-    if odd:
-        yield _scored_finding(name, "contradictions", "stand there again with another score", odd, split)
-    else:
-        yield Finding("ok", "contradictions", f"{name}: no pair has two scores")
+    ok = f"{name}: no pair has two scores"
+    yield from _some(name, "contradictions", split, odd, "stand there again with another score", ok)
     middle = float(scores.min() + np.ptp(scores) / 2)
-    rows = [i for i, (a, b) in enumerate(keys) if a == b and split.scores[i] < middle]
-    if rows:
-        what = f"have the same text on both sides and a score below {middle:g}"
-        yield _scored_finding(name, "same", what, rows, split)
+    rows = [i for i in same if split.scores[i] < middle]
+    what = f"have the same text on both sides and a score below {middle:g}"
+    yield from _some(name, "same", split, rows, what)
 
 
-def _scored_finding(name: str, code: str, what: str, rows: list[int], split: ScoredSplit) -> Finding:
-    severity: Severity = "warning" if len(rows) > MANY * len(split) else "note"
-    shown = tuple(
-        f"{place(split.origin, i, split.rows)}: {split.first[i]} | {split.second[i]}" for i in rows[:3]
-    )
-    message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
-    return Finding(severity, code, message, len(rows), shown, WAYS_OUT[code])
-
-
-def _shared(splits: Mapping[str, ScoredSplit]) -> Iterable[Finding]:
+def _shared_pairs(splits: Mapping[str, ScoredSplit], figures: dict[str, Any]) -> Iterable[Finding]:
     """Leaks: whole pairs in two splits are serious, single texts are common and worth knowing."""
+    keys = {name: _keys(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
-        one, other = splits[a], splits[b]
-        pairs = {_key(x, y) for x, y in zip(one.first, one.second, strict=True)}
-        rows = [
-            i for i, (x, y) in enumerate(zip(other.first, other.second, strict=True)) if _key(x, y) in pairs
-        ]
-        texts = {*one.first, *one.second} & {*other.first, *other.second}
+        pairs, other = {*keys[a]}, _sides(splits[b])
+        rows = [i for i, key in enumerate(keys[b]) if key in pairs]
         if rows:
-            shown = tuple(f"{other.first[i]} | {other.second[i]}" for i in rows[:3])
             message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"
-            fix = f"remove them from {a}: the score would be too good"
-            yield Finding("warning", "leaks", message, len(rows), shown, fix)
-        elif texts:
-            message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
-            yield Finding("note", "leaks", message, len(texts), tuple(sorted(texts)[:3]))
-        else:
-            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
+            shown = [" | ".join(other[i]) for i in rows[:3]]
+            yield from found("warning", "leaks", rows, message, _too_good(a), shown=shown)
+            continue
+        texts = sorted({x for key in keys[a] for x in key} & {x for key in keys[b] for x in key})
+        message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
+        yield from found("note", "leaks", texts, message, ok=f"no text stands in both {a} and {b}")

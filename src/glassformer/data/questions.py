@@ -169,7 +169,7 @@ def found_in(text: str, context: str, where: str) -> int:
         DataError: nowhere, or in several places.
     """
     places = _places(text, context)
-    whole = [at for at in places if _is_whole(context, at, at + len(text))]
+    whole = [at for at in places if is_whole(context, at, at + len(text))]
     if len(whole or places) == 1:
         return (whole or places)[0]
     shown = excerpt(text, 40)
@@ -182,7 +182,7 @@ def found_in(text: str, context: str, where: str) -> int:
 
 def _is_word(text: str, context: str) -> bool:
     """Whether "nan" is a word of the context, in one place, and not what tables have where nothing stands."""
-    return sum(_is_whole(context, at, at + len(text)) for at in _places(text, context)) == 1
+    return sum(is_whole(context, at, at + len(text)) for at in _places(text, context)) == 1
 
 
 def _places(text: str, context: str) -> list[int]:
@@ -193,7 +193,8 @@ def _places(text: str, context: str) -> list[int]:
     return places
 
 
-def _is_whole(context: str, start: int, end: int) -> bool:
+def is_whole(context: str, start: int, end: int) -> bool:
+    """Whether a part of a text begins and ends where its words do."""
     before, behind = context[start - 1 : start], context[end : end + 1]
     return not (before.isalnum() and context[start].isalnum()) and not (
         behind.isalnum() and context[end - 1].isalnum()

@@ -1,14 +1,15 @@
-"""What is wrong with tagged sentences before a model learns them: repeats, leaks, balance, broken tags."""
+"""Checks of tagged sentences: repeats, leaks, balance, broken tags."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from glassformer.data.doctor_checks import bad_rows, leaks, repeats, written_twice
-from glassformer.data.findings import DoctorReport, Finding, excerpt, percent
+from glassformer.data.doctor_checks import counted_texts, leaks, repeats, run_checks, written_twice
+from glassformer.data.findings import Check, DoctorReport, Finding, excerpt, found, percent
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import NOT_TAGGED, OUTSIDE, Scheme, kind_of_tag, malformed, read_tags, spans_of
 from glassformer.errors import DataError
@@ -32,35 +33,36 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         spelling.append(Finding("warning", "tag-scheme", error.what, fix=error.fix or ""))
     tags, scheme = iter(reading.tags), reading.scheme
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
-    dataset = replace(dataset, splits=dataset.splits | splits)
-    counts = {name: Counter(split.texts) for name, split in dataset.splits.items()}
+    every = dataset.splits | splits
+    counts = counted_texts(every)
     figures: dict[str, Any] = {
         "scheme": scheme,
-        "splits": {name: _figures(split, counts[name], scheme) for name, split in dataset.splits.items()},
+        "splits": {name: _figures(split, counts[name], scheme) for name, split in every.items()},
     }
-    findings = [
-        *bad_rows(dataset.rejected),
-        *(Finding("note", "columns", said) for said in dataset.said),
-        *_one_sentence(dataset),
-        *spelling,
-        *_twin_kinds(splits, scheme),
-        *_not_tagged(splits),
-        *(_without_the_setting(f) for f in repeats(counts)),
-        *(_without_the_setting(f) for f in leaks(dataset.splits, counts, figures)),  # type: ignore[arg-type]  # texts
-        *_malformed(splits, scheme),
-        *_balance(splits, scheme),
-        *_known_entities(splits, scheme),
-        *_contradictions(splits, scheme),
+
+    def of_tags(check: Callable[[Mapping[str, TaggedSplit], Scheme], Iterable[Finding]]) -> Check:
+        return lambda _splits, _figures: check(splits, scheme)  # of those that have tags
+
+    unended = (
+        Finding("warning", "one-sentence", what, 1, fix="put an empty line behind each sentence")
+        for what in dataset.unended
+    )
+    told = [*(Finding("note", "columns", said) for said in dataset.said), *unended, *spelling]
+    checks = [
+        lambda _splits, _figures: told,
+        *map(of_tags, (_twin_kinds, _not_tagged)),
+        _with_fix("leave repeats out", partial(repeats, say_rows=False)),
+        _with_fix("leave them out of training", leaks),
+        *map(of_tags, (_malformed, _balance, _known_entities, _contradictions)),
     ]
-    return DoctorReport(dataset.name, findings, figures)
+    return run_checks(dataset.name, every, checks, dataset.rejected, figures)
 
 
-def _without_the_setting(finding: Finding) -> Finding:
-    """The same without the advice to set what recipes of tags do not have."""
-    if not finding.fix:
-        return finding
-    fix = "leave repeats out" if finding.code == "duplicates" else "leave them out of training"
-    return Finding(finding.severity, finding.code, finding.message, finding.count, finding.examples, fix)
+def _with_fix(fix: str, check: Check) -> Check:
+    """The same check without the advice to set what recipes of tags do not have."""
+    return lambda splits, figures: (
+        replace(one, fix=fix) if one.fix else one for one in check(splits, figures)
+    )
 
 
 def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[str, Any]:
@@ -74,28 +76,22 @@ def _figures(split: TaggedSplit, counts: Counter[str], scheme: Scheme) -> dict[s
     }
 
 
-def _one_sentence(dataset: TaggedDataset) -> Iterable[Finding]:
-    for what in dataset.unended:
-        yield Finding("warning", "one-sentence", what, 1, fix="put an empty line behind each sentence")
-
-
-def _twin_kinds(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _twin_kinds(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     kinds = {kind_of_tag(tag, scheme) for split in splits.values() for own in split.tags or () for tag in own}
-    if twins := written_twice(kinds):
-        pairs = [" and ".join(map(repr, names)) for names in twins]
-        message = f"kinds whose names differ only in case or white space: {'; '.join(pairs[:3])}"
-        fix = "they are learned as different ones: write each in one way"
-        yield Finding("warning", "twin-kinds", message, len(twins), tuple(pairs[:10]), fix)
+    twins = [" and ".join(map(repr, names)) for names in written_twice(kinds)]
+    message = f"kinds whose names differ only in case or white space: {'; '.join(twins[:3])}"
+    fix = "they are learned as different ones: write each in one way"
+    yield from found("warning", "twin-kinds", twins, message, fix, shown=twins[:10])
 
 
-def _not_tagged(splits: dict[str, TaggedSplit]) -> Iterable[Finding]:
+def _not_tagged(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     for name, split in splits.items():
         if count := sum(own.count(NOT_TAGGED) for own in split.tags or ()):
             what = f"{name}: {count:,} words have the tag {NOT_TAGGED}; they count in no loss and no metric"
             yield Finding("note", "not-tagged", what, count)
 
 
-def _malformed(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _malformed(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     for name, split in splits.items():
         examples, count = [], 0
         for words, tags in zip(split.words, split.tags or (), strict=True):
@@ -111,7 +107,7 @@ def _malformed(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Findi
             yield Finding("ok", "malformed-tags", f"{name}: every sequence of tags is well-formed {scheme}")
 
 
-def _balance(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     train = splits.get("train")
     if train is None:
         return
@@ -124,29 +120,26 @@ def _balance(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding
         message = f"train: {share} of {tags.total():,} words stand in a span; {empty:,} sentences have none"
         yield Finding("note", "tag-balance", message, inside)
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < RARE]
-    if rare:
-        message = f"train: kinds of fewer than {RARE} spans: {', '.join(rare)}"
-        yield Finding("warning", "rare-kinds", message, len(rare), fix="few examples are hard to learn from")
+    message = f"train: kinds of fewer than {RARE} spans: {', '.join(rare)}"
+    yield from found("warning", "rare-kinds", rare, message, "few examples are hard to learn from", shown=())
     for name, split in splits.items():
-        found = {kind_of_tag(tag, scheme) for own in split.tags or () for tag in own} - {""}
-        if strange := sorted(found - kinds.keys()):
-            message = f"{name}: kinds that train does not have: {', '.join(strange)}"
-            yield Finding("warning", "unseen-kinds", message, len(strange), fix="no model can find them")
+        own_kinds = {kind_of_tag(tag, scheme) for own in split.tags or () for tag in own} - {""}
+        strange = sorted(own_kinds - kinds.keys())
+        message = f"{name}: kinds that train does not have: {', '.join(strange)}"
+        yield from found("warning", "unseen-kinds", strange, message, "no model can find them", shown=())
 
 
-def _known_entities(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
-    """How many spans of the other splits were seen in training word for word: the rest must be told by
-    context.
-    """
+def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+    """Spans of other splits that were seen in training word for word: the rest must be told by context."""
     train = splits.get("train")
     if train is None:
         return
     known = set(_surfaces(train, scheme))
     for name, split in splits.items():
-        if name == "train" or not (found := list(_surfaces(split, scheme))):
+        if name == "train" or not (spans := list(_surfaces(split, scheme))):
             continue
-        same = sum(one in known for one in found)
-        message = f"{name}: {percent(same, len(found))} of {len(found):,} spans stand in train word for word"
+        same = sum(one in known for one in spans)
+        message = f"{name}: {percent(same, len(spans))} of {len(spans):,} spans stand in train word for word"
         yield Finding("note", "known-spans", message, same)
 
 
@@ -156,16 +149,14 @@ def _surfaces(split: TaggedSplit, scheme: Scheme) -> Iterable[tuple[str, str]]:
             yield " ".join(words[start:end]).casefold(), kind
 
 
-def _contradictions(splits: dict[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
+def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Finding]:
     """Equal sentences with different tags."""
     seen: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
     for split in splits.values():
         for words, tags in zip(split.words, split.tags or (), strict=True):
             seen[tuple(words)].add(tuple(tags))
     twice = [" ".join(words) for words, tags in seen.items() if len(tags) > 1]
-    if twice:
-        message = f"sentences that stand there with different tags: {len(twice):,}"
-        fix = "give each one set of tags"
-        yield Finding("warning", "contradictions", message, len(twice), tuple(map(excerpt, twice[:3])), fix)
-    else:
-        yield Finding("ok", "contradictions", "no sentence stands there with different tags")
+    message = f"sentences that stand there with different tags: {len(twice):,}"
+    shown, ok = map(excerpt, twice[:3]), "no sentence stands there with different tags"
+    fix = "give each one set of tags"
+    yield from found("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)
