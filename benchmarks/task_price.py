@@ -70,7 +70,15 @@ GENERAL = {
         "cli.explain",
         "cli.finished",
     ),
-    *("cli.predict", "cli.reproduce", "cli.tell", "cli.train", "serve.app", "serve.models", "serve.run"),
+    *(
+        "cli.predict",
+        "cli.reproduce",
+        "cli.predictions",
+        "cli.train",
+        "serve.app",
+        "serve.models",
+        "serve.run",
+    ),
     *("study.paired", "study.results"),
 }
 TOGETHER = {"text_regression": "regression", "image_regression": "regression"}  # one task of two inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.answers import kept_table
+from glassformer.cli.predictions import kept_table
 from glassformer.cli.rows import Layout, Row, read_rows
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
@@ -63,7 +63,7 @@ def test_encoding_and_line_ends_stay(
     gf, run: Path, tmp_path: Path, monkeypatch, encoding, line_end, piecewise
 ):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
     lines = ["text,who", "a splendid café,Zoë", "dreadful,Ann"]
     (tmp_path / "t.csv").write_bytes((line_end.join(lines) + line_end).encode(encoding))
     words = ("--encoding", encoding) if encoding in ("cp1252", "utf-16") else ()
@@ -116,8 +116,8 @@ CELLS = (
 @pytest.mark.parametrize(("name", "delimiter"), [("mine.csv", ","), ("mine.csv", ";"), ("mine.tsv", "\t")])
 def test_every_cell_stays_as_it_is(gf, run: Path, tmp_path: Path, monkeypatch, piecewise, name, delimiter):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
-        monkeypatch.setattr("glassformer.cli.answers.PIECE", 2)
+        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.rows.PIECE", 2)
     head = ["=id", "note", "text"]
     rows = [[str(i), cell, f"@a film {cell}" if cell.strip() else "@x"] for i, cell in enumerate(CELLS)]
     with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
@@ -138,15 +138,15 @@ def test_the_guards_of_a_label_review_stay(tmp_path: Path):
     (read,) = read_rows(table, "text")
     assert (read.text, read.given["note"]) == ("=a film", "'@x")
     with kept.written(tmp_path / "o.csv", ["text"], ["predicted"]) as write:
-        write([read], [["@yes"]])
+        write(read, ["@yes"])
     assert records(tmp_path / "o.csv")[1] == ["yes", "'=a film", "''@x", "'@yes"]
 
 
 @pytest.mark.parametrize("piecewise", [False, True])
 def test_rows_without_an_answer_say_why(gf, run: Path, tmp_path: Path, monkeypatch, piecewise):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.answers.LARGE", 1)
-        monkeypatch.setattr("glassformer.cli.answers.PIECE", 2)
+        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.rows.PIECE", 2)
     write_csv(tmp_path / "t.csv", [("7", "a film"), ("11", ""), ("13", "a plot")], "id,text")
     told = gf("predict", run, "t.csv", "--out", "o.csv", "--keep-table", "--on-bad-row", "skip")
     assert told.code == 0, told.err
@@ -180,7 +180,7 @@ def test_both_texts_of_a_pair_go_back_to_their_columns(tmp_path: Path):
     kept = replace(kept_table([str(table)], tmp_path / "o.csv"), pair=("first", "second"))
     layout = Layout(("id",), False, False, True)
     with kept.written(tmp_path / "o.csv", kept.texts(layout), ["predicted"]) as write:
-        write([Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"})], [["yes"]])
+        write(Row(TextPair("a", "b"), 2, "t.csv", {"id": "7"}), ["yes"])
     assert records(tmp_path / "o.csv") == [["second", "id", "first", "predicted"], ["b", "7", "a", "yes"]]
 
 

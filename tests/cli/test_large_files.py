@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import answers
-from glassformer.cli.rows import read_rows
+from glassformer.cli import rows as rows_module
+from glassformer.cli.predictions import Writer
+from glassformer.cli.rows import LargeFile, read_rows
 from glassformer.data.column_contents import looked_at
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
@@ -23,8 +24,8 @@ def piecewise(monkeypatch):
     """Every file counts as large, and its pieces are small."""
 
     def switch(on: bool) -> None:
-        monkeypatch.setattr(answers, "LARGE", 0 if on else 1 << 40)
-        monkeypatch.setattr(answers, "PIECE", 7)
+        monkeypatch.setattr(rows_module, "LARGE", 0 if on else 1 << 40)
+        monkeypatch.setattr(rows_module, "PIECE", 7)
 
     return switch
 
@@ -144,7 +145,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
             "text,id\n" + "".join(f"a rather long text of row {i} {'x' * 99},{i}\n" for i in range(rows))
         )
         tracemalloc.start()
-        total = sum(len(piece) for piece in answers.LargeFile(path, "text", (), False))
+        total = sum(len(piece) for piece in LargeFile(path, "text", (), False))
         used = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert total == rows
@@ -165,7 +166,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
 def test_a_table_that_changes_between_two_pieces_ends_the_work(tmp_path: Path, piecewise, name, how):
     piecewise(True)
     path = next(path for path in table_files(tmp_path, False) if path.name == name)
-    pieces = iter(answers.LargeFile(path, "text", (), False))
+    pieces = iter(LargeFile(path, "text", (), False))
     assert len(next(pieces)) == 7
     if how == "appended":
         path.write_bytes(path.read_bytes() + b"\n")
@@ -186,13 +187,13 @@ def test_predict_of_a_table_that_changes_leaves_no_file_and_ends_with_one_line(
 ):
     piecewise(True)
     path = table_files(tmp_path, False)[0]
-    before = answers.Answers.add
+    before = Writer.add
 
-    def add(self, rows, probabilities):
+    def add(self, rows, progress):
         (tmp_path / "other").write_bytes(path.read_bytes())
         (tmp_path / "other").replace(path)
-        before(self, rows, probabilities)
+        before(self, rows, progress)
 
-    monkeypatch.setattr(answers.Answers, "add", add)
+    monkeypatch.setattr(Writer, "add", add)
     assert "the file has changed while it was read" in refused("predict", run, path, "--out", "o.csv")
     assert not (tmp_path / "o.csv").exists()

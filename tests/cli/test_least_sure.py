@@ -7,21 +7,22 @@ import json
 import numpy as np
 import pytest
 
-from glassformer.cli.answers import LeastSure
+from glassformer.cli.predictions import LeastSure, Prediction
 from glassformer.cli.rows import Row
 from glassformer.errors import ConfigError
 
 from .tiny import sentences, write_csv
 
 
-def test_the_least_sure_come_first_and_pieces_are_one():
+def test_the_least_sure_come_first():
     p = np.random.default_rng(0).dirichlet([1, 1, 1], 53)
     p[7] = p[11] = [0.34, 0.33, 0.33]
     rows = [Row(f"text {i}", i + 2, "t.csv") for i in range(53)]
     shares, labels = p.max(1), [("a", "b", "c")[k] for k in p.argmax(1)]
-    kept = LeastSure(5, ["a", "b", "c"])
-    for part in (slice(0, 31), slice(31, 53)):
-        kept.add(rows[part], labels[part], shares[part].tolist(), p[part])
+    kept = LeastSure(5)
+    for row, label, share, own in zip(rows, labels, shares.tolist(), p, strict=True):
+        found = {"label": label, "probability": share, "probabilities": own}
+        kept.add(Prediction(row, found), ["a", "b", "c"])
     found = kept.found()
     assert [f["row"] - 2 for f in found] == np.argsort(shares, kind="stable")[:5].tolist()
     assert [f["row"] for f in found[:2]] == [9, 13]
@@ -30,7 +31,7 @@ def test_the_least_sure_come_first_and_pieces_are_one():
         assert [share for _, share in f["likeliest"]] == sorted(own.tolist(), reverse=True)[:2]
         assert f["likeliest"][0][0] == f["label"]
     with pytest.raises(ConfigError, match="0 rows"):
-        LeastSure(0, [])
+        LeastSure(0)
 
 
 def test_predict_lists_them(gf, refused, run, tmp_path):

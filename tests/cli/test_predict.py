@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glassformer.cli.inputs import gather, names_a_file, read_texts, table_of_pictures
+from glassformer.cli.inputs import gather_rows, names_a_file, table_of_pictures
+from glassformer.cli.rows import read_rows
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 
@@ -240,6 +241,11 @@ def test_the_column_of_texts_is_found_by_what_it_holds(gf, run: Path, tmp_path: 
     ]
 
 
+def read_texts(path: Path, column: str | None = None) -> tuple[list[str], list[int | None]]:
+    rows = [row for row in read_rows(path, column) if row.error is None]
+    return [row.text for row in rows], [row.row for row in rows]
+
+
 def test_rows_are_those_of_the_file(tmp_path: Path):
     (tmp_path / "a.txt").write_text("\ufeffone\r\n\r\ntwo\r\n", encoding="utf-8", newline="")
     assert read_texts(tmp_path / "a.txt") == (["one", "two"], [1, 3])
@@ -336,8 +342,9 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
 
 def test_texts_keep_their_order_among_files(tmp_path: Path):
     path = write_csv(tmp_path / "a.csv", [("two", ""), ("three", "")])
-    assert gather(["one", str(path), "four"]).texts == ["one", "two", "three", "four"]
-    assert gather([str(path)]).rows == [2, 3]
+    found = gather_rows(["one", str(path), "four"])
+    assert [row.text for row in found] == ["one", "two", "three", "four"]
+    assert [row.row for row in found] == [None, 2, 3, None]
 
 
 def test_a_file_stands_with_data_or_without(gf, refused, run: Path, tmp_path: Path):

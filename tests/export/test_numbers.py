@@ -69,7 +69,7 @@ PLACES = [(0.0, 1.0), (10_000_000.0, 1.0), (1_700_000_000.0, 2.0**-6), (0.0, 2.0
 
 @pytest.mark.parametrize(("mean", "unit"), PLACES)
 def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, mean, unit, tmp_path, capsys):
-    from glassformer.cli.numbers import NumberAnswers
+    from glassformer.cli.predictions import Numbers, Prediction, Writer
     from glassformer.cli.rows import Layout, Row
 
     est = placed(regressor, mean, unit)
@@ -80,15 +80,16 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
     write_simple(tmp_path / "b.csv", {"mean": found.tolist()})
     assert [float(cell) for cell in read_simple(tmp_path / "b.csv")["mean"]] == found.tolist()
     out = tmp_path / "out.csv"
-    answers = NumberAnswers(est, out, Layout((), False, False))
-    with answers.written():
-        answers.add([Row(text) for text in TEXTS], est.outputs(TEXTS))
+    kind = Numbers(est, Layout((), False, False))
+    writer = Writer(kind, out)
+    with writer.opened():
+        writer.add([Row(text) for text in TEXTS], lambda done: None)
     assert [row.predicted for row in read_numbers(out)] == found.tolist()
-    answers = NumberAnswers(est, None, Layout((), False, False))
-    answers.add([Row(text) for text in TEXTS], est.outputs(TEXTS))
+    Writer(kind).add([Row(text) for text in TEXTS], lambda done: None)
     shown = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
     assert np.abs(np.array(shown) - found).max() <= 1e-4 * unit
-    behind = [float(cells[0]) for cells in answers._behind(found, found)]
+    told = kind.predict(TEXTS, lambda done: None)
+    behind = [float(kind.behind(Prediction(Row(""), one))[0]) for one in told]
     assert behind == found.tolist()
 
 

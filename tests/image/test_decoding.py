@@ -291,7 +291,7 @@ def test_hidden_pictures_are_not_predicted(folder):
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "y.png").write_bytes(b"")
     (folder / "dog" / "._0.png").write_bytes(b"not a picture")
-    assert len(pictures([str(folder)]).texts) == 6
+    assert len(pictures([str(folder)])) == 6
 
 
 def test_a_path_is_named_in_what_is_wrong_with_it(tmp_path):

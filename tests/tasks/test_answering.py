@@ -8,17 +8,22 @@ import io
 import json
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import glassformer as gf
-from glassformer.cli.answered import HEADER, _file, answer_command
+from glassformer.cli.inputs import gather_questions
+from glassformer.cli.predictions import Answers as Predicted
+from glassformer.cli.predictions import Writer
+from glassformer.cli.rows import Row, layout_of
 from glassformer.data.batching import pack_texts
 from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, starts_of
+from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import widened
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.evaluate.answers import answer_figures
@@ -293,10 +298,25 @@ def test_weights_that_have_diverged_give_no_answer(model):
         broken.answers(facts()[0][:1])
 
 
-def test_answers_in_a_table_cannot_be_formulas():
-    told = {"row": 2, "question": "=cmd|' /C calc'!A0", "answer": "@SUM(1)", "context": "-1+1", "start": 0}
-    told |= {"end": 7, "probability": 0.5, "error": None}
-    assert _file(".csv", [told], HEADER).splitlines()[1] == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
+def written(rows: list[Row], out: Path, answer: str) -> str:
+    """The file of these questions, each with the same answer."""
+
+    class Same(Predicted):
+        def predict(self, inputs, progress):
+            for q in inputs:
+                found = {"question": q.first, "context": q.second, "answer": answer}
+                yield found | {"start": 0, "end": 7, "probability": 0.5}
+
+    writer = Writer(Same(SimpleNamespace(NOUN="questions"), layout_of(rows)), out)
+    with writer.opened():
+        writer.add(rows, lambda done: None)
+    return out.read_text()
+
+
+def test_answers_in_a_table_cannot_be_formulas(tmp_path):
+    row = Row(TextPair("=cmd|' /C calc'!A0", "-1+1"), 2)
+    line = written([row], tmp_path / "o.csv", "@SUM(1)").splitlines()[1]
+    assert line == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
 
 
 def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
@@ -327,23 +347,9 @@ def test_answers_keep_their_files_and_columns(tmp_path):
         files.append(tmp_path / f"{name}.jsonl")
         files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def tell(model, questions):
-        return [
-            {
-                "question": q.first,
-                "context": q.second,
-                "answer": "x",
-                "start": 0,
-                "end": 1,
-                "probability": 0.5,
-            }
-            for q in questions
-        ]
-
     for ending in (".csv", ".jsonl"):
         out = tmp_path / f"out{ending}"
-        answer_command(tell, None, [*map(str, files)], out, (None, None), None, False)
-        text = out.read_text()
+        text = written(gather_questions([*map(str, files)]), out, "x")
         found = (
             [*csv.DictReader(io.StringIO(text))]
             if ending == ".csv"
@@ -356,5 +362,5 @@ def test_answers_keep_their_files_and_columns(tmp_path):
             ("b.jsonl", 2, "b1"),
         ]
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
-    answer_command(tell, None, [*X[0]], tmp_path / "one.csv", (None, None), None, False)
-    assert (tmp_path / "one.csv").read_text().splitlines()[0] == ",".join(HEADER)
+    text = written(gather_questions([*X[0]]), tmp_path / "one.csv", "x")
+    assert text.splitlines()[0] == ",".join(Predicted.HEADER)

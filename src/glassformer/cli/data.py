@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from glassformer.cli.answered import NONE
 from glassformer.cli.given import COLUMNS, column_settings, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.cli.places import free_folder
+from glassformer.cli.predictions import NO_ANSWER
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole
@@ -445,7 +445,7 @@ def _answers(dataset: Any, name: str) -> Shown:
     ]
     first = next(iter(dataset.splits.values()))
     examples = [
-        [excerpt(question.question), excerpt(own.texts[0] if own.texts else NONE)]
+        [excerpt(question.question), excerpt(own.texts[0] if own.texts else NO_ANSWER)]
         for question, own in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
     ]
     heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")

@@ -12,8 +12,8 @@ import typer
 from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows, pictures
 from glassformer.cli.output import AsJson, note, say, say_json
+from glassformer.cli.predictions import asked_by
 from glassformer.cli.rows import usable, without_answer
-from glassformer.cli.tell import asked_by
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, written_whole
 
@@ -63,7 +63,7 @@ def embed(
     if hasattr(clf, "transform_"):
         if options:
             raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
-        return clf.embed(pictures(given).texts)
+        return clf.embed(pictures(given))
     return clf.embed(_texts(given, text_column, [trained_column(folder)]), **options)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.finished import show_similarity
+from glassformer.cli.finished import show_number_figures, show_similarity
 from glassformer.cli.given import (
     ImageColumn,
     LabelColumn,
@@ -22,7 +22,6 @@ from glassformer.cli.given import (
     refuse_columns,
     tell,
 )
-from glassformer.cli.numbers import show_number_figures
 from glassformer.cli.output import (
     AsJson,
     abstention_line,

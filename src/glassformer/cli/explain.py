@@ -58,10 +58,9 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.answered import gather_questions
     from glassformer.cli.inputs import (
-        gather,
         gather_pairs,
+        gather_questions,
         gather_rows,
         pictures,
         reads_pairs,
@@ -83,15 +82,13 @@ def explain(
     if of_pictures and rows:
         raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
     if of_pictures:
-        inputs = pictures(given).texts
+        inputs = pictures(given)
     elif clf.NOUN == "questions":
         inputs = _chosen(gather_questions(given, text_column, pair_column, skip), rows)
     elif reads_pairs(clf, pair_column):
         inputs = _chosen(gather_pairs(given, text_column, pair_column, folder, skip), rows)
-    elif rows:
-        inputs = _chosen(gather_rows(given, text_column, usual, skip), rows)
     else:
-        inputs = gather(given, text_column, usual).texts
+        inputs = _chosen(gather_rows(given, text_column, usual, skip), rows)
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     with progress_bar("explained", len(inputs)) as done:
@@ -117,7 +114,7 @@ def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
         DataError: there is no such row, or it cannot be used.
     """
     if not rows:
-        return [row.text for row in found]
+        return [row.text for row in found if row.error is None]
     places = {row.row: row for row in found if row.row is not None}
     if missing := [n for n in rows if n not in places]:
         known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file, as --data FILE"
@@ -131,7 +128,7 @@ def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
 
 def _classifier(folder: str | Path) -> Any:
     """The classifier in a folder; raises ConfigError where there is none."""
-    from glassformer.cli.tell import asked_by
+    from glassformer.cli.predictions import asked_by
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
 

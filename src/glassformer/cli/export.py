@@ -42,7 +42,7 @@ def export(
             int8 costs too much, and only its file is not.
     """
     check_folder(run)
-    from glassformer.cli.tell import asked_by
+    from glassformer.cli.predictions import asked_by
     from glassformer.export.outputs import samples_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glassformer.cli.answered import NONE as NO_ANSWER
-from glassformer.cli.numbers import chosen_by, in_ratios, said_of_intervals
 from glassformer.cli.output import (
     excerpt,
     note,
@@ -18,6 +16,7 @@ from glassformer.cli.output import (
     show_table,
     show_translation_scores,
 )
+from glassformer.cli.predictions import NO_ANSWER
 from glassformer.cli.vectors import show_vectors_run
 
 if TYPE_CHECKING:
@@ -330,3 +329,51 @@ def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
     show(
         title, metric_table([*found.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True)
     )
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def chosen_by(far: dict[str, Any]) -> str:
+    """That the epoch hangs on validation numbers far from all others, and the way out."""
+    some, one = ", ".join(f"{value:.10g}" for value in far["first"]), far["count"] == 1
+    epoch = "the epoch" if far["best_epoch"] is None else f"epoch {far['best_epoch']}"
+    by = "a validation number" if one else f"{far['count']:,} validation numbers"
+    share = f"{far['share_of_loss']:.0%} of the validation loss"
+    fix = f"correct {'it' if one else 'them'}, or train again with --set far_numbers=skip"
+    if far.get("wide"):
+        fix = "the numbers span orders of magnitude, of which --set number_scale=log learns the logarithm"
+    return f"{epoch} was chosen by {by} far from all others ({some}), {share}: {fix}"
+
+
+def said_of_intervals(levels: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """A line for each coverage: how many numbers lie in their intervals, and how wide these are."""
+    for level in levels:
+        asked = f"{level['asked']:.0%} intervals"
+        if level["covered"] is None:
+            yield f"{asked}: take {level['needed']} validation examples or more"
+        else:
+            width = f"width {level['width']:.4g}"
+            if "factor" in level:
+                width = f"from 1/{level['factor']:.3g} to {level['factor']:.3g} times the predicted one"
+            yield f"{asked}: {level['covered']:.1%} of the true numbers inside, {width}"
+
+
+def in_ratios(scores: dict[str, Any]) -> str:
+    """Where logarithms are learned, how far off predictions are as ratios; else empty."""
+    found = scores.get("ratios") or {}
+    if (factor := found.get("median_factor")) is None:
+        return ""
+    said = f"half of the predictions are within a factor of {factor:.3g}"
+    return f"{said}; R² of the logarithms: {found['r2']:.4g}" if found["r2"] is not None else said
+
+
+def show_number_figures(title: str, scores: dict[str, Any]) -> None:
+    """Every metric of one regressor, with its interval."""
+    from glassformer.report.metrics import METRICS, value_table
+
+    show(title, value_table(scores, [*METRICS["numbers"]], 2))
+    if line := in_ratios(scores):
+        say(line)
+    for line in said_of_intervals(scores.get("intervals") or []):
+        say(line)

@@ -6,14 +6,23 @@ import math
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.cli.given import STDIN, read_stdin, with_options
 from glassformer.cli.output import note
-from glassformer.cli.rows import WAY_OUT, Row, counted, marked_pictures, read_columns, read_rows, text_row
+from glassformer.cli.rows import (
+    WAY_OUT,
+    Row,
+    counted,
+    line_rows,
+    marked_pictures,
+    read_columns,
+    read_rows,
+    text_row,
+)
 from glassformer.errors import ConfigError, DataError
 
 # A word that ends so is a file, too, although it would not be read.
@@ -23,45 +32,6 @@ OTHER_ENDS = (
 )
 
 
-@dataclass
-class Texts:
-    """What to label; ``rows`` has the row in its file for each text, None where it is from no file."""
-
-    texts: list[str] = field(default_factory=list)
-    rows: list[int] | None = None
-
-
-def gather(given: Sequence[str], text_column: str | None = None, usual: Sequence[str | None] = ()) -> Texts:
-    """The texts of the arguments, in their order.
-
-    Args:
-        usual: columns of which a table's first is taken where ``text_column`` names none.
-
-    Raises:
-        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
-    """
-    from glassformer.data.checks import check_texts
-
-    found = Texts()
-    for number, argument in enumerate(given, 1):
-        if argument == STDIN:
-            lines, rows = read_stdin()
-            found.texts += check_texts(lines, "standard input", rows)
-            if len(given) == 1:
-                found.rows = rows
-            continue
-        if not names_a_file(argument):
-            found.texts.append(text_row(argument, number, False).text)
-            continue
-        if is_picture(argument):
-            raise no_picture(argument)
-        texts, rows = read_texts(Path(argument), text_column, usual)
-        found.texts += texts
-        if len(given) == 1:
-            found.rows = rows
-    return found
-
-
 def gather_rows(
     given: Sequence[str],
     text_column: str | None = None,
@@ -69,20 +39,21 @@ def gather_rows(
     skip: bool = False,
     first: int = 1,
 ) -> list[Row]:
-    """As ``gather``, row for row: those of a file keep their places and their other columns.
+    """The texts of the arguments, row for row: those of a file keep their places and their other columns.
 
     Args:
+        usual: columns of which a table's first is taken where ``text_column`` names none.
         skip: a text or row that cannot be used is marked; else it ends the reading.
         first: the number of the first argument, in messages.
+
+    Raises:
+        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
     """
     found: list[Row] = []
     for number, argument in enumerate(given, first):
         if argument == STDIN:
             lines = dict(zip(*reversed(read_stdin()), strict=True))
-            found += [
-                Row(lines.get(i, ""), i, "standard input", error=None if i in lines else "the line is empty")
-                for i in range(1, max(lines) + 1)
-            ]
+            found += line_rows(lines, "standard input", skip)
         elif not names_a_file(argument):
             found.append(text_row(argument, number, skip))
         elif is_picture(argument):
@@ -99,7 +70,7 @@ def is_picture(argument: str) -> bool:
     return is_image_name(argument)
 
 
-def pictures(given: Sequence[str]) -> Texts:
+def pictures(given: Sequence[str]) -> list[str]:
     """The picture files of the arguments; a folder stands for all in it, in order of name.
 
     Raises:
@@ -107,16 +78,16 @@ def pictures(given: Sequence[str]) -> Texts:
     """
     from glassformer.data.image import picture_files
 
-    found = Texts()
+    found: list[str] = []
     for argument in given:
         path = Path(argument)
         if path.is_dir():
             files = [str(p) for p in picture_files(path)]
             if not files:
                 raise DataError("no pictures in this folder", where=argument, fix="Name their files")
-            found.texts += files
+            found += files
         elif path.is_file():
-            found.texts.append(argument)
+            found.append(argument)
         else:
             fix = "Check the path: this model reads pictures"
             fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
@@ -149,7 +120,7 @@ def gather_pictures(given: Sequence[str], skip: bool = False, image_range: Any =
     found: list[Row] = []
     for argument in given:
         named = argument.lower().endswith(tuple(READERS)) and os.path.isfile(argument)
-        rows = table_of_pictures(Path(argument), skip) if named else map(Row, pictures([argument]).texts)
+        rows = table_of_pictures(Path(argument), skip) if named else map(Row, pictures([argument]))
         found += rows
     return marked_pictures(found, image_range) if skip else found
 
@@ -267,15 +238,16 @@ def read_with_columns(
     Columns of bytes (pictures) are left out.
 
     Raises:
-        DataError: as ``read_texts``.
+        DataError: a file that cannot be read, or a text that cannot be used.
     """
     from glassformer.data.checks import check_texts
     from glassformer.data.columns import find_text
+    from glassformer.data.files import read_lines
     from glassformer.data.tables import is_plain, read_table
 
     if is_plain(path):
-        texts, rows = read_texts(path)
-        return texts, rows, [{} for _ in texts]
+        lines, rows = read_lines(path)
+        return check_texts(lines, str(path), rows), rows, [{} for _ in lines]
     table = read_table(path)
     if table.said:
         note(table.said)
@@ -291,25 +263,6 @@ def read_with_columns(
                 value = None  # JSON has no word for it
             own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
     return texts, list(table.rows), beside
-
-
-def read_texts(
-    path: Path, text_column: str | None = None, usual: Sequence[str | None] = ()
-) -> tuple[list[str], list[int]]:
-    """The texts of a table or a ``.txt`` file, with their rows; other columns, labels too, are not read."""
-    from glassformer.data.checks import check_texts
-    from glassformer.data.columns import find_text
-    from glassformer.data.files import read_lines
-    from glassformer.data.tables import is_plain, read_table
-
-    if is_plain(path):
-        lines, rows = read_lines(path)
-        return check_texts(lines, str(path), rows), rows
-    table = read_table(path)
-    if table.said:
-        note(table.said)
-    column = find_text(table, text_column, usual)
-    return check_texts(table.read(column), table.origin, table.rows), list(table.rows)
 
 
 # --- pairs of texts -------------------------------------------------------------------------------
@@ -362,14 +315,6 @@ def gather_pairs(
     if first is not None:
         raise _alone(first, sides)
     return found
-
-
-def zero_shot(clf: Any, labels: Sequence[str], template: str | None) -> Any:
-    """A model of entailment that chooses among labels; errors: those of ``ZeroShotClassifier``."""
-    from glassformer.tasks.text_classification.zero_shot import TEMPLATE, ZeroShotClassifier
-
-    named = [label.strip() for words in labels for label in words.split(",") if label.strip()]
-    return ZeroShotClassifier(clf, named, template=template or TEMPLATE)
 
 
 def reads_pairs(clf: Any, pair_column: str | None) -> bool:
@@ -465,3 +410,100 @@ def sides_in(
     from glassformer.tasks.run_folder import trained_columns
 
     return trained_sides(names, text, pair, str(path), trained_columns(folder))
+
+
+# --- questions ------------------------------------------------------------------------------------
+#
+# Two arguments, a line with a tab, SQuAD's JSON, or two columns of a table.
+
+
+SIDES_OF_A_QUESTION = ("question", "text")
+
+
+def gather_questions(
+    given: Sequence[str],
+    question_column: str | None = None,
+    context_column: str | None = None,
+    skip: bool = False,
+) -> list[Row]:
+    """The questions of the arguments, in their order, as pairs of texts.
+
+    Args:
+        given: question and context, two for each, and names of files: SQuAD's JSON, tables with columns
+            question and context; ``.txt`` files and ``-`` for standard input have both in a line, a tab
+            between them.
+        question_column, context_column: of tables; None finds them by their usual names.
+        skip: a row that cannot be used is marked; else it ends the reading.
+
+    Raises:
+        DataError: a question without its context, a file that cannot be read, a row that cannot be used.
+    """
+    from glassformer.data.tables import PLAIN
+
+    refuse_unreadable(given, skip)
+    found: list[Row] = []
+    texts: list[str] = []
+    for number, argument in enumerate(given, 1):
+        table = names_a_file(argument) and not is_picture(argument) and not argument.lower().endswith(PLAIN)
+        if argument != STDIN and not table:
+            texts.append(argument)
+            continue
+        if texts:
+            found += gather_pairs(texts, skip=skip, sides=SIDES_OF_A_QUESTION, start=number - len(texts))
+            texts = []
+        if argument == STDIN:
+            found += gather_pairs([argument], skip=skip)
+        else:
+            found += counted(partial(_questions_in, Path(argument), question_column, context_column), skip)
+    start = len(given) - len(texts) + 1
+    return [
+        *found,
+        *(gather_pairs(texts, skip=skip, sides=SIDES_OF_A_QUESTION, start=start) if texts else []),
+    ]
+
+
+def _questions_in(path: Path, question: str | None, context: str | None, skip: bool) -> list[Row]:
+    from glassformer.data.answered import columns_of, is_nested, load_answered
+    from glassformer.data.text_pairs import TextPair, join_sides
+
+    if path.is_file() and is_nested(path):
+        data = load_answered(path, on_bad_row="skip" if skip else "refuse", need_answers=False)
+        (split,) = data.splits.values()
+        rows = split.rows or range(1, len(split) + 1)
+        good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
+        bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
+        return sorted([*good, *bad], key=lambda row: row.row or 0)
+    found = []
+    for values, row in read_columns(path, lambda table: columns_of(table, question, context), skip):
+        if row.error is None:
+            try:
+                (row.text,) = join_sides([values[0]], [values[1]])
+            except DataError as error:
+                if not skip:
+                    where, fix = f"{path}, row {row.row}", f"{error.fix or 'Correct it'}, {WAY_OUT}"
+                    raise DataError(error.what, where=where, fix=fix) from None
+                row.text, row.error = TextPair("", ""), error.what
+        found.append(row)
+    return found
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def gather_sentences(given: Sequence[str], text_column: str | None = None, skip: bool = False) -> list[Row]:
+    """Texts and sentences in words: as ``gather_rows``, and files of CoNLL and tables with lists of words."""
+    from glassformer.data.tagged import list_words
+
+    refuse_unreadable(given, skip)
+    found: list[Row] = []
+    for number, argument in enumerate(given, 1):
+        data = list_words(argument, text_column, skip)
+        if data is None:
+            found += gather_rows([argument], text_column, (), skip, number)
+            continue
+        split = data.splits["train"]
+        places = split.rows or range(1, len(split) + 1)
+        good = [Row(" ".join(w), n, argument, words=w) for w, n in zip(split.words, places, strict=True)]
+        bad = [Row("", row.row, argument, error=row.reason) for row in data.rejected]
+        found += sorted([*good, *bad], key=lambda row: row.row or 0)
+    return found

@@ -1,10 +1,11 @@
-"""Rows of one's own files on their way to answers: each keeps its place, its other columns, and its fault."""
+"""Rows of the user's files, each with its place, its other columns and what is wrong with it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,20 +13,24 @@ from typing import Any, NamedTuple
 from glassformer.cli.output import note
 from glassformer.errors import DataError
 from glassformer.finite import json_text
+from glassformer.reading import Unchanged
 
-MOST_COLUMNS = 200  # of the user's own, beside the answers
+MOST_COLUMNS = 200  # of the user's own, next to the predictions
+LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
+PIECE = 4096  # rows
 WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
 
 
 @dataclass
 class Row:
-    """One text or picture to be answered."""
+    """One input: a text, a pair of texts or the path of an image."""
 
     text: str
     row: int | None = None  # in its file, counted as that shows it
     file: str = ""  # "" of what was given on the command line
     given: dict[str, str] = field(default_factory=dict)  # the file's other columns
-    error: str | None = None  # why it has no answer
+    error: str | None = None  # why it has no prediction
+    words: Sequence[str] | None = None  # of a sentence that its file gives in words
 
 
 def usable(rows: Sequence[Row]) -> list[str]:
@@ -54,6 +59,26 @@ def text_row(text: str, number: int, skip: bool) -> Row:
         DataError: it cannot be used, without ``skip``.
     """
     return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
+
+
+EMPTY = "the line is empty"
+
+
+def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
+    """A row for each line up to the last; an empty one keeps its place and is marked, whatever ``skip`` says.
+
+    Args:
+        lines: number, from 1 -> line.
+
+    Raises:
+        DataError: a line that cannot be used, without ``skip``.
+    """
+    rows = []
+    for number in range(1, max(lines) + 1 if lines else 1):
+        line = lines.get(number, "").rstrip("\r\n")
+        error = _problem(line, f"{file}, row {number}", skip) if line.strip() else EMPTY
+        rows.append(Row(line, number, file, error=error))
+    return rows
 
 
 def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
@@ -116,13 +141,10 @@ def read_rows(
 
     if is_plain(path):
         check_utf8(path)
-        lines = [line.rstrip("\r\n") for line in text_lines(path)]
-        if not any(map(str.strip, lines)):
+        rows = line_rows(dict(enumerate(text_lines(path), 1)), str(path), skip)
+        if all(row.error == EMPTY for row in rows):
             raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
-        return [
-            Row(line, i, str(path), error=None if line.strip() else "the line is empty")
-            for i, line in enumerate(lines, 1)
-        ]
+        return rows
     found = []
     for values, row in read_columns(path, lambda table: (find_text(table, text_column, usual),), skip):
         if row.error is None:
@@ -240,18 +262,20 @@ def layout_of(rows: Sequence[Row]) -> Layout:
     return Layout(columns, several, any(row.error is not None for row in rows), pairs)
 
 
-def others_of(
-    rows: Sequence[Row], taken: Sequence[str], layout: Layout | None = None
-) -> dict[str, list[str]]:
-    """The user's columns, a value for each row; one whose name is ``taken`` is called ``given:NAME``."""
-    layout = layout or layout_of(rows)
-    out: dict[str, list[str]] = {}
-    if layout.files:
-        out["file"] = [row.file for row in rows]
+def columns_beside(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
+    """The user's columns by their names in our table, each with what gives the cell of a row.
+
+    A column whose name is ``taken`` is called ``given:NAME``.
+    """
+    out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
     for name in layout.columns:
         shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
-        out[shown] = [row.given.get(name, "") for row in rows]
+        out[shown] = partial(_given, name)
     return out
+
+
+def _given(name: str, row: Row) -> str:
+    return row.given.get(name, "")
 
 
 def without_answer(rows: Sequence[Row]) -> str:
@@ -270,3 +294,87 @@ def said_of(bad: Sequence[Any]) -> str:
         return ""
     count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
     return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"
+
+
+# --- large files ----------------------------------------------------------------------------------
+
+
+def large_file(given: Sequence[str]) -> Path | None:
+    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
+    from glassformer.data.tables import STREAMED
+
+    path = Path(given[0])
+    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
+    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
+
+
+class LargeFile:
+    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
+
+    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
+    file that changes meanwhile ends it too: no answers of two tables come together.
+
+    Args:
+        text_column, usual, skip: as ``read_rows`` takes them.
+
+    Raises:
+        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
+    """
+
+    def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
+        self._unchanged = Unchanged(path)
+        try:
+            self._look(path, text_column, usual, skip)
+        except DataError as error:
+            if skip or not error.where or ", row " not in error.where:
+                raise
+            from glassformer.data.rejected import with_others
+
+            with suppress(DataError):  # no row can be used
+                self._look(path, text_column, usual, True)
+            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+        self._unchanged.check()
+
+    def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
+        """Go through the file once: its columns, and how many rows are good and bad."""
+        from glassformer.data.columns import find_text
+        from glassformer.data.tables import StreamedTable
+
+        self.path, self.skip, self.bad = path, skip, 0
+        self._ragged: dict[int, DataError] = {}
+        self._table = StreamedTable(path, refusal(skip, self._ragged))
+        self._text = find_text(self._table.sample(), text_column, usual)
+        columns = tuple(carried([name for name in self._table.names if name != self._text]))
+        self.layout = Layout(columns, False, False)
+        self.good, self.bad, first = 0, 0, None
+        for row in self._rows():
+            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
+            first = first or (row if row.error is not None else None)
+        if first is not None and not self.good:
+            usable([first])  # says so
+        self.layout = Layout(columns, False, first is not None)
+
+    def _rows(self) -> Iterator[Row]:
+        ragged = iter(sorted(self._ragged.items()))
+        waiting = next(ragged, None)
+        for number, values in self._table.rows():
+            while waiting is not None and waiting[0] < number:
+                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+                waiting = next(ragged, None)
+            given = {name: values[name] for name in self.layout.columns}
+            yield row_of(self.path, number, values[self._text], given, self.skip)
+        while waiting is not None:
+            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+            waiting = next(ragged, None)
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        piece: list[Row] = []
+        for row in self._rows():
+            piece.append(row)
+            if len(piece) == PIECE:
+                self._unchanged.check()
+                yield piece
+                piece = []
+        self._unchanged.check()
+        if piece:
+            yield piece

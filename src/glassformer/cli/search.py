@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.given import STDIN, TextColumn, read_stdin
-from glassformer.cli.inputs import names_a_file, read_texts, read_with_columns
+from glassformer.cli.inputs import names_a_file, read_with_columns
 from glassformer.cli.output import AsJson, emit, excerpt, one_line, say, say_json
+from glassformer.cli.rows import read_rows, usable
 from glassformer.cli.similar import open_embedder
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path, check_new_file
@@ -100,8 +101,10 @@ def _queries(words: Sequence[str]) -> list[str]:
     for word in words:
         if word == STDIN:
             asked += read_stdin()[0]
+        elif names_a_file(word) and Path(word).is_file():
+            asked += usable(read_rows(Path(word)))
         else:
-            asked += read_texts(Path(word))[0] if names_a_file(word) and Path(word).is_file() else [word]
+            asked.append(word)
     return asked
 
 

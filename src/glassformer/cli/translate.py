@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glassformer.cli.given import DataFile, with_data
-from glassformer.cli.inputs import Texts, gather
+from glassformer.cli.inputs import gather_rows
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
 from glassformer.cli.places import check_folder, run_folders
-from glassformer.cli.predict import check_output
-from glassformer.cli.rows import others_of, read_rows
+from glassformer.cli.predictions import check_output
+from glassformer.cli.rows import Row, columns_beside, layout_of, usable
+from glassformer.data.tables import PLAIN
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file
 
@@ -25,29 +26,25 @@ MOST = 20  # alignments of one page
 
 def translate(
     folder: str | Path, given: list[str], *, beam: int = 5, text_column: str | None = None
-) -> tuple[Texts, list[str]]:
+) -> list[tuple[Row, str]]:
     """Translate texts and the texts in files.
 
     Args:
         folder: of a run or of a saved translator.
-        given: texts, and names of files; see ``predict.gather``. Of a single ``.txt`` file empty lines are
-            kept, so that line n of what comes out belongs to line n of the file; among several arguments they
-            are left out.
+        given: texts, and names of files. Of a single ``.txt`` file empty lines are kept, so that line n of
+            what comes out belongs to line n of the file; otherwise they are left out.
 
     Raises:
         InputError: no such model, one that does not translate, an unreadable file, a text that is too long.
     """
-    from glassformer.data.files import count_lines
-    from glassformer.data.tables import is_plain
-
-    translator, found = _opened(folder, given, text_column)
-    origin = given[0] if found.rows is not None else "TEXT"
-    said = translator.translate(found.texts, beam, rows=found.rows, origin=origin)
-    if found.rows is None or not is_plain(Path(origin)):
-        return found, said
-    count = count_lines(Path(origin))
-    texts = Texts(spread(found.texts, found.rows, count), list(range(1, count + 1)))
-    return texts, spread(said, found.rows, count)
+    translator, rows = _opened(folder, given, text_column)
+    good = [row for row in rows if row.error is None]
+    one = len(given) == 1 and good[0].row is not None
+    known: dict[str, Any] = {"rows": [row.row for row in good], "origin": good[0].file} if one else {}
+    said = iter(translator.translate([row.text for row in good], beam, **({"origin": "TEXT"} | known)))
+    if not given[0].lower().endswith(PLAIN) or len(given) > 1:
+        rows = good
+    return [(row, "" if row.error is not None else next(said)) for row in rows]
 
 
 def align(
@@ -62,42 +59,24 @@ def align(
 
     check_name(path)
     check_new_file(path, "--align")
-    translator, found = _opened(folder, given, text_column)
-    if len(found.texts) > MOST:
-        raise ConfigError(f"{len(found.texts)} texts, at most {MOST} go into one page", fix="Give fewer")
-    made = [translator.align(text, beam) for text in found.texts]
+    translator, rows = _opened(folder, given, text_column)
+    texts = usable(rows)
+    if len(texts) > MOST:
+        raise ConfigError(f"{len(texts)} texts, at most {MOST} go into one page", fix="Give fewer")
+    made = [translator.align(text, beam) for text in texts]
     save_alignments(made, path)
     return made
 
 
-def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, Texts]:
-    """The translator of a folder, and the texts that are given to it."""
+def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tuple[Any, list[Row]]:
+    """The translator of a folder, and the rows of what is given to it."""
     check_folder(folder)
     from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.tasks.run_folder import trained_column
 
-    found = gather(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
-    return load_kind(folder, "translate"), found
-
-
-def own_columns(folder: str | Path, given: list[str], text_column: str | None) -> dict[str, list[str]]:
-    """The other columns of a single table whose texts are translated; none of anything else."""
-    from glassformer.data.pairs import SOURCE_COLUMNS
-    from glassformer.data.tables import READERS
-    from glassformer.tasks.run_folder import trained_column
-
-    if len(given) != 1 or Path(given[0]).suffix.lower() not in READERS:
-        return {}
-    rows = read_rows(Path(given[0]), text_column, (trained_column(folder), *SOURCE_COLUMNS))
-    return others_of(rows, ("text", "translation"))
-
-
-def spread(texts: Sequence[str], rows: Sequence[int], count: int) -> list[str]:
-    """``count`` lines with the texts at their rows, counted from 1; the others are empty."""
-    lines = [""] * count
-    for row, text in zip(rows, texts, strict=True):
-        lines[row - 1] = text
-    return lines
+    rows = gather_rows(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
+    usable(rows)
+    return load_kind(folder, "translate"), rows
 
 
 def load_kind(folder: str | Path, verb: str) -> Any:
@@ -164,21 +143,22 @@ def translate_command(
         note(f"what each word was read from: {align_}")
         _show([one.text for one in aligned], [one.translation for one in aligned], json, align=align_)
         return
-    found, translations = translate(run, given, beam=beam, text_column=text_column)
+    found = translate(run, given, beam=beam, text_column=text_column)
     if out is None:
-        _show(found.texts, translations, json)
+        _show([row.text for row, _ in found], [said for _, said in found], json)
         return
     from glassformer.data.spreadsheet import csv_safe
     from glassformer.evaluate.predictions import table_file
 
-    others = own_columns(run, given, text_column)
+    layout = layout_of([row for row, _ in found] if len(given) == 1 else [])
+    others = columns_beside(layout, ("text", "translation"))
     with table_file(out) as writer:
         writer.writerow(["text", "translation", *map(csv_safe, others)])
-        columns = zip(found.texts, translations, *others.values(), strict=True)
-        writer.writerows([csv_safe(cell) for cell in row] for row in columns)
-    say(f"{len(translations):,} texts: {out}")
+        for row, said in found:
+            writer.writerow(map(csv_safe, [row.text, said, *(cell(row) for cell in others.values())]))
+    say(f"{len(found):,} texts: {out}")
     if json:
-        say_json({"texts": len(translations), "out": out})
+        say_json({"texts": len(found), "out": out})
 
 
 def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more: Any) -> None:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -74,57 +73,147 @@ def table_file(
         temporary.unlink(missing_ok=True)
 
 
-# --- numbers --------------------------------------------------------------------------------------
+# --- rows of predictions.csv ----------------------------------------------------------------------
 #
-# Predicted numbers as a table, one row an example.
+# For each example what is known of it and what is predicted; what stands behind that depends on the kind: the
+# probability of the label and of each class, or the interval of a number.
 
 
-NUMBER_HEADER = ("split", "row", "text", "label", "predicted", "low", "high")
+BEGIN = ("split", "row", "text", "label", "predicted")
+HEADER = (*BEGIN, "probability")
+NUMBER_HEADER = (*BEGIN, "low", "high")
+
+
+def cells_of(
+    text: Any, predicted: Any, behind: Sequence[str], *, row: Any = None, label: Any = None, split: str = ""
+) -> list[Any]:
+    """One row.
+
+    Args:
+        predicted: None: a row without a prediction.
+        behind: the cells of the kind, see ``label_cells`` and ``number_cells``.
+        row: its number in the file that the text came from.
+        label: the true one, where it is known.
+    """
+    known = (csv_safe(first_of(text)), csv_safe(label), csv_safe(predicted))
+    return [csv_safe(split), "" if row is None else row, *known, *behind]
+
+
+def label_cells(share: float | None, probabilities: Sequence[float]) -> list[str]:
+    """The probability of the predicted label, and of each class ``[K]``; empty where there is none."""
+    if share is None:
+        return [""] * (1 + len(probabilities))
+    return [f"{x:.6g}" for x in (share, *probabilities)]
+
+
+def number_cells(bounds: Sequence[float] | None) -> list[str]:
+    """The interval of a number; None: nothing is known of it."""
+    return ["", ""] if bounds is None else [repr(float(x)) for x in bounds]
 
 
 @contextmanager
-def numbers_file(path: str | Path, others: Sequence[str] = ()) -> Iterator[Callable[..., None]]:
-    """A table that appears whole, or not at all: call what it gives with the arguments of ``_write``.
+def _predictions_file(
+    path: str | Path, header: Sequence[str], texts: Sequence[Any], others: Mapping[str, Sequence[Any]] | None
+) -> Iterator[Callable[..., None]]:
+    """The table in one move: call what it gives with an example's place, prediction and cells.
 
     Args:
-        others: names of further columns, behind ours.
+        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
+        others: further columns, behind ours: name -> [n] values.
     """
+    extra = {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
+    extra |= others or {}
+    _check_lengths(texts, extra)
     with table_file(path) as writer:
-        writer.writerow([*NUMBER_HEADER, *map(csv_safe, others)])
+        writer.writerow(map(csv_safe, [*header, *extra]))
 
-        def write(texts: Sequence[str], predicted: Sequence[float | None], **columns: Any) -> None:
-            _write_numbers(writer, texts, predicted, **columns)
+        def write(i: int, predicted: Any, behind: Sequence[str], **known: Any) -> None:
+            more = [csv_safe(column[i]) for column in extra.values()]
+            writer.writerow([*cells_of(texts[i], predicted, behind, **known), *more])
 
         yield write
 
 
-def _write_numbers(
-    writer: Any,
-    texts: Sequence[str],
-    predicted: Sequence[float | None],
+def _check_lengths(texts: Sequence[Any], columns: Mapping[str, Sequence[Any] | None]) -> None:
+    for name, column in columns.items():
+        if column is not None and len(column) != len(texts):
+            raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
+
+
+def _at(column: Sequence[Any] | None, i: int) -> Any:
+    return None if column is None else column[i]
+
+
+def write_numbers(
+    path: str | Path,
+    texts: Sequence[Any],
+    predicted: Sequence[float],
     *,
     bounds: np.ndarray | None = None,
     labels: Sequence[Any] | None = None,
     rows: Sequence[int | None] | None = None,
     split: str = "",
-    others: Mapping[str, Sequence[Any]] | None = None,
 ) -> None:
-    """Some rows; every number reads back as the same.
+    """Predicted numbers as a table; every number reads back as the same.
 
     Args:
-        predicted: [n]; None: a row without an answer.
+        predicted: [n].
         bounds: [n, 2] of the intervals; None: nothing is known of them.
-        labels: [n] true numbers, where they are known.
+        labels, rows, split: see ``write_predictions``.
     """
-    for i, text in enumerate(texts):
-        answer = predicted[i]
-        inside = answer is not None and bounds is not None
-        low, high = (repr(float(x)) for x in bounds[i]) if inside and bounds is not None else ("", "")
-        row = "" if rows is None or rows[i] is None else rows[i]
-        label = "" if labels is None else repr(float(labels[i]))
-        told = "" if answer is None else repr(float(answer))
-        cells = [csv_safe(split), row, csv_safe(first_of(text)), label, told, low, high]
-        writer.writerow(cells + [csv_safe(column[i]) for column in (others or {}).values()])
+    with _predictions_file(path, NUMBER_HEADER, texts, None) as write:
+        for i, number in enumerate(predicted):
+            label = None if labels is None else repr(float(labels[i]))
+            inside = number_cells(_at(bounds, i))
+            write(i, repr(float(number)), inside, row=_at(rows, i), label=label, split=split)
+
+
+def write_predictions(
+    path: str | Path,
+    texts: Sequence[str],
+    probabilities: ArrayLike,
+    classes: Sequence[Any],
+    *,
+    labels: Sequence[Any] | None = None,
+    predicted: Sequence[Any] | None = None,
+    rows: Sequence[int | None] | None = None,
+    split: str = "",
+    others: Mapping[str, Sequence[Any]] | None = None,
+    shares: Sequence[float | None] | None = None,
+) -> None:
+    """Write the file in one move: whatever stood at ``path`` stays until the new one is complete.
+
+    Args:
+        path: the file, UTF-8.
+        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
+        probabilities: [n, K], one column a class.
+        classes: [K] labels.
+        labels: [n] true labels, if known.
+        predicted: [n] labels, where they are not simply the most probable class; None: a row without one, and
+            without probabilities unless ``shares`` has some.
+        rows: [n] row numbers in the source file.
+        split: name of the split, the same for every row.
+        others: further columns, behind ours: name -> [n] values.
+        shares: [n] how sure each of ``predicted`` is, where that is no single column of ``probabilities``.
+
+    Raises:
+        ShapeError: the lengths differ.
+    """
+    p = np.asarray(probabilities, np.float64)
+    if p.shape != (len(texts), len(classes)):
+        raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
+    _check_lengths(texts, {"labels": labels, "predicted": predicted, "rows": rows})
+    said = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
+    if shares is None:
+        places = {label: k for k, label in enumerate(classes)}
+        shares = [None if label is None else p[i, places[label]] for i, label in enumerate(said)]
+    with _predictions_file(path, [*HEADER, *(f"p:{c}" for c in classes)], texts, others) as write:
+        for i, label in enumerate(said):
+            known = {"row": _at(rows, i), "label": _at(labels, i), "split": split}
+            write(i, label, label_cells(shares[i], p[i]), **known)
+
+
+# --- reading them ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -182,19 +271,6 @@ def texts_in(path: Path) -> Iterator[str]:
         raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
 
 
-def write_numbers(path: str | Path, texts: Sequence[str], predicted: Sequence[float], **columns: Any) -> None:
-    """The whole table at once; of pairs the second texts get a column of their own."""
-    others = {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
-    with numbers_file(path, [*others]) as write:
-        write(texts, predicted, others=others, **columns)
-
-
-# --- predictions.csv ------------------------------------------------------------------------------
-
-
-HEADER = ("split", "row", "text", "label", "predicted", "probability")
-
-
 @dataclass(frozen=True)
 class Prediction:
     """One row of ``predictions.csv``."""
@@ -210,104 +286,6 @@ class Prediction:
     @property
     def wrong(self) -> bool:
         return self.label != "" and self.label != self.predicted
-
-
-def write_predictions(
-    path: str | Path,
-    texts: Sequence[str],
-    probabilities: ArrayLike,
-    classes: Sequence[Any],
-    *,
-    labels: Sequence[Any] | None = None,
-    predicted: Sequence[Any] | None = None,
-    rows: Sequence[int | None] | None = None,
-    split: str = "",
-    others: Mapping[str, Sequence[Any]] | None = None,
-    shares: Sequence[float | None] | None = None,
-) -> None:
-    """Write the file in one move: whatever stood at ``path`` stays until the new one is complete.
-
-    Args:
-        path: the file, UTF-8.
-        texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
-        probabilities: [n, K], one column a class.
-        classes: [K] labels.
-        labels: [n] true labels, if known.
-        predicted: [n] labels, where they are not simply the most probable class; None: a row without one, and
-            without probabilities unless ``shares`` has some.
-        rows: [n] row numbers in the source file.
-        split: name of the split, the same for every row.
-        others: further columns, behind ours: name -> [n] values.
-        shares: [n] how sure each of ``predicted`` is, where that is no single column of ``probabilities``.
-
-    Raises:
-        ShapeError: the lengths differ.
-    """
-    others = dict(others or {})
-    if are_pairs(texts):
-        others = {SECOND_CELL: [second_of(text) for text in texts]} | others
-    with predictions_file(path, classes, list(others)) as write:
-        write(
-            texts,
-            probabilities,
-            labels=labels,
-            predicted=predicted,
-            rows=rows,
-            split=split,
-            others=others,
-            shares=shares,
-        )
-
-
-@contextmanager
-def predictions_file(
-    path: str | Path, classes: Sequence[Any], others: Sequence[str] = ()
-) -> Iterator[Callable[..., None]]:
-    """As ``write_predictions``, piece by piece: call what it gives with the arguments of a piece.
-
-    Args:
-        others: names of the further columns.
-    """
-    with table_file(path) as writer:
-        writer.writerow([*HEADER, *(csv_safe(f"p:{c}") for c in classes), *map(csv_safe, others)])
-        yield partial(_write, writer, classes)
-
-
-def _write(
-    writer: Any,
-    classes: Sequence[Any],
-    texts: Sequence[str],
-    probabilities: ArrayLike,
-    *,
-    labels: Sequence[Any] | None = None,
-    predicted: Sequence[Any] | None = None,
-    rows: Sequence[int | None] | None = None,
-    split: str = "",
-    others: Mapping[str, Sequence[Any]] | None = None,
-    shares: Sequence[float | None] | None = None,
-) -> None:
-    """Rows of the file; see ``write_predictions``."""
-    p = np.asarray(probabilities, np.float64)
-    if p.shape != (len(texts), len(classes)):
-        raise ShapeError(f"probabilities {p.shape} do not fit {len(texts)} texts of {len(classes)} classes")
-    extra = dict(others or {})
-    for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows), *extra.items()):
-        if column is not None and len(column) != len(texts):
-            raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
-    said = [classes[k] for k in p.argmax(1).tolist()] if predicted is None else list(predicted)
-    if shares is None:
-        places = {label: k for k, label in enumerate(classes)}
-        sure = [None if label is None else p[i, places[label]] for i, label in enumerate(said)]
-    else:
-        sure = list(shares)
-    for i, text in enumerate(texts):
-        row = "" if rows is None or rows[i] is None else rows[i]
-        label, answer = None if labels is None else labels[i], said[i]
-        cells = [""] * (1 + len(classes)) if sure[i] is None else [f"{x:.6g}" for x in (sure[i], *p[i])]
-        writer.writerow(
-            [csv_safe(split), row, csv_safe(first_of(text)), csv_safe(label), csv_safe(answer), *cells]
-            + [csv_safe(column[i]) for column in extra.values()]
-        )
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:

@@ -1,0 +1,632 @@
+"""Predictions as lines, tables and JSON: one writer, and one class for each kind of prediction.
+
+A kind says which columns, cells, lines and JSON its predictions have; ``Writer`` writes them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glassformer.cli.output import emit, excerpt, one_line, show_table
+from glassformer.cli.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
+from glassformer.data.spreadsheet import csv_safe
+from glassformer.errors import ConfigError, with_article
+from glassformer.finite import json_text
+from glassformer.outputs import check_new_file, write_text_whole
+
+NO_ANSWER = "(no answer)"
+
+
+class Prediction(NamedTuple):
+    """One input, and what the model predicts for it."""
+
+    row: Row
+    found: Mapping[str, Any] | None  # by the names that JSON has; None: ``row.error`` says why
+
+
+def _shown(text: Any) -> str:
+    """A text of a line: cut on a terminal, whole in a pipe."""
+    return excerpt(text) if sys.stdout.isatty() else one_line(text)
+
+
+# --- kinds of predictions -------------------------------------------------------------------------
+
+
+class Labels:
+    """A label, or several, for each text, pair of texts or image.
+
+    Args:
+        model: that predicts.
+        layout: of all rows together.
+        coverage: of the intervals, for numbers only.
+    """
+
+    ENDS, WRITTEN_AS, FIX = (".csv",), "predictions are written as CSV", "Give --out a name that ends in"
+    LINE_END = "\r\n"
+    BEHIND: tuple[str, ...] = ("predicted", "probability")  # columns that --keep-table adds
+    KEYS: tuple[str, ...] = ("label", "probability", "probabilities")  # of JSON
+    classes: list[Any] | None = None
+
+    def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
+        from glassformer.data.text_pairs import SECOND_CELL
+
+        self.model, self.layout, self.noun = model, layout, model.NOUN
+        self.truncated = self.abstained = 0
+        self.own = self._own(coverage)
+        self.second = [SECOND_CELL] if layout.pairs else []
+        self.beside = columns_beside(layout, (*self.own[:7], "error", "file", *self.second))
+
+    def _own(self, coverage: float | None) -> list[str]:
+        """Our columns; raises ConfigError for a coverage."""
+        from glassformer.evaluate.predictions import HEADER
+
+        if coverage is not None:
+            what = f"belongs to regressors, and this is a {type(self.model).__name__}"
+            raise ConfigError(what, where="--coverage", fix="Leave it out")
+        self.classes = self.model.classes_.tolist()
+        return [*HEADER, *(f"p:{name}" for name in self.classes)]
+
+    def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        """What JSON says of each prediction."""
+        from glassformer.tasks.catalog import TASKS
+
+        outputs = self.model.outputs(inputs, progress=progress)
+        answer = TASKS[self.model.RECIPE.task].answer
+        assert answer is not None, "what gives no labels is refused before"
+        labels, shares = answer(self.model, outputs)
+        self.abstained += sum(label is None for label in labels)
+        if self.noun == "texts":
+            self.truncated += int(self.model.truncated(inputs).sum())
+        return self._found(labels, shares, outputs)
+
+    def _found(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
+        for label, share, each in zip(labels, shares, outputs, strict=True):
+            yield {"label": label, "probability": share, "probabilities": each}
+
+    def header(self) -> list[str]:
+        """The table's columns."""
+        return [*self.own, *self.second, *self.beside, *(["error"] if self.layout.errors else [])]
+
+    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
+        """The table's rows for a prediction, the ``number``-th."""
+        from glassformer.data.text_pairs import TextPair, second_of
+        from glassformer.evaluate.predictions import cells_of
+
+        row = one.row
+        predicted, cells = self._cells(one.found)
+        second = [second_of(row.text) if isinstance(row.text, TextPair) else ""] if self.second else []
+        others = [*second, *(cell(row) for cell in self.beside.values()), *self.error(row)]
+        yield [*cells_of(row.text, predicted, cells, row=row.row), *map(csv_safe, others)]
+
+    def error(self, row: Row) -> list[str]:
+        """Why a row has no prediction, where the table has a column for that."""
+        return [row.error or ""] if self.layout.errors else []
+
+    def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+        """What is predicted, and the cells behind it."""
+        from glassformer.evaluate.predictions import label_cells
+
+        if found is None:
+            return None, [""] * (1 + len(self.classes or ()))
+        return found["label"], label_cells(found["probability"], found["probabilities"])
+
+    def behind(self, one: Prediction) -> list[Any]:
+        """The cells that --keep-table adds."""
+        if one.found is None:
+            return [""] * len(self.BEHIND)
+        predicted, cells = self._cells(one.found)
+        return ["" if predicted is None else predicted, *cells[: len(self.BEHIND) - 1]]
+
+    def line(self, one: Prediction) -> str:
+        """What a terminal shows of it."""
+        if one.found is None:
+            return f"\t\t{_shown(one.row.text)}"
+        label, share = one.found["label"], one.found["probability"]
+        return f"{'' if label is None else one_line(label)}\t{share:.4f}\t{_shown(one.row.text)}"
+
+    def json(self, one: Prediction) -> dict[str, Any]:
+        """What other programs get of it."""
+        place = {"text": one.row.text, "file": one.row.file or None, "row": one.row.row}
+        return place | dict.fromkeys(self.KEYS) | dict(one.found or {}) | {"error": one.row.error}
+
+    def as_dict(self, written: Writer) -> Any:
+        """All that other programs get: the predictions, or where they were written; their number."""
+        counts = {
+            "examples": written.count,
+            "without_answer": len(written.rejected),
+            "truncated": self.truncated,
+            **({"abstained": self.abstained} if self.abstained else {}),
+            **({} if written.least is None else {"least_sure": written.least.found()}),
+        }
+        if written.out is not None:
+            return {"out": written.out, **counts}
+        known = {} if self.classes is None else {"classes": self.classes}
+        return {**known, "answers": written.kept_back, **counts}
+
+    def said(self, written: Writer) -> str:
+        """How much was written."""
+        return f"{written.count:,} {self.noun}"
+
+    def notes(self, written: Writer) -> Iterator[str]:
+        """What is worth knowing of the predictions."""
+        if unsure := self.abstained:
+            what = f"{unsure:,} of {written.good:,} {self.noun} got no label"
+            yield f"{what}: its probability is below {self.model.abstain_below_:g}, where the model abstains"
+        if cut := self.truncated:
+            length = self.model.max_length
+            yield f"{cut:,} of {written.good:,} texts are longer than {length} tokens and were cut there"
+
+
+class Numbers(Labels):
+    """A number for each input, with its interval; without one where too few examples were held out."""
+
+    BEHIND, KEYS = ("predicted", "low", "high"), ("number", "interval")
+    USUAL = 0.9  # coverage of the intervals
+
+    def _own(self, coverage: float | None) -> list[str]:
+        """Our columns; raises ConfigError for a coverage that the held-out examples cannot give."""
+        from glassformer.evaluate.numbers import examples_needed
+        from glassformer.evaluate.predictions import NUMBER_HEADER
+
+        self.coverage = self.USUAL if coverage is None else coverage
+        if coverage is not None:
+            self.model.interval([1.0], coverage)  # says what is missing
+        self.able = len(self.model.errors_) >= examples_needed(self.coverage)
+        return [*NUMBER_HEADER]
+
+    def _found(self, labels: Any, shares: Any, outputs: Any) -> Iterator[dict[str, Any]]:
+        bounds = self.model.interval(labels, self.coverage).tolist() if self.able else [None] * len(labels)
+        for number, inside in zip(labels, bounds, strict=True):
+            yield {"number": number, "interval": inside}
+
+    def _cells(self, found: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+        from glassformer.evaluate.predictions import number_cells
+
+        if found is None:
+            return None, ["", ""]
+        return repr(float(found["number"])), number_cells(found["interval"])
+
+    def line(self, one: Prediction) -> str:
+        """What a terminal shows of it."""
+        if one.found is None:
+            return f"\t\t{_shown(one.row.text)}"
+        shown, ends = self.model.kind_.shown, one.found["interval"]
+        inside = "" if ends is None else f"{shown(ends[0])} to {shown(ends[1])}"
+        return f"{shown(one.found['number'])}\t{inside}\t{_shown(one.row.text)}"
+
+    def as_dict(self, written: Writer) -> Any:
+        """As of labels, with the coverage of the intervals."""
+        return super().as_dict(written) | {"coverage": self.coverage if self.able else None}
+
+    def notes(self, written: Writer) -> Iterator[str]:
+        """What is worth knowing of the predictions."""
+        from glassformer.evaluate.numbers import examples_needed
+
+        yield from super().notes(written)
+        if not self.able:
+            held, needed = len(self.model.errors_), examples_needed(self.coverage)
+            yield f"no intervals: {held} examples were held out, and {self.coverage:.0%} takes {needed}"
+
+
+class _Told:
+    """What is common to tags and answers to questions: predictions of the task's ``tell``."""
+
+    ENDS: tuple[str, ...]
+    HEADER: tuple[str, ...]
+    FIX, LINE_END, classes = "End --out with", "\n", None
+
+    def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
+        self.model, self.layout, self.noun = model, layout, model.NOUN
+        self.beside = columns_beside(layout, self.HEADER)
+
+    def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        """What JSON says of each prediction."""
+        from glassformer.tasks.catalog import TASKS
+
+        tell = TASKS[self.model.RECIPE.task].tell
+        assert tell is not None, "what finds nothing in a text is refused before"
+        yield from tell(self.model, inputs)
+        progress(len(inputs))
+
+    def header(self) -> list[str]:
+        """The table's columns."""
+        return [*self.HEADER, *self.beside]
+
+    def json(self, one: Prediction) -> dict[str, Any]:
+        """What other programs get of it."""
+        return {"row": one.row.row, "error": one.row.error} | self._beside(one) | dict(one.found or {})
+
+    def _beside(self, one: Prediction) -> dict[str, str]:
+        return {name: cell(one.row) for name, cell in self.beside.items()}
+
+    def notes(self, written: Writer) -> Iterator[str]:
+        """Nothing more is worth knowing."""
+        yield from ()
+
+
+class Tags(_Told):
+    """The spans in each sentence: a row for each in a table, a line for each sentence elsewhere."""
+
+    ENDS, WRITTEN_AS = (".jsonl", ".csv", ".conll"), "spans are written as JSON Lines, CSV or CoNLL"
+    HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
+
+    def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
+        super().__init__(model, layout._replace(columns=()))
+        self.spans = 0
+
+    def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+        """What JSON says of each prediction; spans are counted."""
+        for found in super().predict(inputs, progress):
+            self.spans += len(found["spans"])
+            yield found
+
+    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
+        """The table's rows for a sentence, the ``number``-th: none where it has no span."""
+        row, files = one.row.row or number, self._beside(one).values()
+        keys = self.HEADER[1:-2]
+        if one.found is None:
+            yield [csv_safe(cell) for cell in (row, *[""] * len(keys), "", one.row.error, *files)]
+            return
+        for span in one.found["spans"]:
+            cells = [row, *(span[key] for key in keys), one.found["text"], "", *files]
+            yield [csv_safe(cell) for cell in cells]
+
+    def line(self, one: Prediction) -> str:
+        """What a terminal shows of it."""
+        if one.found is None:
+            return "\t"
+        spans = (f"{one_line(s['text'])} ({s['kind']} {s['probability']:.4f})" for s in one.found["spans"])
+        return f"{', '.join(spans)}\t{_shown(one.found['text'])}"
+
+    def as_dict(self, written: Writer) -> Any:
+        """All that other programs get."""
+        if written.out is None:
+            return written.kept_back
+        return {self.noun: written.good, "spans": self.spans, "out": written.out}
+
+    def said(self, written: Writer) -> str:
+        """How much was written."""
+        return f"{written.good:,} {self.noun}, {self.spans:,} spans"
+
+
+class Answers(_Told):
+    """The answer to each question, found in its text."""
+
+    ENDS, WRITTEN_AS = (".jsonl", ".csv"), "answers are written as JSON Lines or CSV"
+    HEADER = ("row", "question", "answer", "start", "end", "probability", "context", "error")
+
+    def json(self, one: Prediction) -> dict[str, Any]:
+        """What other programs get of it, the user's columns last."""
+        found = super().json(one)
+        return {name: found[name] for name in found if name not in self.beside} | self._beside(one)
+
+    def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
+        """The table's row for a question."""
+        found = self.json(one)
+        yield [csv_safe(found.get(name, "")) for name in self.header()]
+
+    def line(self, one: Prediction) -> str:
+        """What a terminal shows of it."""
+        if one.found is None:
+            return "\t\t"
+        answer = one_line(one.found["answer"]) or NO_ANSWER
+        return f"{answer}\t{one.found['probability']:.4f}\t{_shown(one.found['question'])}"
+
+    def as_dict(self, written: Writer) -> Any:
+        """All that other programs get."""
+        return written.kept_back if written.out is None else {"questions": written.count, "out": written.out}
+
+    def said(self, written: Writer) -> str:
+        """How much was written."""
+        return f"{written.count:,} questions"
+
+
+Kind = Labels | Tags | Answers
+KINDS: dict[str, type[Kind]] = {"labels": Labels, "numbers": Numbers, "tags": Tags, "answers": Answers}
+
+
+def kind_in(folder: Path) -> type[Kind]:
+    """What the model in a folder predicts; labels where that cannot be told without opening it.
+
+    Raises:
+        ConfigError: a model that is asked by another command, which is named.
+    """
+    from glassformer.tasks.load import task_in
+
+    task = task_in(folder)
+    if task is None:
+        return Labels
+    if task.gives not in KINDS:
+        what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
+        raise ConfigError(what, where=str(folder), fix=asked_by(task))
+    return KINDS[task.gives]
+
+
+def asked_by(task: Any) -> str:
+    """How a model is asked whose predictions are no labels."""
+    return (
+        "Open it in Python with glassformer.load"
+        if task.verb == "predict"
+        else f"Use glassformer {task.verb}"
+    )
+
+
+def check_output(path: Path, kind: type[Kind] = Labels) -> None:
+    """Raises ConfigError where ``path`` exists, has no folder to lie in, or has an ending of another kind."""
+    check_new_file(path)
+    if path.suffix.lower() not in kind.ENDS:
+        between = " or " if len(kind.ENDS) == 2 else ", "
+        raise ConfigError(kind.WRITTEN_AS, where=str(path), fix=f"{kind.FIX} {between.join(kind.ENDS)}")
+
+
+# --- the writer -----------------------------------------------------------------------------------
+
+
+class Writer:
+    """Predictions on their way to the terminal, into ``out`` or into JSON.
+
+    Args:
+        out: a file that is not there; None: a line each on the terminal, or JSON.
+        json: predictions are kept for ``as_dict`` instead of printed.
+        kept: the table that is given; then ``out`` is that table, with the predictions behind.
+        least: where set, its table takes the place of lines on the terminal.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        out: Path | None = None,
+        json: bool = False,
+        kept: KeptTable | None = None,
+        least: LeastSure | None = None,
+    ):
+        self.kind, self.out, self.json, self.kept, self.least = kind, out, json, kept, least
+        self.count = self.good = 0
+        self.rejected: list[Any] = []
+        self.kept_back: list[dict[str, Any]] = []  # predictions as JSON has them
+        self._put: Callable[[Prediction], None] = self._on_terminal
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Around all ``add``: the file appears whole at its end, or not at all."""
+        from glassformer.evaluate.predictions import table_file
+
+        kind, out = self.kind, self.out
+        ending = "" if out is None else out.suffix.lower()
+        if out is None:
+            yield
+        elif self.kept is not None:
+            assert isinstance(kind, Labels), "others are refused before"
+            errors = ["error"] if kind.layout.errors else []
+            with self.kept.written(out, self.kept.texts(kind.layout), [*kind.BEHIND, *errors]) as write:
+                self._put = lambda one: write(one.row, [*kind.behind(one), *kind.error(one.row)])
+                yield
+        elif ending == ".csv":
+            with table_file(out, line_end=kind.LINE_END) as table:
+                table.writerow(map(csv_safe, kind.header()))
+                self._put = lambda one: table.writerows(kind.records(one, self.count))
+                yield
+        else:
+            self._put = self._keep
+            yield
+            write_text_whole(out, self._conll() if ending == ".conll" else self._json_lines())
+
+    def add(self, rows: Sequence[Row], progress: Callable[[int], None]) -> None:
+        """Predict for some rows, and write what was predicted."""
+        from glassformer.data.rejected import RejectedRow
+
+        inputs = [row.words or row.text for row in rows if row.error is None]
+        found = iter(self.kind.predict(inputs, progress) if inputs else ())
+        self.good += len(inputs)
+        for row in rows:
+            self.count += 1
+            one = Prediction(row, next(found) if row.error is None else None)
+            if row.error is not None:
+                self.rejected.append(RejectedRow(row.file, row.row or self.count, row.error))
+            if self.least is not None:
+                self.least.add(one, self.kind.classes or ())
+            self._put(one)
+
+    def _on_terminal(self, one: Prediction) -> None:
+        if self.json:
+            self._keep(one)
+        elif self.least is None:
+            emit(self.kind.line(one))
+
+    def _keep(self, one: Prediction) -> None:
+        self.kept_back.append(self.kind.json(one))
+
+    def _json_lines(self) -> str:
+        return "".join(json_text(found) + "\n" for found in self.kept_back)
+
+    def _conll(self) -> str:
+        from glassformer.data.tagged import conll
+
+        good = [found for found in self.kept_back if found["error"] is None]
+        return conll([found["words"] for found in good], [found["tags"] for found in good])
+
+    def as_dict(self) -> Any:
+        """For other programs."""
+        return self.kind.as_dict(self)
+
+    def said(self) -> str:
+        """How much was written, and where."""
+        return f"{self.kind.said(self)}: {self.out}"
+
+    def notes(self) -> Iterator[str]:
+        """What is worth knowing of the predictions."""
+        if missing := said_of(self.rejected):
+            yield missing
+        yield from self.kind.notes(self)
+
+
+# --- --keep-table ---------------------------------------------------------------------------------
+#
+# One's own table with the answers behind.
+
+
+KEEP_TABLE = "--keep-table"
+TABLES = (".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """How a table of delimited text is written, so that it can be written again."""
+
+    names: tuple[str, ...]  # of its columns, in their order
+    delimiter: str
+    mark: bool  # whether it begins with a byte order mark
+    encoding: str = "utf-8"
+    line_end: str = "\n"
+    pair: tuple[str, str] | None = None  # the columns of the first and second texts, of pairs
+
+    @contextmanager
+    def written(self, out: Path, texts: Sequence[str], ours: Sequence[str]) -> Iterator[Callable[..., None]]:
+        """What takes a row and a value for each of ``ours``; the file appears whole at the end.
+
+        The table's own names and cells are written as they are, with no apostrophe before ``=`` or ``@``;
+        those of ``ours`` are guarded as in every CSV file of ours.
+
+        Args:
+            texts: the columns of the texts, of pairs both.
+            ours: the columns behind; one whose name is taken is called ``model:NAME``.
+        """
+        from glassformer.data.spreadsheet import guard_under
+        from glassformer.evaluate.predictions import table_file
+
+        heads = list(ours)
+        while any(taken := [head in self.names for head in heads]):
+            heads = [f"model:{head}" if own else head for head, own in zip(heads, taken, strict=True)]
+        guard = guard_under(self.names)
+        how: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.mark}
+        with table_file(out, delimiter=self.delimiter, **how) as writer:
+            writer.writerow([*self.names, *map(csv_safe, heads)])
+
+            def write(row: Row, values: Sequence[Any]) -> None:
+                own = row.given | dict(zip(texts, _sides(row.text), strict=False))
+                cells = [guard(own.get(name, "")) for name in self.names]
+                writer.writerow([*cells, *map(csv_safe, values)])
+
+            yield write
+
+    def with_pairs(self, sides: Any) -> KeptTable:
+        """The same for pairs of texts, whose columns are known."""
+        return replace(self, pair=(sides.first, sides.second))
+
+    def texts(self, layout: Layout) -> list[str]:
+        """The columns of the texts: those of the pair, else what is none of the user's other columns."""
+        return list(self.pair or (name for name in self.names if name not in layout.columns))
+
+
+def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
+    """The one table that is given.
+
+    Raises:
+        ConfigError: it is no single CSV or TSV file, has too many columns, or there is no ``--out``.
+        DataError: it cannot be read.
+    """
+    path = Path(given[0])
+    if out is None or len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
+        what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
+        raise ConfigError(what, where=KEEP_TABLE, fix=fix)
+    from glassformer.data.csv_format import delimiter_of
+    from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
+    from glassformer.data.tables import whole_records
+
+    delimiter = delimiter_of(path, ESCAPE)
+    _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))
+    if len(names) > MOST_COLUMNS:
+        what = f"{len(names)} columns, at most {MOST_COLUMNS} are kept"
+        raise ConfigError(
+            what, where=KEEP_TABLE, fix="Leave it out, or cut the table to the columns you need"
+        )
+    with path.open("rb") as file:
+        marked = file.read(3) == b"\xef\xbb\xbf"
+    first = next(text_lines(path, newline="", errors=ESCAPE), "\n")
+    line_end = first[len(first.rstrip("\r\n")) :] or "\n"
+    encoding = encoding_of(path)
+    return KeptTable(tuple(names), delimiter, marked, "utf-8" if encoding == UTF8 else encoding, line_end)
+
+
+def _sides(text: Any) -> tuple[str, ...]:
+    return getattr(text, "sides", None) or (text,)
+
+
+# --- --least-sure N -------------------------------------------------------------------------------
+#
+# The predictions that a person should look at first.
+
+
+LEAST_SURE = "--least-sure"
+MOST = 10_000  # rows that one look can hold
+
+
+@dataclass
+class LeastSure:
+    """The ``count`` answers whose label is least probable; of equal ones the earlier rows.
+
+    Raises:
+        ConfigError: a count that cannot be.
+    """
+
+    count: int
+    _heap: list[tuple[float, int, dict[str, Any]]] = field(default_factory=list)
+    _seen: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST:
+            raise ConfigError(f"{self.count} rows", where=LEAST_SURE, fix=f"Use 1 to {MOST:,}")
+
+    def add(self, one: Prediction, classes: Sequence[Any]) -> None:
+        """A prediction, where it is one, of a model with these classes; a label of None: it abstains."""
+        if one.found is None:
+            return
+        self._seen += 1
+        row, share = one.row, one.found["probability"]
+        key = (-float(share), -self._seen)  # of the kept, the smallest is the surest
+        if len(self._heap) == self.count and key <= self._heap[0][:2]:
+            return
+        own = np.asarray(one.found["probabilities"])
+        first, second = np.argsort(-own, kind="stable")[:2].tolist()
+        found = {
+            "file": row.file or None,
+            "row": row.row if row.row is not None else self._seen,
+            "text": row.text,
+            "label": one.found["label"],
+            "probability": float(share),
+            "likeliest": [[classes[k], float(own[k])] for k in (first, second)],
+        }
+        push = heapq.heappush if len(self._heap) < self.count else heapq.heapreplace
+        push(self._heap, (*key, found))
+
+    def found(self) -> list[dict[str, Any]]:
+        """The least sure first."""
+        return [found for _, _, found in sorted(self._heap, key=lambda kept: (-kept[0], -kept[1]))]
+
+    def show(self, noun: str) -> None:
+        """A table: the row, its two likeliest labels, and its text."""
+        rows = [
+            [
+                str(f["row"]),
+                *(f"{label} {share:.3f}" for label, share in f["likeliest"]),
+                excerpt(str(f["text"]), 60),
+            ]
+            for f in self.found()
+        ]
+        title = f"the {len(rows):,} least sure of {self._seen:,} {noun}"
+        show_table(title, ("row", "likeliest", "then", "text"), rows, right=("row",))
+
+    def notes(self, run: str) -> Iterator[str]:
+        """How such answers are left out."""
+        yield (
+            f"to give no label to the doubtful: glassformer calibrate {run} shows what each limit leaves, "
+            "and --abstain-below P sets one"
+        )
