@@ -12,7 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
-from glassformer.cli.given import data_option, instead_of_option, named_as_options
+from glassformer.cli.options import data_option, instead_of_option, named_as_options
 from glassformer.cli.keys import all_keys
 from glassformer.cli.train import choose_recipe
 from glassformer.config import lay_over
@@ -203,6 +203,6 @@ def test_a_dash_is_standard_input(gf, refused, run, stdin, tmp_path):
 
 
 def test_standard_input_is_bounded(refused, run, stdin, monkeypatch):
-    monkeypatch.setattr("glassformer.cli.given.MOST_STDIN", 5)
+    monkeypatch.setattr("glassformer.cli.options.MOST_STDIN", 5)
     stdin(b"123456")
     assert "standard input: more than" in refused("predict", run, "-")

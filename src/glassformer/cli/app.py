@@ -41,7 +41,7 @@ from glassformer.cli import (
     translate,
     vectors,
 )
-from glassformer.cli.given import instead_of_option, named_as_options
+from glassformer.cli.options import instead_of_option, named_as_options
 from glassformer.cli.output import emit, one_line, said_plainly, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError

@@ -7,22 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.evaluate import BadRow, check_bad_row, check_run
-from glassformer.cli.given import (
+from glassformer.cli.evaluate import check_run
+from glassformer.cli.options import (
+    BadRow,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
     OtherData,
     PairColumn,
+    RunFolder,
     TextColumn,
+    check_bad_row,
+    columns_of,
     one_data,
+    option,
     refuse_columns,
     tell,
 )
 from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
-from glassformer.cli.places import run_folders
 from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
@@ -178,13 +180,10 @@ def show_labels(found: dict[str, Any]) -> None:
 
 
 def calibrate_command(
-    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="Labelled texts to choose by, instead of the run's validation split."
-        ),
+        str | None, option("PATH", "Labelled texts to choose by, instead of the run's validation split.")
     ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
@@ -193,14 +192,12 @@ def calibrate_command(
     image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
-        typer.Option(
-            metavar="METRIC",
-            help=f"Also a threshold, or one a class of more than two, for the best {', '.join(METRICS)}.",
+        option(
+            "METRIC", f"Also a threshold, or one a class of more than two, for the best {', '.join(METRICS)}."
         ),
     ] = None,
     abstain_below: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Give no label whose probability is below this."),
+        float | None, option("P", "Give no label whose probability is below this.")
     ] = None,
     on_bad_row: BadRow = None,
     json: AsJson = False,
@@ -211,13 +208,7 @@ def calibrate_command(
     folder, data = check_run(run), one_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    named = {
-        "text_column": text_column,
-        "pair_column": pair_column,
-        "label_column": label_column,
-        "label_separator": label_separator,
-        "image_column": image_column,
-    }
+    named = columns_of(locals())
     columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
     chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": columns, "on_bad_row": bad}
     found = calibrate_run(folder, data, threshold, say=tell, **chosen)

@@ -8,18 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.evaluate import BadRow, check_bad_row
-from glassformer.cli.given import (
+from glassformer.cli.options import (
+    BadRow,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
     PairColumn,
     TextColumn,
+    argument,
+    check_bad_row,
     column_settings,
+    columns_of,
     data_option,
     flag_settings,
+    option,
 )
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.cli.places import default_folder, studies
@@ -141,50 +143,39 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 
 Given = Annotated[
     list[str] | None,
-    typer.Argument(
+    argument(
+        "STUDY|RUN...",
+        f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
         autocompletion=studies,
-        metavar="STUDY|RUN...",
-        help=f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
     ),
 ]
-Text = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Labelled texts, on which the models are compared.")
-]
-Images = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="Labelled pictures, on which the models are compared.")
-]
-Models = Annotated[
-    list[str] | None, typer.Option(metavar="NAME...", help="With --text or --images: two models or more.")
-]
-Seeds = Annotated[int, typer.Option(metavar="N", help="With --text or --images: trainings of each model.")]
+Text = Annotated[str | None, option("FILE", "Labelled texts, on which the models are compared.")]
+Images = Annotated[str | None, option("FOLDER", "Labelled pictures, on which the models are compared.")]
+Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two models or more.")]
+Seeds = Annotated[int, option("N", "With --text or --images: trainings of each model.")]
 Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change any key in every arm; may be repeated."),
+    list[str] | None, option("KEY=VALUE", "Change any key in every arm; may be repeated.", "--set")
 ]
-Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="The study's folder.", show_default="runs/NAME")
-]
-Workers = Annotated[
-    int, typer.Option(metavar="N", help="Runs at a time, each in a process of its own; 0: all in this one.")
-]
+Out = Annotated[Path | None, option("DIR", "The study's folder.", show_default="runs/NAME")]
+Workers = Annotated[int, option("N", "Runs at a time, each in a process of its own; 0: all in this one.")]
 Split = Annotated[
     str | None,
-    typer.Option(
-        metavar="validation|test",
-        help="What judges; test only where nothing is chosen by it.",
+    option(
+        "validation|test",
+        "What judges; test only where nothing is chosen by it.",
         show_default="the study's, validation",
     ),
 ]
 Measure = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae; of "
+    option(
+        "NAME",
+        "Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae; of "
         "cosines spearman, pearson.",
         show_default="what chose the weights",
     ),
 ]
-Engine = Annotated[str, typer.Option(metavar="NAME", help="serial, or ray: each run a task on a cluster.")]
+Engine = Annotated[str, option("NAME", "serial, or ray: each run a task on a cluster.")]
 
 
 def compare_command(
@@ -217,13 +208,7 @@ def compare_command(
     bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
         *([f"broken={on_bad_row}"] if bad and images else bad),
-        *column_settings(
-            text_column=text_column,
-            pair_column=pair_column,
-            label_column=label_column,
-            label_separator=label_separator,
-            image_column=image_column,
-        ),
+        *column_settings(**columns_of(locals())),
         *(settings or ()),
     ]
     if text or images:

@@ -7,21 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.evaluate import BadRow, check_bad_row
-from glassformer.cli.given import (
+from glassformer.cli.options import (
+    BadRow,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
+    Model,
     PairColumn,
+    RecipeName,
+    Settings,
+    Source,
     TextColumn,
+    check_bad_row,
     column_settings,
+    columns_of,
     data_option,
+    option,
     tell,
 )
 from glassformer.cli.output import AsJson, note, say, say_json, show, stream
-from glassformer.cli.places import RECIPE_HELP, default_folder, recipes
+from glassformer.cli.places import default_folder
 from glassformer.cli.train import choose_recipe
 from glassformer.errors import GlassformerError
 from glassformer.outputs import check_folder_path
@@ -109,43 +114,19 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-Recipe = Annotated[
-    str | None,
-    typer.Argument(
-        autocompletion=recipes, metavar="RECIPE", help=f"{RECIPE_HELP} {', '.join(recipe_names())}."
-    ),
-]
-Text = Annotated[
-    str | None,
-    typer.Option(metavar="FILE", help="Labelled texts instead of a recipe; all go into the folds."),
-]
+Text = Annotated[str | None, option("FILE", "Labelled texts instead of a recipe; all go into the folds.")]
 Images = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FOLDER", help="Labelled pictures instead of a recipe: a folder or a table; all go in."
-    ),
+    str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table; all go in.")
 ]
-Model = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
-]
-Data = Annotated[
-    str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
-]
+Data = Source
 Out = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="The folder; a finished fold in it is kept.", show_default="runs/NAME-folds"
-    ),
+    Path | None, option("DIR", "The folder; a finished fold in it is kept.", show_default="runs/NAME-folds")
 ]
-Folds = Annotated[int, typer.Option(metavar="K", help="Number of folds.")]
+Folds = Annotated[int, option("K", "Number of folds.")]
 
 
 def cross_validate_command(
-    recipe: Recipe = None,
+    recipe: RecipeName = None,
     text: Text = None,
     images: Images = None,
     model: Model = None,
@@ -162,13 +143,7 @@ def cross_validate_command(
     json: AsJson = False,
 ) -> None:
     """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
-    columns = column_settings(
-        text_column=text_column,
-        pair_column=pair_column,
-        label_column=label_column,
-        label_separator=label_separator,
-        image_column=image_column,
-    )
+    columns = column_settings(**columns_of(locals()))
     settings = [*columns, *(settings or ())]
     chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
     folder = out or default_folder(chosen.name, "-folds")

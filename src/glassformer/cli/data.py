@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from glassformer.cli.given import COLUMNS, column_settings, named_as_options
+from glassformer.cli.options import COLUMNS, column_settings, named_as_options
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.cli.places import free_folder

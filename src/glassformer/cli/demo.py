@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from glassformer.cli.finished import as_dict, show_run
+from glassformer.cli.options import flag
 from glassformer.cli.output import AsJson, say, say_json
 from glassformer.cli.train import train
 from glassformer.config import read_toml
@@ -105,7 +104,7 @@ def _is_ours(path: Path) -> bool:
 
 def demo_command(
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer sentences and epochs: does the installation work?")
+        bool, flag("--quick", "Fewer sentences and epochs: does the installation work?")
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from glassformer.cli.given import data_option
+from glassformer.cli.options import argument, data_option, option
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.errors import ConfigError
 
@@ -453,10 +453,9 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 
 def doctor_command(
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="MODEL", help="A model or run to look at instead: folder, name or Hub id."),
+        str | None, argument("MODEL", "A model or run to look at instead: folder, name or Hub id.")
     ] = None,
-    revision: Annotated[str | None, typer.Option("--revision", help="Of the model, on the Hub.")] = None,
+    revision: Annotated[str | None, option(None, "Of the model, on the Hub.", "--revision")] = None,
     json: AsJson = False,
 ) -> None:
     """Look at this machine: packages, number formats, data sets, weights. Or at a model: what opens it."""

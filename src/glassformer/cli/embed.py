@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows, pictures
+from glassformer.cli.options import DataFile, TextColumn, argument, option, with_data
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predictions import asked_by
 from glassformer.cli.rows import usable, without_answer
@@ -77,27 +75,21 @@ def _texts(given: Sequence[str], text_column: str | None, usual: Sequence[str | 
 
 def embed_command(
     model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A run, a saved classifier, or a checkpoint of sentence-transformers.",
-        ),
+        str, argument("MODEL", "A run, a saved classifier, or a checkpoint of sentence-transformers.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE.npy", help="Write the vectors there, one row a text.")],
+    out: Annotated[Path, option("FILE.npy", "Write the vectors there, one row a text.")],
     given: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TEXT|FILE",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; "
-            "or pictures.",
+        argument(
+            "TEXT|FILE",
+            "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; or "
+            "pictures.",
         ),
     ] = None,
     data: DataFile = None,
-    text_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
-    ] = None,
+    text_column: TextColumn = None,
     prompt_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The checkpoint's prompt to put before each text.")
+        str | None, option("NAME", "The checkpoint's prompt to put before each text.")
     ] = None,
     json: AsJson = False,
 ) -> None:

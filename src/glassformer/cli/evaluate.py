@@ -6,19 +6,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.cli.finished import show_number_figures, show_similarity
-from glassformer.cli.given import (
+from glassformer.cli.options import (
+    BadRow,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
     OtherData,
     PairColumn,
+    RunFolder,
     SourceColumn,
     TargetColumn,
     TextColumn,
+    check_bad_row,
+    check_choice,
+    columns_of,
+    flag,
     one_data,
+    option,
     refuse_columns,
     tell,
 )
@@ -33,9 +38,8 @@ from glassformer.cli.output import (
     show_table,
     show_translation_scores,
 )
-from glassformer.cli.places import check_folder, no_run, run_folders
+from glassformer.cli.places import check_folder, no_run
 from glassformer.cli.vectors import show_tests
-from glassformer.config import nearest
 from glassformer.errors import ConfigError
 
 # --- --by COLUMN ----------------------------------------------------------------------------------
@@ -72,13 +76,6 @@ def named(group: Mapping[str, Any]) -> str:
 # --- the verb -------------------------------------------------------------------------------------
 
 
-BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
-BadRow = Annotated[
-    str | None,
-    typer.Option(
-        metavar="refuse|skip", help="skip: leave out rows and pictures that cannot be used, and say which."
-    ),
-]
 FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/label_kinds.py``
 KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
@@ -112,13 +109,6 @@ def evaluate(
     return evaluate_task(folder, data, tell, count=Progress().count, every_epoch=every_epoch, **options)
 
 
-def check_bad_row(choice: str | None) -> str | None:
-    """The same choice; ConfigError for one of ``--on-bad-row`` that is none."""
-    if choice not in (None, *BAD_ROWS):
-        raise ConfigError(f"{choice!r} is not a choice", where="--on-bad-row", fix=nearest(choice, BAD_ROWS))
-    return choice
-
-
 def check_run(folder: str | Path) -> Path:
     """The folder, if it holds a finished run.
 
@@ -135,13 +125,10 @@ def check_run(folder: str | Path) -> Path:
 
 
 def evaluate_command(
-    run: Annotated[Path, typer.Argument(autocompletion=run_folders, metavar="RUN", help="A run folder.")],
+    run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PATH", help="Other labelled texts or pictures: a named data set, a table or a folder."
-        ),
+        str | None, option("PATH", "Other labelled texts or pictures: a named data set, a table or a folder.")
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
@@ -153,37 +140,20 @@ def evaluate_command(
     target_column: TargetColumn = None,
     number_format: Annotated[
         str | None,
-        typer.Option(
-            metavar="|".join(FORMATS),
-            help="For regressors: how --data write numbers.",
-            show_default="the run's",
-        ),
+        option("|".join(FORMATS), "For regressors: how --data write numbers.", show_default="the run's"),
     ] = None,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Figures of the rows of each value of that column, too."),
+        str | None, option("COLUMN", "Figures of the rows of each value of that column, too.")
     ] = None,
     json: AsJson = False,
     every_epoch: Annotated[
-        bool,
-        typer.Option("--every-epoch", help="Judge the weights of each epoch (keep_epochs), all at once."),
+        bool, flag("--every-epoch", "Judge the weights of each epoch (keep_epochs), all at once.")
     ] = False,
 ) -> None:
     """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
     data = one_data(path, data, "evaluate")
-    named = {
-        "text_column": text_column,
-        "pair_column": pair_column,
-        "label_column": label_column,
-        "label_separator": label_separator,
-        "image_column": image_column,
-        "source_column": source_column,
-        "target_column": target_column,
-        "number_format": number_format,
-    }
-    if number_format not in (None, *FORMATS):
-        fix = nearest(number_format, FORMATS)
-        raise ConfigError(f"{number_format!r} is not a choice", where="--number-format", fix=fix)
+    named = columns_of(locals()) | ({} if number_format is None else {"number_format": number_format})
+    check_choice("--number-format", number_format, FORMATS)
     columns = refuse_columns(named, data)
     if by and every_epoch:
         raise ConfigError("judges one model", where="--by", fix="Leave --by or --every-epoch out")

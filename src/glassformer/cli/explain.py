@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.given import DataFile, PairColumn, TextColumn, with_data
+from glassformer.cli.options import DataFile, PairColumn, Run, TextColumn, argument, flag, option, with_data
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.cli.rows import Row
 from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, DataError, with_article
@@ -159,58 +159,46 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 Given = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="TEXT|IMAGE",
-        help="Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
+    argument(
+        "TEXT|IMAGE",
+        "Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
     ),
 ]
 
 
 def explain_command(
     context: typer.Context,
-    run: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
-        ),
-    ],
+    run: Run,
     given: Given = None,
     data: DataFile = None,
     method: Annotated[
         str,
-        typer.Option(
-            help="attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, "
-            "occlusion or, of a linear model, weights."
+        option(
+            None,
+            "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, occlusion "
+            "or, of a linear model, weights.",
         ),
     ] = "rollout",
     target: Annotated[
-        str | None, typer.Option(metavar="LABEL", help="The label to explain; by default the predicted one.")
+        str | None, option("LABEL", "The label to explain; by default the predicted one.")
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="An option of the method: unit=word."),
+        list[str] | None, option("KEY=VALUE", "An option of the method: unit=word.", "--set")
     ] = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Test each picture: hide what it marks, and random parts.")
+        bool, flag("--trust", "Test each picture: hide what it marks, and random parts.")
     ] = False,
     cross: Annotated[
-        bool,
-        typer.Option("--cross", help="Of a pair: what words of one text do to those of the other."),
+        bool, flag("--cross", "Of a pair: what words of one text do to those of the other.")
     ] = False,
     row: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Of a file: the row to explain, as the file counts; may be repeated."),
+        list[int] | None, option("N", "Of a file: the row to explain, as the file counts; may be repeated.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page (.html) or figures (.json) there.")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write a page (.html) or figures (.json) there.")] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     word: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORD|NUMBER", help="Of tags: the word, or its number from 0, that is explained."
-        ),
+        str | None, option("WORD|NUMBER", "Of tags: the word, or its number from 0, that is explained.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

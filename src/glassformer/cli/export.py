@@ -6,10 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from glassformer.cli.options import Run, flag, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 
@@ -103,23 +102,14 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 
 def export_command(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
-        ),
-    ],
-    to: Annotated[Target, typer.Option("--to", help="hf: transformers; onnx: ONNX Runtime and its like.")],
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="By default RUN/hf or RUN/onnx.")] = None,
-    int8: Annotated[
-        bool, typer.Option("--int8", help="With onnx: int8 weights too, and what they cost.")
-    ] = False,
+    run: Run,
+    to: Annotated[Target, option(None, "hf: transformers; onnx: ONNX Runtime and its like.", "--to")],
+    out: Annotated[Path | None, option("DIR", "By default RUN/hf or RUN/onnx.")] = None,
+    int8: Annotated[bool, flag("--int8", "With onnx: int8 weights too, and what they cost.")] = False,
     int8_tolerance: Annotated[
-        float, typer.Option(metavar="POINTS", help="Accuracy that int8 may cost; more, and it is not kept.")
+        float, option("POINTS", "Accuracy that int8 may cost; more, and it is not kept.")
     ] = 0.5,
-    check: Annotated[
-        int, typer.Option(metavar="N", help="Inputs on which model and export must agree.")
-    ] = CHECKED,
+    check: Annotated[int, option("N", "Inputs on which model and export must agree.")] = CHECKED,
     json: AsJson = False,
 ) -> None:
     """Write the model for other programs; refused where their answers would differ."""

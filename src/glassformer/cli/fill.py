@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.given import with_stdin
+from glassformer.cli.options import a_run, argument, option, with_stdin
 from glassformer.cli.output import AsJson, emit, one_line, say_json
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.cli.translate import load_kind
 from glassformer.data.vocabulary import MASK
 
@@ -27,18 +25,12 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
 
 def fill_command(
     run: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders,
-            metavar="RUN",
-            help="A run folder, or the folder of a masked language model, ours or one of the Hub.",
-        ),
+        Path, a_run("A run folder, or the folder of a masked language model, ours or one of the Hub.")
     ],
     given: Annotated[
-        list[str],
-        typer.Argument(metavar="TEXT", help=f"Texts with {MASK} for what is to guess; - is standard input."),
+        list[str], argument("TEXT", f"Texts with {MASK} for what is to guess; - is standard input.")
     ],
-    top: Annotated[int, typer.Option(metavar="N", help=f"Words for each {MASK}.")] = 5,
+    top: Annotated[int, option("N", f"Words for each {MASK}.")] = 5,
     json: AsJson = False,
 ) -> None:
     """Guess hidden words: one line for each [MASK] with word and probability."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.given import STDIN, read_stdin, with_options
+from glassformer.cli.options import STDIN, read_stdin, with_options
 from glassformer.cli.output import note
 from glassformer.cli.rows import (
     WAY_OUT,

@@ -8,11 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.cli.keys import recipe_keys
+from glassformer.cli.options import Model, Settings, Source, a_recipe, argument, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import recipes
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, write_text_whole
@@ -132,30 +130,14 @@ def new(
 
 
 def new_command(
-    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The file to write.")],
-    recipe: Annotated[
-        str | None,
-        typer.Argument(metavar="RECIPE", help="A recipe to begin from.", autocompletion=recipes),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="TASK", help="Begin from the usual recipe of a task.")
-    ] = None,
-    text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A recipe for labelled texts of your own.")
-    ] = None,
-    images: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="A recipe for labelled pictures of your own.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
-    ] = None,
+    file: Annotated[Path, argument("FILE.toml", "The file to write.")],
+    recipe: Annotated[str | None, a_recipe("A recipe to begin from.")] = None,
+    task: Annotated[str | None, option("TASK", "Begin from the usual recipe of a task.")] = None,
+    text: Annotated[str | None, option("FILE", "A recipe for labelled texts of your own.")] = None,
+    images: Annotated[str | None, option("FOLDER", "A recipe for labelled pictures of your own.")] = None,
+    model: Model = None,
+    data: Source = None,
+    settings: Settings = None,
     json: AsJson = False,
 ) -> None:
     """Write a recipe of your own: every key with what it means, ready to be trained."""

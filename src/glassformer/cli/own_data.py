@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.cli.given import data_option, is_run
+from glassformer.cli.options import data_option, is_run
 from glassformer.cli.output import note
 from glassformer.config import parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF

@@ -8,10 +8,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.evaluate import check_bad_row
-from glassformer.cli.given import PairColumn, TextColumn, with_data
 from glassformer.cli.inputs import (
     check_encodings,
     gather_pairs,
@@ -23,8 +19,18 @@ from glassformer.cli.inputs import (
     reads_pairs,
     sides_in,
 )
+from glassformer.cli.options import (
+    PairColumn,
+    Run,
+    TextColumn,
+    argument,
+    check_bad_row,
+    flag,
+    option,
+    with_data,
+)
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.cli.predictions import (
     KEEP_TABLE,
     KINDS,
@@ -216,9 +222,9 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
             f"Leave it out. {csv}",
         ),
     }
-    for option, (what, fix) in refused.items():
-        if asked[option]:
-            raise ConfigError(what, where=option, fix=fix)
+    for name, (what, fix) in refused.items():
+        if asked[name]:
+            raise ConfigError(what, where=name, fix=fix)
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -230,10 +236,10 @@ def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
         what = "belongs to models of labels: an interval of a regressor is as wide for every number"
         raise ConfigError(what, where=LEAST_SURE, fix="Leave it out")
     whose = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
-    for option in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
-        if kind in (Tags, Answers) and asked[option]:
-            what = f"belongs to models of {whose.get(option, 'labels')}"
-            raise ConfigError(what, where=option, fix="Leave it out")
+    for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
+        if kind in (Tags, Answers) and asked[name]:
+            what = f"belongs to models of {whose.get(name, 'labels')}"
+            raise ConfigError(what, where=name, fix="Leave it out")
 
 
 def _reads(model: Any, pair_column: str | None) -> str:
@@ -257,83 +263,61 @@ def _write(writer: Writer, source: Gathered | LargeFile, skip: bool) -> None:
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
 
-Run = Annotated[
-    Path,
-    typer.Argument(
-        autocompletion=run_folders, metavar="RUN", help="A run folder, or the folder of a saved model."
-    ),
-]
 Given = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="TEXT|FILE",
-        help="Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
+    argument(
+        "TEXT|FILE",
+        "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
         "them; - is standard input. For a model of pairs two texts each, or tables of two columns; "
         "for one of answers a question and its text each.",
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="A file, as without --data. From Parquet to Parquet: a table of any size, read piece by "
+    option(
+        "FILE",
+        "A file, as without --data. From Parquet to Parquet: a table of any size, read piece by "
         "piece; the same call goes on later.",
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write a table there: .csv, of a .parquet file .parquet too; of spans .jsonl or .conll too.",
+    option(
+        "FILE", "Write a table there: .csv, of a .parquet file .parquet too; of spans .jsonl or .conll too."
     ),
 ]
 OwnLabels = Annotated[
     list[str] | None,
-    typer.Option(
-        metavar="A,B,C", help="Of a model of entailment: the labels to choose from, without training."
-    ),
+    option("A,B,C", "Of a model of entailment: the labels to choose from, without training."),
 ]
 Template = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="With --labels: their sentence, such as 'This text is about {}.'"),
+    str | None, option("TEXT", "With --labels: their sentence, such as 'This text is about {}.'")
 ]
 KeepTable = Annotated[
     bool,
-    typer.Option(
+    flag(
         "--keep-table",
-        help="Write your own CSV to --out as it is, with columns predicted and probability behind. "
-        "Cells that begin with = or @ stay so: a spreadsheet takes them for formulas.",
+        "Write your own CSV to --out as it is, with columns predicted and probability behind. Cells "
+        "that begin with = or @ stay so: a spreadsheet takes them for formulas.",
     ),
 ]
-Engine = Annotated[
-    str, typer.Option(metavar="NAME", help="From Parquet to Parquet: serial, or ray for a cluster.")
-]
+Engine = Annotated[str, option("NAME", "From Parquet to Parquet: serial, or ray for a cluster.")]
 BadRow = Annotated[
     str | None,
-    typer.Option(
-        metavar="refuse|skip",
-        help="skip: a row or picture that cannot be used gets no label, and says why.",
-    ),
+    option("refuse|skip", "skip: a row or picture that cannot be used gets no label, and says why."),
 ]
-Least = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="List the N answers to look at first: their two likeliest labels."),
-]
+Least = Annotated[int | None, option("N", "List the N answers to look at first: their two likeliest labels.")]
 Precision = Annotated[
     str | None,
-    typer.Option(
-        metavar="auto|fp32|bf16|int8",
-        help="To compute in; int8: products of 8 bits, once held to the run's validation labels.",
+    option(
+        "auto|fp32|bf16|int8",
+        "To compute in; int8: products of 8 bits, once held to the run's validation labels.",
         show_default="as trained",
     ),
 ]
 Coverage = Annotated[
     float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Of a regressor: the share of true numbers that intervals hold.",
-        show_default="0.9",
-    ),
+    option("SHARE", "Of a regressor: the share of true numbers that intervals hold.", show_default="0.9"),
 ]
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from glassformer.cli.options import a_run
 from glassformer.cli.output import AsJson, say, say_json
-from glassformer.cli.places import run_folders
 from glassformer.errors import ConfigError
 
 
@@ -48,12 +46,7 @@ def _write_run_page(folder: Path) -> Path:
 
 
 def report_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders, metavar="RUN|STUDY", help="The folder of a run, a study or folds."
-        ),
-    ],
+    folder: Annotated[Path, a_run("The folder of a run, a study or folds.", "RUN|STUDY")],
     json: AsJson = False,
 ) -> None:
     """Write report.html anew from the files of a run, a study, a cross-validation or a label review."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.finished import as_dict
+from glassformer.cli.options import Settings, argument, flag, option
 from glassformer.cli.output import AsJson, say, say_json, show_table, stream
 from glassformer.cli.places import RUNS
 from glassformer.errors import CheckpointError, ConfigError, InputError
@@ -111,30 +110,23 @@ def write_page(path: Path) -> None:
 
 
 def reproduce_command(
-    row: Annotated[
-        str | None, typer.Argument(metavar="ROW", help="The number of a published system.")
-    ] = None,
+    row: Annotated[str | None, argument("ROW", "The number of a published system.")] = None,
     table: Annotated[
-        bool, typer.Option("--table", help="List all rows, published results and ours; run nothing.")
+        bool, flag("--table", "List all rows, published results and ours; run nothing.")
     ] = False,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
-    ] = None,
+    settings: Settings = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="The run folder, or of several recipes the one around them; what was begun there goes on. "
+        option(
+            "DIR",
+            "The run folder, or of several recipes the one around them; what was begun there goes on. "
             "With --table: the .md file that is written, and the rows' pages into a folder of that name.",
             show_default="runs/NAME",
         ),
     ] = None,
     check_it: Annotated[
         bool,
-        typer.Option(
-            "--check", help="Say whether each figure agrees with the published one; needs the row's weights."
-        ),
+        flag("--check", "Say whether each figure agrees with the published one; needs the row's weights."),
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -6,8 +6,6 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from glassformer.cli.cross_validate import (
     Data,
     Folds,
@@ -19,18 +17,21 @@ from glassformer.cli.cross_validate import (
     cross_validate,
     recipe_for_folds,
 )
-from glassformer.cli.evaluate import BadRow
-from glassformer.cli.given import (
+from glassformer.cli.options import (
+    BadRow,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
     PairColumn,
     TextColumn,
+    a_recipe,
     column_settings,
+    columns_of,
     data_option,
+    option,
 )
 from glassformer.cli.output import AsJson, excerpt, note, say, say_json, show_table
-from glassformer.cli.places import default_folder, recipes
+from glassformer.cli.places import default_folder
 from glassformer.errors import ConfigError
 
 SHOWN = 10  # suggestions on the terminal
@@ -81,12 +82,7 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
 
 def review_labels_command(
     recipe: Annotated[
-        str | None,
-        typer.Argument(
-            autocompletion=recipes,
-            metavar="RECIPE|FOLDER",
-            help="A recipe, or the folder of a finished cross-validation.",
-        ),
+        str | None, a_recipe("A recipe, or the folder of a finished cross-validation.", "RECIPE|FOLDER")
     ] = None,
     text: Text = None,
     images: Images = None,
@@ -100,7 +96,7 @@ def review_labels_command(
     image_column: ImageColumn = None,
     out: Out = None,
     folds: Folds = 5,
-    top: Annotated[int, typer.Option(metavar="N", help="Suggestions to write.")] = 1000,
+    top: Annotated[int, option("N", "Suggestions to write.")] = 1000,
     on_bad_row: BadRow = None,
     json: AsJson = False,
 ) -> None:
@@ -109,13 +105,7 @@ def review_labels_command(
 
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
-    columns = column_settings(
-        text_column=text_column,
-        pair_column=pair_column,
-        label_column=label_column,
-        label_separator=label_separator,
-        image_column=image_column,
-    )
+    columns = column_settings(**columns_of(locals()))
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
         if text or images or model or data or settings or columns or out or on_bad_row:

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.given import STDIN, TextColumn, read_stdin
 from glassformer.cli.inputs import names_a_file, read_with_columns
+from glassformer.cli.options import STDIN, TextColumn, argument, option, read_stdin
 from glassformer.cli.output import AsJson, emit, excerpt, one_line, say, say_json
 from glassformer.cli.rows import read_rows, usable
 from glassformer.cli.similar import open_embedder
@@ -109,29 +107,20 @@ def _queries(words: Sequence[str]) -> list[str]:
 
 
 def search_command(
-    model: Annotated[
-        str, typer.Argument(metavar="RUN|NAME", help="A run, a saved Embedder, or a checkpoint as it is.")
-    ],
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="Where to look: CSV, TSV, JSONL, Parquet, .txt, or an index."),
-    ],
+    model: Annotated[str, argument("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")],
+    table: Annotated[Path, argument("TABLE", "Where to look: CSV, TSV, JSONL, Parquet, .txt, or an index.")],
     queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="QUERY", help="Texts to find the nearest of, or a file; - is standard input."),
+        list[str] | None, argument("QUERY", "Texts to find the nearest of, or a file; - is standard input.")
     ] = None,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many for each query.")] = 5,
+    count: Annotated[int, option("N", "How many for each query.", min=1)] = 5,
     least: Annotated[
-        float | None,
-        typer.Option(metavar="COSINE", min=-1, max=1, help="Nothing less alike than this is an answer."),
+        float | None, option("COSINE", "Nothing less alike than this is an answer.", min=-1, max=1)
     ] = None,
     save: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep texts and vectors there: an index, to be given as TABLE."),
+        Path | None, option("DIR", "Keep texts and vectors there: an index, to be given as TABLE.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.csv", help="Answers with their rows' other columns, a row an answer."),
+        Path | None, option("FILE.csv", "Answers with their rows' other columns, a row an answer.")
     ] = None,
     text_column: TextColumn = None,
     json: AsJson = False,

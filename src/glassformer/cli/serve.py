@@ -10,11 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.given import TextColumn
+from glassformer.cli.options import TextColumn, a_run, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 
@@ -37,59 +35,44 @@ def api_key(given: str | None) -> str | None:
 
 
 def serve_command(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            autocompletion=run_folders,
-            metavar="RUN",
-            help="Run folders, saved models, or a named checkpoint of vectors.",
-        ),
-    ],
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; by default only locally.")
-    ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8000,
+    runs: Annotated[list[Path], a_run("Run folders, saved models, or a named checkpoint of vectors.")],
+    host: Annotated[str, option("ADDRESS", "Where to listen; by default only locally.")] = ("127.0.0.1"),
+    port: Annotated[int, option(None, "0: any that is free.", min=0, max=65535)] = 8000,
     allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A host name that clients may use; several times."),
+        list[str] | None, option("NAME", "A host name that clients may use; several times.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=0, help="To compute with; 0: as many as torch takes.")] = 0,
+    threads: Annotated[int, option(None, "To compute with; 0: as many as torch takes.", min=0)] = 0,
     search: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TABLE|INDEX", help="Of an embedder: where /v1/search looks, as in glassformer search."
-        ),
+        str | None, option("TABLE|INDEX", "Of an embedder: where /v1/search looks, as in glassformer search.")
     ] = None,
     text_column: TextColumn = None,
-    precision: Annotated[
-        str, typer.Option(help="auto (bf16 where the processor has it), fp32, bf16 or int8.")
-    ] = ("auto"),
-    body_bytes: Annotated[int, typer.Option(help="Bytes of one request.")] = 8 << 20,
-    all_bytes: Annotated[int, typer.Option(help="Bytes of all requests held at once.")] = 256 << 20,
-    header_bytes: Annotated[int, typer.Option(help="Bytes of a request's line and headers.")] = 65_536,
-    headers: Annotated[int, typer.Option(help="Headers of one request.")] = 100,
+    precision: Annotated[str, option(None, "auto (bf16 where the processor has it), fp32, bf16 or int8.")] = (
+        "auto"
+    ),
+    body_bytes: Annotated[int, option(None, "Bytes of one request.")] = 8 << 20,
+    all_bytes: Annotated[int, option(None, "Bytes of all requests held at once.")] = 256 << 20,
+    header_bytes: Annotated[int, option(None, "Bytes of a request's line and headers.")] = 65_536,
+    headers: Annotated[int, option(None, "Headers of one request.")] = 100,
     pipelined: Annotated[
-        int, typer.Option(help="Requests that wait on one connection for the answers before theirs.")
+        int, option(None, "Requests that wait on one connection for the answers before theirs.")
     ] = 16,
     json_values: Annotated[
-        int, typer.Option(help="Keys and values in a request's JSON, beside its inputs.")
+        int, option(None, "Keys and values in a request's JSON, beside its inputs.")
     ] = 1000,
-    json_depth: Annotated[int, typer.Option(help="Lists and objects inside one another.")] = 16,
-    inputs: Annotated[int, typer.Option(help="Texts or pictures of one request.")] = 64,
-    characters: Annotated[int, typer.Option(help="Characters of one text.")] = 100_000,
-    pixels: Annotated[int, typer.Option(help="Pixels of one picture.")] = 16_000_000,
-    request_pixels: Annotated[int, typer.Option(help="Pixels of all pictures of a request.")] = 64_000_000,
-    decode_seconds: Annotated[float, typer.Option(help="To decode one picture; then it is given up.")] = 5.0,
-    queue_tokens: Annotated[
-        int, typer.Option(help="Tokens waiting for one model; more is refused.")
-    ] = 65_536,
-    batch_tokens: Annotated[int, typer.Option(help="Tokens computed at once.")] = 4096,
-    explain_tokens: Annotated[int, typer.Option(help="Tokens of one input to explain.")] = 256,
-    explain_queue: Annotated[int, typer.Option(help="Explanations waiting; more are refused.")] = 4,
-    wait_ms: Annotated[float, typer.Option(help="How long a request waits for company in its batch.")] = 3.0,
-    seconds: Annotated[float, typer.Option(help="From a request to its answer.")] = 30.0,
-    body_seconds: Annotated[float, typer.Option(help="For a client to send its request.")] = 10.0,
-    connections: Annotated[int, typer.Option(help="Open at once.")] = 1000,
+    json_depth: Annotated[int, option(None, "Lists and objects inside one another.")] = 16,
+    inputs: Annotated[int, option(None, "Texts or pictures of one request.")] = 64,
+    characters: Annotated[int, option(None, "Characters of one text.")] = 100_000,
+    pixels: Annotated[int, option(None, "Pixels of one picture.")] = 16_000_000,
+    request_pixels: Annotated[int, option(None, "Pixels of all pictures of a request.")] = 64_000_000,
+    decode_seconds: Annotated[float, option(None, "To decode one picture; then it is given up.")] = 5.0,
+    queue_tokens: Annotated[int, option(None, "Tokens waiting for one model; more is refused.")] = 65_536,
+    batch_tokens: Annotated[int, option(None, "Tokens computed at once.")] = 4096,
+    explain_tokens: Annotated[int, option(None, "Tokens of one input to explain.")] = 256,
+    explain_queue: Annotated[int, option(None, "Explanations waiting; more are refused.")] = 4,
+    wait_ms: Annotated[float, option(None, "How long a request waits for company in its batch.")] = 3.0,
+    seconds: Annotated[float, option(None, "From a request to its answer.")] = 30.0,
+    body_seconds: Annotated[float, option(None, "For a client to send its request.")] = 10.0,
+    connections: Annotated[int, option(None, "Open at once.")] = 1000,
     json: AsJson = False,
 ) -> None:
     """Serve classifiers: a page at /, labels at /v1/predict, /openapi.json says the rest.

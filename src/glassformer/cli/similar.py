@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from glassformer.cli.given import TextColumn
 from glassformer.cli.inputs import read_with_columns
+from glassformer.cli.options import TextColumn, argument, flag, option
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, show_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
@@ -183,35 +181,24 @@ def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosine
             writer.writerow([csv_safe(a), csv_safe(b), f"{cosine:.6f}"])
 
 
-Model = Annotated[
-    str, typer.Option(metavar="RUN|NAME", help="A run, a saved Embedder, or a checkpoint as it is.")
-]
+Model = Annotated[str, option("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")]
 
 
 def similar_command(
-    given: Annotated[
-        list[str],
-        typer.Argument(metavar="A B | TABLE", help="Two texts, or a table with two columns of them."),
-    ],
+    given: Annotated[list[str], argument("A B | TABLE", "Two texts, or a table with two columns of them.")],
     model: Model = DEFAULT,
-    first: Annotated[str | None, typer.Option(metavar="NAME", help="The table's first column.")] = None,
-    second: Annotated[str | None, typer.Option(metavar="NAME", help="The table's second column.")] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show which pairs of tokens the cosine is made of.")
-    ] = False,
+    first: Annotated[str | None, option("NAME", "The table's first column.")] = None,
+    second: Annotated[str | None, option("NAME", "The table's second column.")] = None,
+    explain: Annotated[bool, flag("--explain", "Show which pairs of tokens the cosine is made of.")] = False,
     doubles: Annotated[
-        bool, typer.Option("--doubles", help="Rows of one table that mean the same: each pair of rows.")
+        bool, flag("--doubles", "Rows of one table that mean the same: each pair of rows.")
     ] = False,
     least: Annotated[
-        float | None,
-        typer.Option(
-            metavar="COSINE", min=-1, max=1, help=f"With --doubles: pairs as alike as this ({DOUBLES})."
-        ),
+        float | None, option("COSINE", f"With --doubles: pairs as alike as this ({DOUBLES}).", min=-1, max=1)
     ] = None,
     text_column: TextColumn = None,
     out: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="An explanation (.html, .json), or a table's cosines (.csv)."),
+        Path | None, option("FILE", "An explanation (.html, .json), or a table's cosines (.csv).")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -9,26 +9,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from glassformer.cli.ahead import asked_of, check_values
-from glassformer.cli.evaluate import check_bad_row
 from glassformer.cli.finished import as_dict, next_step, show_run
-from glassformer.cli.given import (
+from glassformer.cli.keys import show_keys
+from glassformer.cli.options import (
     ImageColumn,
     LabelColumn,
     LabelSeparator,
+    Model,
     PairColumn,
+    RecipeName,
+    Settings,
+    Source,
     SourceColumn,
     TargetColumn,
     TextColumn,
+    check_bad_row,
     column_settings,
+    columns_of,
     data_option,
+    flag,
     flag_settings,
+    option,
     run_to_resume,
     tell,
 )
-from glassformer.cli.keys import show_keys
 from glassformer.cli.output import AsJson, say, say_json, stream
 from glassformer.cli.own_data import (
     Given,
@@ -43,7 +48,7 @@ from glassformer.cli.own_data import (
     with_held_out,
     without_pairs,
 )
-from glassformer.cli.places import RECIPE_HELP, default_folder, no_run, recipes, refuse_finished
+from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
@@ -260,16 +265,13 @@ def _whole_path(source: str) -> str:
     return str(path.resolve()) if path.exists() else source
 
 
-Epochs = Annotated[int | None, typer.Option(metavar="N", help="As --set epochs=N.")]
-Lr = Annotated[float | None, typer.Option(metavar="RATE", help="The learning rate, as --set lr=RATE.")]
-BatchSize = Annotated[int | None, typer.Option(metavar="N", help="As --set batch_size=N.")]
-MaxLength = Annotated[
-    int | None, typer.Option(metavar="TOKENS", help="Where texts are cut, as --set max_length=TOKENS.")
-]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="As --set seed=N.")]
+Epochs = Annotated[int | None, option("N", "As --set epochs=N.")]
+Lr = Annotated[float | None, option("RATE", "The learning rate, as --set lr=RATE.")]
+BatchSize = Annotated[int | None, option("N", "As --set batch_size=N.")]
+MaxLength = Annotated[int | None, option("TOKENS", "Where texts are cut, as --set max_length=TOKENS.")]
+Seed = Annotated[int | None, option("N", "As --set seed=N.")]
 Time = Annotated[
-    str | None,
-    typer.Option(metavar="10m", help="With model=auto: begin no further model after this time (s, m or h)."),
+    str | None, option("10m", "With model=auto: begin no further model after this time (s, m or h).")
 ]
 
 
@@ -289,39 +291,21 @@ def seconds_of(time: str | None) -> float | None:
 
 
 def train_command(
-    recipe: Annotated[
-        str | None,
-        typer.Argument(
-            autocompletion=recipes,
-            metavar="RECIPE",
-            help=f"{RECIPE_HELP} {', '.join(recipe_names())}.",
-        ),
-    ] = None,
+    recipe: RecipeName = None,
     text: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."
-        ),
+        option("FILE", "Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
     ] = None,
     images: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Labelled pictures instead of a recipe: a folder or a table."),
+        str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table.")
     ] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Weights or architecture instead of the recipe's.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change any key of the recipe; may be repeated."),
-    ] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="PATH", help="A named data set or path instead of the recipe's.")
-    ] = None,
+    model: Model = None,
+    settings: Settings = None,
+    data: Source = None,
     on_bad_row: Annotated[
         str | None,
-        typer.Option(
-            metavar="refuse|skip",
-            help="skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used.",
+        option(
+            "refuse|skip", "skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used."
         ),
     ] = None,
     text_column: TextColumn = None,
@@ -337,24 +321,16 @@ def train_command(
     max_length: MaxLength = None,
     seed: Seed = None,
     time: Time = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder.", show_default="runs/NAME")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what was begun there, to the same bits.")
-    ] = False,
+    out: Annotated[Path | None, option("DIR", "The run folder.", show_default="runs/NAME")] = None,
+    resume: Annotated[bool, flag("--resume", "Go on with what was begun there, to the same bits.")] = False,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="On a GPU too: the same bits each time, if slower.")
+        bool, flag("--deterministic", "On a GPU too: the same bits each time, if slower.")
     ] = False,
     help_keys: Annotated[
-        bool,
-        typer.Option(
-            "--help-keys", callback=show_keys, is_eager=True, help="List what --set can change, and leave."
-        ),
+        bool, flag("--help-keys", "List what --set can change, and leave.", callback=show_keys, is_eager=True)
     ] = False,
     log: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Log to tensorboard or mlflow too; may be repeated."),
+        list[str] | None, option("NAME", "Log to tensorboard or mlflow too; may be repeated.")
     ] = None,
     json: AsJson = False,
 ) -> None:
@@ -370,15 +346,7 @@ def train_command(
     begun = out if resume else None
     flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
     flags += flag_settings(time_limit=seconds_of(time))
-    columns = column_settings(
-        text_column=text_column,
-        pair_column=pair_column,
-        label_column=label_column,
-        label_separator=label_separator,
-        image_column=image_column,
-        source_column=source_column,
-        target_column=target_column,
-    )
+    columns = column_settings(**columns_of(locals()))
     settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
     given = own_task(Given(recipe, text, images, data, tuple(settings)), "train", OTHERS)
     if not resume and (out or not any("name=" in setting for setting in settings)):

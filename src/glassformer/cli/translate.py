@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from glassformer.cli.given import DataFile, with_data
 from glassformer.cli.inputs import gather_rows
+from glassformer.cli.options import DataFile, TextColumn, a_run, argument, option, with_data
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
-from glassformer.cli.places import check_folder, run_folders
+from glassformer.cli.places import check_folder
 from glassformer.cli.predictions import check_output
 from glassformer.cli.rows import Row, columns_beside, layout_of, usable
 from glassformer.data.tables import PLAIN
@@ -98,36 +96,23 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 
 def translate_command(
-    run: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders,
-            metavar="RUN",
-            help="A run folder, or the folder of a saved translator.",
-        ),
-    ],
+    run: Annotated[Path, a_run("A run folder, or the folder of a saved translator.")],
     given: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TEXT|FILE",
-            help="Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; "
-            "empty lines of a single .txt stay empty lines. - is standard input.",
+        argument(
+            "TEXT|FILE",
+            "Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; empty lines of a "
+            "single .txt stay empty lines. - is standard input.",
         ),
     ] = None,
     data: DataFile = None,
-    beam: Annotated[
-        int, typer.Option(metavar="N", help="Hypotheses kept at each place; 1 is greedy search.")
-    ] = 5,
-    out: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="Write a table there instead.")] = None,
-    text_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The column of texts, where it is not found by itself.")
-    ] = None,
+    beam: Annotated[int, option("N", "Hypotheses kept at each place; 1 is greedy search.")] = 5,
+    out: Annotated[Path | None, option("FILE.csv", "Write a table there instead.")] = None,
+    text_column: TextColumn = None,
     align_: Annotated[
         Path | None,
-        typer.Option(
-            "--align",
-            metavar="FILE",
-            help="Draw what each word was read from into a page (.html), or write it as .json.",
+        option(
+            "FILE", "Draw what each word was read from into a page (.html), or write it as .json.", "--align"
         ),
     ] = None,
     json: AsJson = False,

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from glassformer.cli.options import a_run, argument, option
 from glassformer.cli.output import AsJson, emit, say, say_json, show_table
-from glassformer.cli.places import run_folders
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.outputs import check_new_file
 
@@ -63,24 +61,16 @@ def _check_source(source: str | Path) -> None:
 
 def vectors_command(
     source: Annotated[
-        Path,
-        typer.Argument(
-            autocompletion=run_folders,
-            metavar="RUN|FILE",
-            help="A run folder, or a file in word2vec's format, text or binary.",
-        ),
+        Path, a_run("A run folder, or a file in word2vec's format, text or binary.", "RUN|FILE")
     ],
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="WORD",
-            help="One word; two for their cosine; or three: king man woman asks for king - man + woman.",
+        argument(
+            "WORD", "One word; two for their cosine; or three: king man woman asks for king - man + woman."
         ),
     ] = None,
-    count: Annotated[int, typer.Option(metavar="N", min=1, help="How many words are shown.")] = 10,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write all vectors there instead; .bin is binary.")
-    ] = None,
+    count: Annotated[int, option("N", "How many words are shown.", min=1)] = 10,
+    out: Annotated[Path | None, option("FILE", "Write all vectors there instead; .bin is binary.")] = None,
     json: AsJson = False,
 ) -> None:
     """Nearest words, cosines, analogies, and word2vec's files."""

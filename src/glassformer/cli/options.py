@@ -1,4 +1,4 @@
-"""What stands where something else is wanted: data for a recipe, another tool's option, a dash for a text."""
+"""Options and arguments that several verbs take, and misplaced ones recognized."""
 
 from __future__ import annotations
 
@@ -11,45 +11,105 @@ from typing import Annotated, Any
 import typer
 
 from glassformer.cli.output import say
+from glassformer.cli.places import RECIPE_HELP, recipes, run_folders
 from glassformer.cli.rows import WAY_OUT
+from glassformer.config import nearest
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
+from glassformer.tasks.recipe import recipe_names
 
-STDIN = "-"  # as an argument: the texts come from standard input
-MOST_STDIN = 256 * 2**20  # bytes
-COLUMNS = (
-    "text_column",
-    "pair_column",
-    "label_column",
-    "image_column",
-    "source_column",
-    "target_column",
-    "label_separator",
-)
+# --- options --------------------------------------------------------------------------------------
+
+
+def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+    """An option; without names it is called as its parameter."""
+    return typer.Option(*names, metavar=metavar, help=help, **more)
+
+
+def argument(metavar: str, help: str, **more: Any) -> Any:
+    """An argument."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """An option without a value."""
+    return typer.Option(name, help=help, **more)
+
+
+def a_run(help: str = "A run folder, or the folder of a saved model.", metavar: str = "RUN") -> Any:
+    """A folder that a shell completes."""
+    return typer.Argument(autocompletion=run_folders, metavar=metavar, help=help)
+
+
+def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
+    """A recipe that a shell completes."""
+    return typer.Argument(autocompletion=recipes, metavar=metavar, help=help)
 
 
 def _column(of: str) -> Any:
-    return typer.Option(metavar="NAME", help=f"The column of {of}, where it is not found by itself.")
+    return option("NAME", f"The column of {of}, where it is not found by itself.")
 
 
+Run = Annotated[Path, a_run()]
+RunFolder = Annotated[Path, a_run("A run folder.")]
+RecipeName = Annotated[str | None, a_recipe(f"{RECIPE_HELP} {', '.join(recipe_names())}.")]
+Model = Annotated[str | None, option("NAME", "Weights or architecture instead of the recipe's.")]
+Source = Annotated[str | None, option("PATH", "A named data set or path instead of the recipe's.")]
+Settings = Annotated[
+    list[str] | None, option("KEY=VALUE", "Change any key of the recipe; may be repeated.", "--set")
+]
+DataFile = Annotated[str | None, option("FILE", "A file, as it may stand among the texts too.", "--data")]
+OtherData = Annotated[str | None, argument("PATH", "Other data, as --data.", show_default=False)]
 TextColumn = Annotated[str | None, _column("texts")]
 PairColumn = Annotated[str | None, _column("the second texts of pairs")]
 LabelColumn = Annotated[
     str | None,
-    typer.Option(
-        metavar="NAME",
-        help="The column of labels, where it is not found by itself; several of 0 and 1, one for each label: "
-        "A,B,C.",
+    option(
+        "NAME",
+        "The column of labels, where it is not found by itself; several of 0 and 1, one for each "
+        "label: A,B,C.",
     ),
 ]
 LabelSeparator = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="What stands between several labels in one cell, such as '|' or ';'."),
+    str | None, option("TEXT", "What stands between several labels in one cell, such as '|' or ';'.")
 ]
 ImageColumn = Annotated[str | None, _column("pictures, or of their files")]
 SourceColumn = Annotated[str | None, _column("what is to be translated")]
 TargetColumn = Annotated[str | None, _column("translations")]
+BadRow = Annotated[
+    str | None,
+    option("refuse|skip", "skip: leave out rows and pictures that cannot be used, and say which."),
+]
+BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
+COLUMNS = (
+    "text_column",
+    "pair_column",
+    "label_column",
+    "label_separator",
+    "image_column",
+    "source_column",
+    "target_column",
+)
+STDIN = "-"  # as an argument: the texts come from standard input
+MOST_STDIN = 256 * 2**20  # bytes
+
+
+def check_bad_row(choice: str | None) -> str | None:
+    """The same choice; ConfigError for one of ``--on-bad-row`` that is none."""
+    return check_choice("--on-bad-row", choice, BAD_ROWS)
+
+
+def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str | None:
+    """The same choice; ConfigError, with the nearest, for one that is not ``known``."""
+    if choice not in (None, *known):
+        raise ConfigError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, known))
+    return choice
+
+
+def columns_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """The columns that a verb's parameters name: call it with ``locals()``."""
+    return {key: given[key] for key in COLUMNS if given.get(key) is not None}
 
 
 def column_settings(**columns: str | None) -> list[str]:
@@ -57,12 +117,7 @@ def column_settings(**columns: str | None) -> list[str]:
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
 
-DataFile = Annotated[
-    str | None, typer.Option("--data", metavar="FILE", help="A file, as it may stand among the texts too.")
-]
-OtherData = Annotated[
-    str | None, typer.Argument(metavar="PATH", help="Other data, as --data.", show_default=False)
-]
+# --- what is given --------------------------------------------------------------------------------
 
 
 def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[str]:
@@ -206,13 +261,12 @@ def tell(line: str) -> None:
     say(with_options(line))
 
 
-def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
-    """The columns that are named; those of other data only.
+def refuse_columns(named: dict[str, str], data: str | None) -> dict[str, str]:
+    """The same columns, where other data are given.
 
     Raises:
         ConfigError: some are named, and no data.
     """
-    named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
         option = "--" + next(iter(named)).replace("_", "-")
         raise ConfigError(
