@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from glassformer.cli.options import read_stdin
 from glassformer.cli.inputs import gather_pairs
+from glassformer.cli.options import read_stdin
 from glassformer.cli.rows import read_rows
 from glassformer.data.files import check_utf8, count_lines, read_lines, reading, split_lines, text_lines
 from glassformer.data.kinds import kind_of
