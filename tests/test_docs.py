@@ -315,12 +315,33 @@ def test_prose_is_plain(page: Path):
     assert not STIFF.findall(text)
 
 
-def test_every_decision_stands_in_the_index_with_a_title_and_a_date():
-    folder = ROOT / "docs" / "decisions"
+PARTS = ("Status", "Context", "Decision", "Evidence", "Consequences")
+
+
+def test_every_decision_stands_in_the_index_and_has_its_five_parts():
+    folder = DOCS / "decisions"
+    index = (folder / "index.md").read_text(encoding="utf-8")
     records = {path.stem: path.read_text(encoding="utf-8") for path in folder.glob("0*.md")}
-    listed = re.findall(
-        r"^(\d{4}-[a-z0-9-]+)$", (folder / "index.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert sorted(listed) == sorted(records)
+    assert sorted(re.findall(r"^(\d{4}-[a-z0-9-]+)$", index, re.MULTILINE)) == sorted(records)
     for name, text in records.items():
-        assert re.match(r"# \S.*\n\n(\*\*Status\.\*\*|20\d\d-\d\d-\d\d ·) \S", text), name
+        title = text.partition("\n")[0].removeprefix("# ")
+        assert f"| {name[:4]} | [{title}]({name}.md) |" in index
+        parts = re.findall(r"^\*\*(\w+)(?:\.\*\*|,)", text, re.MULTILINE)
+        assert [*dict.fromkeys(part for part in parts if part in PARTS)] == [*PARTS], name
+        assert re.search(r"20\d\d-\d\d-\d\d", text.split("**Context.**")[0]), f"{name}: since when?"
+
+
+def test_every_design_page_stands_in_the_index():
+    index = (DOCS / "design" / "index.md").read_text(encoding="utf-8")
+    pages = {path.stem for path in (DOCS / "design").glob("*.md")} - {"index"}
+    assert set(re.findall(r"^([a-z-]+)$", index, re.MULTILINE)) == pages
+    assert all(f"]({name}.md) |" in index for name in pages)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*DOCS.glob("design/*.md"), *DOCS.glob("decisions/*.md")],
+    ids=lambda path: str(path.relative_to(DOCS)),
+)
+def test_links_of_design_pages_have_a_text(page: Path):
+    assert "[](" not in page.read_text(encoding="utf-8"), "GitHub shows no text for such a link"
