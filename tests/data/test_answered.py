@@ -7,7 +7,8 @@ import json
 import pytest
 
 from glassformer.data.answer_doctor import examine_answered
-from glassformer.data.answered import AnsweredDataset, AnsweredSplit, is_nested, load_answered
+from glassformer.data.answered import AnsweredSplit, is_nested, load_answered
+from glassformer.data.dataset import Dataset
 from glassformer.data.facts import SIZES
 from glassformer.data.kinds import kind_of
 from glassformer.data.questions import Answers, Question
@@ -142,7 +143,7 @@ def test_the_doctor_finds_repeats_leaks_borders_and_what_windows_lose():
             word_tokenizer(train.texts, min_count=1), train.questions, max_length=11, stride=2, max_question=3
         )
     }
-    report = examine_answered(AnsweredDataset("x", {"train": train, "test": test}), windows)
+    report = examine_answered(Dataset("x", {"train": train, "test": test}), windows)
     codes = {f.code for f in report.findings if f.severity == "warning"}
     assert codes == {"duplicates", "contradictions", "leaks", "no-answer", "answer-borders", "lost-answers"}
     assert report.figures["leaks"] == {"train/test": 1}

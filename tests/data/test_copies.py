@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassformer.data.copies import alike, digest, groups_of, same_but_for_case
-from glassformer.data.dataset import TextDataset, TextSplit
-from glassformer.data.image_sources import ImageDataset, ImageSplit
+from glassformer.data.dataset import Dataset, TextDataset, TextSplit
+from glassformer.data.image_sources import ImageSplit
 from glassformer.data.mending import mended
 from glassformer.data.splits import (
     block_split,
@@ -106,7 +106,7 @@ def test_equal_pictures_share_a_side():
     rng = np.random.default_rng(0)
     eleven = [rng.integers(0, 256, (5, 5, 3), np.uint8) for _ in range(22)]
     split = ImageSplit([x for x in eleven for _ in range(3)], ["a", "b"] * 33, "x")
-    splits = split_up(ImageDataset("x", {"train": split}), recipe_data(), "test")
+    splits = split_up(Dataset("x", {"train": split}), recipe_data(), "test")
     assert not set(groups_of(splits.train)) & set(groups_of(splits.judged))
 
 

@@ -7,9 +7,10 @@ import csv
 import pytest
 from PIL import Image
 
+from glassformer.data.dataset import Dataset
 from glassformer.data.kinds import kind_of
 from glassformer.data.pair_doctor import examine_pairs
-from glassformer.data.pairs import PairDataset, PairSplit, load_pairs
+from glassformer.data.pairs import PairSplit, load_pairs
 from glassformer.errors import DataError
 
 
@@ -27,7 +28,7 @@ def table(path, header, rows):
 
 def report(**splits):
     parts = {name: PairSplit(*sides, name) for name, sides in splits.items()}
-    return examine_pairs(PairDataset("made up", parts, ("a", "b")))
+    return examine_pairs(Dataset("made up", parts))
 
 
 def found(report):

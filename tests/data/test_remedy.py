@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from glassformer.cli.app import main
-from glassformer.data.dataset import TextDataset, TextSplit
+from glassformer.data.dataset import Dataset, TextDataset, TextSplit
 from glassformer.data.doctor import examine
 from glassformer.data.doctor_checks import doubled_quotes
 from glassformer.data.label_kinds import missing_names
 from glassformer.data.mending import correct_first, mended, remedy
 from glassformer.data.pair_doctor import examine_pairs
-from glassformer.data.pairs import PairDataset, PairSplit
+from glassformer.data.pairs import PairSplit
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
 from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one
@@ -276,7 +276,7 @@ def test_doubled_quotes_are_shown():
     (found,) = doubled_quotes({"train": split}, {})
     assert found.count == 3
     assert [example.split(":")[0] for example in found.examples] == [f"x.csv, row {i}" for i in (3, 5, 6)]
-    pairs = PairDataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)}, ("s", "t"))
+    pairs = Dataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)})
     assert [f.count for f in examine_pairs(pairs).findings if f.code == "quotes"] == [1]
 
 

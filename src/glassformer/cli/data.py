@@ -22,7 +22,7 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole
 
 if TYPE_CHECKING:
-    from glassformer.data.dataset import TextDataset
+    from glassformer.data.dataset import NamedSource, TextDataset
 
 
 # --- what the doctor says of each kind of data ----------------------------------------------------
@@ -272,44 +272,38 @@ LabelSeparator = Annotated[
 ]
 
 
-def whereabouts() -> dict[str, str]:
-    """Named data set -> where it would be read from."""
-    from glassformer.data.answered import ANSWERED_SOURCES
-    from glassformer.data.image_sources import NAMED_IMAGES
-    from glassformer.data.pairs import PAIR_SOURCES
-    from glassformer.data.scored_pairs import SCORED_SOURCES
-    from glassformer.data.sources import NAMED_SOURCES, data_folders
-
-    places = dict.fromkeys(ANSWERED_SOURCES, "made here, nothing to fetch")
-    for name, pairs in (*PAIR_SOURCES.items(), *SCORED_SOURCES.items()):
-        found = [root / pairs.folder for root in data_folders() if (root / pairs.folder).is_dir()]
-        places[name] = str(found[0]) if found else "not here; GLASSFORMER_DATA names the folder around it"
-    for name, source in (*NAMED_SOURCES.items(), *NAMED_IMAGES.items()):
-        if not source.folder:
-            places[name] = "made here, nothing to fetch"
-            continue
-        found = [root / source.folder for root in data_folders() if (root / source.folder).is_dir()]
-        hub = getattr(source, "hub", "")
-        origin = getattr(source, "origin", "")
-        absent = f"not here; fetched from {hub} on the Hub when first used" if hub else "not here"
-        absent += f"; to be had from {origin}" if origin else ""
-        places[name] = str(found[0]) if found else absent
-    return places
-
-
-@app.command("list")
-def list_command(json: AsJson = False) -> None:
-    """The named data sets, and where each is on this machine."""
+def named_sources() -> dict[str, NamedSource]:
+    """All named data sets, of every kind."""
     from glassformer.data.answered import ANSWERED_SOURCES
     from glassformer.data.image_sources import NAMED_IMAGES
     from glassformer.data.pairs import PAIR_SOURCES
     from glassformer.data.scored_pairs import SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES
 
+    return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}
+
+
+def whereabouts() -> dict[str, str]:
+    """Named data set -> where it would be read from."""
+    from glassformer.data.folders import folder_here
+
+    places = {}
+    for name, source in named_sources().items():
+        if not source.folder:
+            places[name] = "made here, nothing to fetch"
+            continue
+        absent = "not here" if source.load else "not here; GLASSFORMER_DATA names the folder around it"
+        absent += f"; fetched from {source.hub} on the Hub when first used" if source.hub else ""
+        absent += f"; to be had from {source.origin}" if source.origin else ""
+        places[name] = str(folder_here(source.folder) or absent)
+    return places
+
+
+@app.command("list")
+def list_command(json: AsJson = False) -> None:
+    """The named data sets, and where each is on this machine."""
     places = whereabouts()
-    named = (NAMED_SOURCES, NAMED_IMAGES, PAIR_SOURCES, SCORED_SOURCES, ANSWERED_SOURCES)
-    known = [item for sources in named for item in sources.items()]
-    rows = [[name, s.description, s.licence, places[name]] for name, s in known]
+    rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
     if json:
         keys = ("name", "description", "licence", "where")
         say_json([dict(zip(keys, row, strict=True)) for row in rows])

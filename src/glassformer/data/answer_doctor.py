@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.data.answered import AnsweredDataset, AnsweredSplit
+from glassformer.data.answered import AnsweredSplit
 from glassformer.data.copies import alike
+from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
 from glassformer.data.findings import DoctorReport, Finding, at_rows, excerpt, found, percent
 from glassformer.data.question_windows import NOWHERE, QuestionRows
@@ -20,7 +21,7 @@ from glassformer.data.questions import is_whole
 LONG_ANSWER = 20  # words: more is seldom an answer
 
 
-def examine_answered(dataset: AnsweredDataset, rows: dict[str, QuestionRows] | None = None) -> DoctorReport:
+def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = None) -> DoctorReport:
     """Every check on questions with answers.
 
     Args:

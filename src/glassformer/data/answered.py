@@ -14,21 +14,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from glassformer.config import listed, nearest
 from glassformer.data import facts
 from glassformer.data.checks import is_missing
-from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
+from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
-from glassformer.data.folders import one_or_parts, refuse_tables
+from glassformer.data.folders import files_of
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.rejected import RejectedRow, lenient_table, summary, way_out
-from glassformer.data.splits import limited
-from glassformer.data.spreadsheet import other_kind
+from glassformer.data.readers import Row, check_request, column_of, read_rows, with_limit
+from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -36,6 +35,8 @@ QUESTION_COLUMNS = ("question", "questions")
 CONTEXT_COLUMNS = ("context", "passage", "paragraph", "text", "document")
 ANSWER_COLUMNS = ("answers", "answer")
 START_COLUMNS = ("answer_start", "start")
+NAMES = "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
+BESIDES = re.compile(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$")  # train-00000-of-00001, dev-v2.0
 NESTED = re.compile(r'"paragraphs"\s*:')
 HEAD = 1 << 16  # characters in which a file of SQuAD shows what it is, but for one very long paragraph
 
@@ -70,37 +71,15 @@ class AnsweredSplit(Split):
         return [q.question for q in self.questions]
 
 
-@dataclass(frozen=True)
-class AnsweredDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
-
-    name: str
-    splits: dict[str, AnsweredSplit]
-    description: str = ""
-    licence: str = ""
-    notes: tuple[str, ...] = ()
-    rejected: tuple[RejectedRow, ...] = ()  # rows left out
-    said: tuple[str, ...] = ()
-
-
-class NamedQuestions(NamedTuple):
-    """A data set that needs no file."""
-
-    description: str
-    licence: str
-    notes: tuple[str, ...]
-    make: Callable[[str], tuple[list[Question], list[Answers]]]
-
-
 ANSWERED_SOURCES = {
-    "facts": NamedQuestions(
-        "about 2,800 questions on 580 short generated biographies; a sixth has no answer",
-        "as this package",
-        (
+    "facts": NamedSource(
+        description="about 2,800 questions on 580 short generated biographies; a sixth has no answer",
+        licence="as this package",
+        load=facts.facts,
+        notes=(
             "six kinds of sentence, eleven of questions: figures on it say nothing of English",
             "nobody stands in two splits",
         ),
-        facts.facts,
     )
 }
 
@@ -115,7 +94,7 @@ def load_answered(
     seed: int = 0,
     on_bad_row: str = "refuse",
     need_answers: bool = True,
-) -> AnsweredDataset:
+) -> Dataset:
     """Questions and answers by name or path (see the top of this file).
 
     Args:
@@ -127,58 +106,24 @@ def load_answered(
     Raises:
         DataError: no such file, column or name; a question or answer that cannot be used (its row is named).
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} questions a split", where="limit", fix="Give 1 or more")
-    if not str(source):
-        fix = "Give the path of a file or folder, or facts"
-        raise DataError("no data set is named", where="source", fix=fix)
+    check_request(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (known := ANSWERED_SOURCES.get(str(source))) is not None:
-        splits = {name: AnsweredSplit(*known.make(name), str(source)) for name in facts.SIZES}
-        out = AnsweredDataset(str(source), splits, known.description, known.licence, known.notes)
-    else:
-        path = Path(source).expanduser()
-        columns = question_column, context_column, answer_column
-        reader = _Reader(columns, need_answers, [] if on_bad_row == "skip" else None)
-        files = choose_splits(_files(path), None, str(source))
-        splits = {split: reader.split(own) for split, own in files.items()}
-        out = AnsweredDataset(path.stem, splits, rejected=tuple(reader.rejected or ()))
-    if limit is None:
-        return out
-    return replace(out, splits={name: limited(split, limit, seed) for name, split in out.splits.items()})
-
-
-def _files(path: Path) -> dict[str, list[Path]]:
-    """Split -> its files.
-
-    Raises:
-        DataError: no such path, a file of another kind, or a folder without a split.
-    """
-    if path.is_dir():
-        found: dict[str, list[Path]] = {}
-        for file in sorted(path.iterdir()):
-            split = _split_of(file.stem)
-            if split in ("train", "validation", "test") and file.suffix.lower() in READERS:
-                found.setdefault(split, []).append(file)
-        if not found:
-            refuse_tables(path)
-            fix = (
-                "Name them train.json, validation.json, test.json, or end them with .jsonl, .parquet or .csv"
-            )
-            raise DataError("no file named train, validation or test", where=str(path), fix=fix)
-        return one_or_parts(found, path)
-    if not path.exists():
-        hint = nearest(str(path), list(ANSWERED_SOURCES))
-        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
-    if path.suffix.lower() not in READERS:
-        what = f"files of kind {path.suffix!r} are not read"
-        raise DataError(what, where=str(path), fix=other_kind(path.suffix, READERS))
-    return {"train": [path]}
-
-
-def _split_of(stem: str) -> str | None:
-    """The split that a file is called after: ``train``, ``dev-v2.0``, ``train-00000-of-00001``."""
-    bare = re.sub(r"(-\d+-of-\d+|-v\d+(\.\d+)*)$", "", stem).lower()
-    return SPLIT_OF.get(bare)
+        splits = {name: AnsweredSplit(*facts.facts(name), str(source)) for name in facts.SIZES}
+        about = {"description": known.description, "licence": known.licence, "notes": known.notes}
+        return with_limit(Dataset(str(source), splits, **about), limit, seed)
+    path = Path(source).expanduser()
+    columns = question_column, context_column, answer_column
+    rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
+    splits = {}
+    for name, files in choose_splits(
+        files_of(path, [*ANSWERED_SOURCES], READERS, NAMES, BESIDES), None, str(source)
+    ).items():
+        read = partial(_rows, columns=columns, need_answers=need_answers, rejected=rejected)
+        found, origin, rows = read_rows(files, read, rejected, "question")
+        questions, answers, ids = map(list, zip(*found, strict=True))
+        known_answers = answers if need_answers else None
+        splits[name] = AnsweredSplit(questions, known_answers, origin, rows, ids if all(ids) else ())
+    return with_limit(Dataset(path.stem, splits, rejected=tuple(rejected or ())), limit, seed)
 
 
 def is_nested(path: Path) -> bool:
@@ -194,82 +139,55 @@ def is_nested(path: Path) -> bool:
     return begin.lstrip().startswith("{") and bool(NESTED.search(begin))
 
 
-@dataclass
-class _Reader:
-    """How files are read; ``rejected`` lists what is left out, None: the first such row ends the reading."""
+def _rows(
+    file: Path,
+    columns: tuple[str | None, str | None, str | None],
+    need_answers: bool,
+    rejected: list[RejectedRow] | None,
+) -> Iterator[Row]:
+    """The questions of a file, their answers and what it calls them."""
+    found = _nested(file) if is_nested(file) else _table(lenient_table(file, rejected), columns, need_answers)
+    for pair, given, row, name in found:
+        yield partial(_example, pair, given if need_answers else None, str(file), row, name), row
 
-    columns: tuple[str | None, str | None, str | None]
-    need_answers: bool
-    rejected: list[RejectedRow] | None
 
-    def split(self, files: Sequence[Path]) -> AnsweredSplit:
-        questions: list[Question] = []
-        answers: list[Answers] = []
-        rows: list[int] = []
-        ids: list[str] = []
-        before = len(self.rejected or ())
-        for file in files:
-            read = self._nested if is_nested(file) else self._table
-            with way_out(self.rejected):
-                for question, given, row, name in read(file):
-                    try:
-                        (asked,) = check_questions([question], str(file), [row])
-                        found = check_answers([given], [asked], str(file), [row])[0]
-                    except DataError as error:
-                        if self.rejected is None:
-                            raise
-                        self.rejected.append(RejectedRow(str(file), row, error.what))
-                        continue
-                    questions.append(asked)
-                    answers.append(found)
-                    rows.append(row)
-                    ids.append(name)
-        origin = " + ".join(map(str, files))
-        if not questions:
-            what, mine = "no question can be used", self.rejected[before:] if self.rejected else ()
-            if mine:
-                what += f"; {summary(mine, listed=False)}"
-            raise DataError(what, where=origin, fix="Correct the file")
-        numbers = rows if len(files) == 1 else range(1, len(rows) + 1)
-        named = ids if all(ids) else ()
-        return AnsweredSplit(questions, answers if self.need_answers else None, origin, numbers, named)
+def _example(pair: Any, given: Any, origin: str, row: int, name: str) -> tuple[Question, Answers, str]:
+    (asked,) = check_questions([pair], origin, [row])
+    return asked, check_answers([given], [asked], origin, [row])[0], name
 
-    # --- SQuAD ------------------------------------------------------------------------------------
 
-    def _nested(self, file: Path) -> Iterator[tuple[Any, Any, int, str]]:
-        try:
-            articles = json.loads("".join(text_lines(file)))["data"]
-            row = 0
-            for article in articles:
-                for paragraph in article["paragraphs"]:
-                    context = paragraph["context"]
-                    for qa in paragraph["qas"]:
-                        row += 1
-                        given = [] if qa.get("is_impossible") else qa.get("answers") or []
-                        given = given if self.need_answers else None
-                        yield (qa["question"], context), given, row, str(qa.get("id") or "")
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"not JSON ({error})", where=str(file), fix="Fetch it anew") from None
-        except (KeyError, TypeError, AttributeError) as error:
-            what = f"not as SQuAD's files are: {type(error).__name__} {error}"
-            fix = "Give data, each with paragraphs of a context and qas; or one object a line with "
-            raise DataError(what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)") from None
+def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
+    """The questions of SQuAD's JSON."""
+    try:
+        articles = json.loads("".join(text_lines(file)))["data"]
+        row = 0
+        for article in articles:
+            for paragraph in article["paragraphs"]:
+                context = paragraph["context"]
+                for qa in paragraph["qas"]:
+                    row += 1
+                    given = [] if qa.get("is_impossible") else qa.get("answers") or []
+                    yield (qa["question"], context), given, row, str(qa.get("id") or "")
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON ({error})", where=str(file), fix="Fetch it anew") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"not as SQuAD's files are: {type(error).__name__} {error}"
+        fix = "Give data, each with paragraphs of a context and qas; or one object a line with "
+        raise DataError(what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)") from None
 
-    # --- tables -----------------------------------------------------------------------------------
 
-    def _table(self, file: Path) -> Iterator[tuple[Any, Any, int, str]]:
-        table = lenient_table(file, self.rejected)
-        asked, texts = columns_of(table, *self.columns[:2])
-        sides = zip(table.read(asked), table.read(texts), strict=True)
-        given: list[Any] = [None] * len(table.rows)
-        if self.need_answers:
-            column = _column(table, self.columns[2], ANSWER_COLUMNS, "answers", "answer_column")
-            given = table.read(column)
-            if start := next((name for name in table.names if name.lower() in START_COLUMNS), None):
-                given = [_at(*pair) for pair in zip(given, table.read(start), strict=True)]
-        names = table.read("id") if "id" in table.names else [""] * len(table.rows)
-        for pair, own, row, name in zip(sides, given, table.rows, names, strict=True):
-            yield pair, own, row, str(name or "")
+def _table(
+    table: Table, columns: tuple[str | None, str | None, str | None], need_answers: bool
+) -> Iterator[tuple[Any, Any, int, str]]:
+    sides = zip(*map(table.read, columns_of(table, *columns[:2])), strict=True)
+    given: list[Any] = [None] * len(table.rows)
+    if need_answers:
+        given = table.read(column_of(table, columns[2], ANSWER_COLUMNS, "answers", "answer_column"))
+        if start := next((name for name in table.names if name.lower() in START_COLUMNS), None):
+            given = [_at(*pair) for pair in zip(given, table.read(start), strict=True)]
+    names = table.read("id") if "id" in table.names else [""] * len(table.rows)
+    for pair, own, row, name in zip(sides, given, table.rows, names, strict=True):
+        yield pair, own, row, str(name or "")
 
 
 def has_answers(table: Table) -> bool:
@@ -285,8 +203,8 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
         DataError: one that is not there, or none is found.
     """
     return (
-        _column(table, question, QUESTION_COLUMNS, "questions", "question_column"),
-        _column(table, context, CONTEXT_COLUMNS, "contexts", "context_column"),
+        column_of(table, question, QUESTION_COLUMNS, "questions", "question_column"),
+        column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column"),
     )
 
 
@@ -295,15 +213,3 @@ def _at(text: Any, start: Any) -> Any:
     if not isinstance(text, str) or is_missing(text) or is_missing(start):
         return text
     return {"text": [text], "answer_start": [start]}
-
-
-def _column(table: Table, given: str | None, usual: Sequence[str], what: str, key: str) -> str:
-    if given is not None:
-        if given not in table.names:
-            raise DataError(f"no column {given!r}", where=table.origin, fix=nearest(given, table.names))
-        return given
-    for name in usual:
-        if match := next((n for n in table.names if n.lower() == name), None):
-            return match
-    fix = f"Name it with {key}: {listed(table.names)}"
-    raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)

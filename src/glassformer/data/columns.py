@@ -260,9 +260,8 @@ def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: st
     Raises:
         DataError: no such column, or several that could be it.
     """
+    table.check_columns(wanted)
     if wanted is not None:
-        if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
         return wanted
     found = [name for name in table.names if name.lower() in usual]
     if len(found) > 1:
@@ -438,7 +437,7 @@ def find_sides(
 
 def _named(table: Table, text: str | None, pair: str, label: str | None) -> Sides:
     if pair not in table.names:
-        raise DataError(f"no column {pair!r}", where=table.origin, fix=nearest(pair, table.names))
+        table.check_columns(pair)
     first = None if text is None else find_column(table, text, TEXT_COLUMNS, "text")
     free = [n for n in table.names if n not in (pair, label) and not n.startswith(REVIEWED)]
     if first is None:

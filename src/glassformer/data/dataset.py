@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -71,26 +71,51 @@ class TextSplit(Split):
 
 
 @dataclass(frozen=True)
-class TextDataset:
+class Dataset:
     """The splits of one data set, among ``train``, ``validation``, ``test`` and ``unsupervised``."""
 
     name: str
-    splits: dict[str, TextSplit]
+    splits: dict[str, Any]
     label_names: tuple[str, ...] = ()
     description: str = ""
     licence: str = ""
     notes: tuple[str, ...] = ()
     rejected: tuple[Any, ...] = ()  # rows left out (``RejectedRow``), where that was asked for
-    columns: tuple[str | None, str | None] = (None, None)  # of a table: of texts, of labels
+    columns: tuple[Any, ...] = (None, None)  # of a table: of texts and labels, or of what its kind has
     said: tuple[str, ...] = ()  # what was found or mended that the user should know of
-    pair_column: str | None = None  # of a table of pairs: of the second texts
-    label_candidates: tuple[str, ...] = ()  # columns of a table that could be the label, the likeliest first
-    number_column: str | None = None  # of a table without labels: a column of measurements
 
     @property
     def license(self) -> str:
         """The terms of the data: ``licence`` under its American name."""
         return self.licence
+
+
+@dataclass(frozen=True)
+class TextDataset(Dataset):
+    """Texts and their labels."""
+
+    splits: dict[str, TextSplit]
+    pair_column: str | None = None  # of a table of pairs: of the second texts
+    label_candidates: tuple[str, ...] = ()  # columns of a table that could be the label, the likeliest first
+    number_column: str | None = None  # of a table without labels: a column of measurements
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """What is known of a named data set, and how it is loaded."""
+
+    description: str
+    licence: str
+    load: Callable[..., Any] | None = None  # None: tables in ``folder``
+    notes: tuple[str, ...] = ()
+    folder: str = ""  # below a data folder; empty: the data are made
+    origin: str = ""  # where to get it
+    hub: str = ""  # dataset repository on the Hugging Face Hub
+    revision: str = ""  # its pinned commit
+    files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
+    language: str = ""  # of the texts, as ISO 639-1 writes it
+    tagged: bool = False  # its words have tags, which data/tagged.py reads
+    columns: tuple[str, ...] = ()  # of pairs: the languages that it has
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import read_toml
+from glassformer.config import nearest, read_toml
 from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, choose_splits
 from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
 from glassformer.data.parquet import PARTITION
 from glassformer.data.rejected import RejectedRow
+from glassformer.data.spreadsheet import other_kind
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
@@ -50,6 +51,39 @@ def split_files(folder: Path) -> dict[str, list[Path]]:
     return {split: found[split] for split in SPLITS if split in found}
 
 
+def files_of(
+    path: Path,
+    known: Sequence[str],
+    endings: Collection[str] = READERS,
+    fix: str = "Name them train.csv, validation.csv, test.csv, or end them with .jsonl or .parquet",
+    besides: re.Pattern[str] | None = None,
+) -> dict[str, list[Path]]:
+    """Split -> its files, of a folder; one file is ``train``.
+
+    Args:
+        known: names of data sets, the nearest of which is named where there is no such path.
+        endings: of the files that can be read.
+        fix: how files of a folder are to be called.
+        besides: what may stand behind a split's name; None: the folder is as ``split_files`` has it.
+
+    Raises:
+        DataError: no such path, a file of another kind, or a folder without a split.
+    """
+    if path.is_dir():
+        found = split_files(path) if besides is None else _named(path, endings, besides)
+        if found := {split: files for split, files in found.items() if split != "unsupervised"}:
+            return found
+        refuse_tables(path)
+        raise DataError("no file named train, validation or test", where=str(path), fix=fix)
+    if not path.exists() and path.suffix.lower() not in READERS:
+        hint = nearest(str(path), list(known))
+        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
+    if path.suffix.lower() not in endings:
+        what = f"files of kind {path.suffix!r} are not read"
+        raise DataError(what, where=str(path), fix=other_kind(path.suffix, endings))
+    return {"train": [path]}
+
+
 def tables_in(folder: Path) -> list[Path]:
     """The tables that lie in a folder, in the order of their names, whatever they are called."""
     found = (p for p in sorted(folder.iterdir()) if p.name[0] not in "._" and p.is_file())
@@ -70,12 +104,18 @@ def refuse_tables(folder: Path) -> None:
         raise DataError(what, where=str(folder), fix=name_one(tables))
 
 
-def _named(folder: Path) -> dict[str, list[Path]]:
-    """Files that are called as a split, whole or a part of it."""
+def _named(
+    folder: Path, endings: Collection[str] = READERS, besides: re.Pattern[str] = _PART
+) -> dict[str, list[Path]]:
+    """Files that are called as a split, whole or a part of it.
+
+    Args:
+        besides: what may stand behind the name of the split.
+    """
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
-        split = SPLIT_OF.get(_PART.sub("", path.stem).lower())
-        if split is not None and path.is_file() and path.suffix.lower() in READERS:
+        split = SPLIT_OF.get(besides.sub("", path.stem).lower())
+        if split is not None and path.is_file() and path.suffix.lower() in endings:
             found.setdefault(split, []).append(path)
     return one_or_parts(found, folder)
 
@@ -270,20 +310,25 @@ def find_in_data(path: str | Path) -> Path | None:
     return next((place for place in places if place.is_file()), None)
 
 
-def find_folder(name: str) -> Path:
+def folder_here(name: str) -> Path | None:
+    """The folder of a named data set; None: it is in none of the data folders."""
+    return next((root / name for root in data_folders() if (root / name).is_dir()), None)
+
+
+def find_folder(name: str, fix: str = "", files: str = "its Parquet files", where: str | None = None) -> Path:
     """The folder of a named data set.
+
+    Args:
+        files: what belongs into the folder; ``fix``: all that is said, in place of that.
 
     Raises:
         DataError: it is in none of the data folders.
     """
-    for root in data_folders():
-        if (root / name).is_dir():
-            return root / name
-    raise DataError(
-        f"the data set {name!r} is not on this machine, and none can be fetched",
-        where=name,
-        fix=f"Put its Parquet files into a folder {name!r} and set GLASSFORMER_DATA to the folder around it",
-    )
+    if (found := folder_here(name)) is not None:
+        return found
+    what = f"the data set {name!r} is not on this machine" + (", and none can be fetched" if not fix else "")
+    fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to the folder around it"
+    raise DataError(what, where=name if where is None else where, fix=fix)
 
 
 def load_sentences(source: Any, columns: Any, wanted: Sequence[str] | None) -> TextDataset:

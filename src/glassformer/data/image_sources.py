@@ -16,16 +16,17 @@ from typing import Any
 from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
-from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
+from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
-from glassformer.data.folders import data_folders, refuse_models, refuse_tables
+from glassformer.data.folders import find_folder, refuse_models, refuse_tables
 from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
+from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
-from glassformer.data.splits import limited, stratified_split
+from glassformer.data.splits import stratified_split
 from glassformer.data.table_labels import by_name, column_checks, read_labels, with_label_sets
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -56,19 +57,6 @@ class ImageSplit(Split):
         return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
 
 
-@dataclass(frozen=True)
-class ImageDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
-
-    name: str
-    splits: dict[str, ImageSplit]
-    label_names: tuple[str, ...] = ()
-    description: str = ""
-    licence: str = ""
-    notes: tuple[str, ...] = ()
-    rejected: tuple[RejectedRow, ...] = ()  # rows of tables left out, where that was asked for
-
-
 def load_image_dataset(
     source: str | Path,
     *,
@@ -83,7 +71,7 @@ def load_image_dataset(
     numbers: bool = False,
     need_labels: bool = False,
     image_range: float | None = None,
-) -> ImageDataset:
+) -> Dataset:
     """A data set by name or path; see the top of this file.
 
     Args:
@@ -100,8 +88,7 @@ def load_image_dataset(
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
+    check_request(source or ".", limit)
     named = NAMED_IMAGES.get(str(source))
     if named is not None and numbers:
         raise DataError(f"the pictures of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
@@ -122,13 +109,11 @@ def load_image_dataset(
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
     if broken == "skip":
         dataset = _without_broken(dataset, image_range or "full")
-    if limit is not None:
-        parts = {k: limited(v, limit, seed) for k, v in dataset.splits.items()}
-        dataset = replace(dataset, splits=parts)
+    dataset = with_limit(dataset, limit, seed)
     return replace(dataset, notes=(*dataset.notes, *absent_classes(dataset.splits)))
 
 
-def _without_broken(dataset: ImageDataset, image_range: ImageRange) -> ImageDataset:
+def _without_broken(dataset: Dataset, image_range: ImageRange) -> Dataset:
     notes, splits = [], {}
     for name, split in dataset.splits.items():
         splits[name], said = without_unreadable(split, name, image_range=image_range)
@@ -188,7 +173,7 @@ def _load_path(
     labels: _Labels,
     wanted: Sequence[str] | None,
     rejected: list[RejectedRow] | None = None,
-) -> ImageDataset:
+) -> Dataset:
     path = Path(source).expanduser()
     if path.is_dir():
         files = split_files(path)
@@ -215,7 +200,7 @@ def _from_tables(
     image_column: str | None,
     kind: _Labels,
     rejected: list[RejectedRow] | None = None,
-) -> ImageDataset:
+) -> Dataset:
     splits, class_names, notes = {}, (), {}
     for split, parts in tables.items():
         images: list[Any] = []
@@ -238,7 +223,7 @@ def _from_tables(
         splits[split] = ImageSplit(images, labels or None, *joined(parts, len(images), len(labels)))
     splits = splits if kind.numbers else one_spelling(splits)
     names = () if kind.numbers else tuple(map(str, class_names)) or _names(splits)
-    return ImageDataset(name, splits, names, notes=tuple(notes))
+    return Dataset(name, splits, names, notes=tuple(notes))
 
 
 def beside(value: Any, origin: str) -> Any:
@@ -252,7 +237,7 @@ def beside(value: Any, origin: str) -> Any:
     return str(path)
 
 
-def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> ImageDataset:
+def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Dataset:
     """``label/*.jpg`` or ``split/label/*.jpg``, in order of name; notes count the files that are not read.
 
     Raises:
@@ -277,7 +262,7 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Imag
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
         splits[split] = ImageSplit([str(p) for _, p in files], [label for label, _ in files], str(folder))
-    return ImageDataset(folder.name, splits, _names(splits), notes=tuple(_left_out(folder, left)))
+    return Dataset(folder.name, splits, _names(splits), notes=tuple(_left_out(folder, left)))
 
 
 def _left_out(folder: Path, left: Sequence[Path]) -> Iterable[str]:
@@ -338,30 +323,15 @@ def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
 # --- named sources ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NamedImages:
-    """What is known of a named data set and how it is loaded."""
-
-    description: str
-    licence: str
-    load: Callable[[NamedImages, Sequence[str] | None], ImageDataset]
-    folder: str = ""  # below a data folder
-    origin: str = ""  # where to get it
-    notes: tuple[str, ...] = ()
-
-
-def _load_stored(source: NamedImages, wanted: Sequence[str] | None) -> ImageDataset:
-    for root in data_folders():
-        if (root / source.folder).is_dir():
-            return _load_path(root / source.folder, None, _Labels(), wanted)
-    raise DataError(
-        f"the data set {source.folder!r} is not on this machine",
-        fix=f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "
-        f"(train/CLASS/*.jpg) into a folder {source.folder!r}, and set GLASSFORMER_DATA to the one around it",
+def _load_stored(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
+    fix = (
+        f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "
+        f"(train/CLASS/*.jpg) into a folder {source.folder!r}, and set GLASSFORMER_DATA to the one around it"
     )
+    return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), wanted)
 
 
-def _load_digits(source: NamedImages, wanted: Sequence[str] | None) -> ImageDataset:
+def _load_digits(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
     """scikit-learn's digits: 0 to 16 of ink becomes 0 to 255; a seeded fifth each is validation and test."""
     import numpy as np
     from sklearn.datasets import load_digits
@@ -378,16 +348,16 @@ def _load_digits(source: NamedImages, wanted: Sequence[str] | None) -> ImageData
         )
         for name, index in parts.items()
     }
-    return ImageDataset("digits", splits, tuple(map(str, range(10))))
+    return Dataset("digits", splits, tuple(map(str, range(10))))
 
 
 NAMED_IMAGES = {
-    "digits": NamedImages(
+    "digits": NamedSource(
         description="1,797 handwritten digits of 8 x 8 pixels (Alpaydin and Kaynak, 1998), in scikit-learn",
         licence="CC BY 4.0",
         load=_load_digits,
     ),
-    "cifar10": NamedImages(
+    "cifar10": NamedSource(
         description="CIFAR-10 (Krizhevsky, 2009): 50,000 + 10,000 pictures of 32 x 32 pixels in ten classes",
         licence="no formal licence",
         load=_load_stored,
@@ -395,7 +365,7 @@ NAMED_IMAGES = {
         origin="uoft-cs/cifar10 on the Hugging Face Hub",
         notes=("JPEG re-encodings: close to, not the same as the original",),
     ),
-    "flowers": NamedImages(
+    "flowers": NamedSource(
         description="flower_photos (The TensorFlow Team, 2019): daisy, dandelion, roses, sunflowers, tulips",
         licence="CC BY 2.0, photographers in LICENSE.txt",
         load=_load_stored,
@@ -403,7 +373,7 @@ NAMED_IMAGES = {
         origin="https://github.com/Oldpel/flower_photos",
         notes=("one picture is a rose and a tulip; a few near-duplicates stand in train and test",),
     ),
-    "hotdog": NamedImages(
+    "hotdog": NamedSource(
         description="Hotdog / Not hotdog: 200 pictures to train and 50 to validate",
         licence="AGPL-3.0",
         load=_load_stored,

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
 from glassformer.data.findings import Check, DoctorReport, Finding, Severity, at_rows, found
-from glassformer.data.pairs import PairDataset, PairSplit
+from glassformer.data.pairs import PairSplit
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.scored_pairs import ScoredSplit
 
@@ -27,7 +28,7 @@ WAYS_OUT = {  # check -> what to do
 LONG = 20  # characters of the longer side, from which a ratio says something
 
 
-def examine_pairs(dataset: PairDataset) -> DoctorReport:
+def examine_pairs(dataset: Dataset) -> DoctorReport:
     """Every check on pairs; ``dataset`` may hold empty sides (see ``load_pairs``).
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.

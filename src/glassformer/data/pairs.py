@@ -7,69 +7,23 @@ a folder with ``train.en`` and ``train.de``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from glassformer.config import listed, nearest
+from glassformer.config import listed
 from glassformer.data.checks import check_cells, check_texts
-from glassformer.data.dataset import SPLIT_OF, SPLITS, Split, choose_splits
+from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
-from glassformer.data.folders import one_or_parts, refuse_tables
+from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
+from glassformer.data.readers import Row, check_request, read_rows, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table
-from glassformer.data.sources import data_folders, split_files
-from glassformer.data.splits import limited
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
 
-# --- one side of pairs ----------------------------------------------------------------------------
-#
-# Its texts checked, kept with gaps, or what cannot be used marked to be left out.
-
-
-Gaps = Literal["refuse", "keep", "skip"]
-
-
-class Unusable(str):
-    """An empty text in the place of one that cannot be used, and why."""
-
-    reason: str
-
-    @staticmethod
-    def of(text: Any) -> str:
-        """The text, or its place where it is none."""
-        try:
-            return check_cells([text])[0]
-        except DataError as error:
-            place = Unusable()
-            place.reason = error.what
-            return place
-
-
-def checked_side(texts: Sequence[Any], origin: str, rows: Sequence[int], gaps: Gaps) -> list[str]:
-    """The texts of a side.
-
-    Args:
-        gaps: ``keep``: what is empty becomes an empty text; ``skip``: so does all that cannot be used.
-
-    Raises:
-        DataError: a text that cannot be used; with ``keep`` one that is not empty.
-    """
-    if gaps == "refuse":
-        return check_texts(texts, origin, rows)
-    texts = ["" if text is None or text == "" or str(text).isspace() else text for text in texts]
-    if gaps == "skip":
-        return [text if text == "" else Unusable.of(text) for text in texts]
-    there = [i for i, text in enumerate(texts) if text != ""]
-    if there:
-        check_texts([texts[i] for i in there], origin, [rows[i] for i in there])
-    return texts
-
-
-# --- splits of pairs ------------------------------------------------------------------------------
-
-
+Gaps = Literal["refuse", "keep", "skip"]  # what becomes of an empty side
 SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # they say which side it is
 SOURCE_COLUMNS = (*SOURCE_NAMES, "en", "english")
 TARGET_COLUMNS = (*TARGET_NAMES, "de", "german")
@@ -87,34 +41,13 @@ class PairSplit(Split):
     rows: Sequence[int] | None = None
 
 
-@dataclass(frozen=True)
-class PairDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``, and its columns' names."""
-
-    name: str
-    splits: dict[str, PairSplit]
-    columns: tuple[str, str]
-    description: str = ""
-    rejected: tuple[RejectedRow, ...] = ()  # rows left out
-
-
-@dataclass(frozen=True)
-class PairSource:
-    """A named data set of pairs."""
-
-    description: str
-    licence: str
-    folder: str  # below a data folder
-    columns: tuple[str, ...]  # the languages that it has
-
-
 PAIR_SOURCES = {
-    "multi30k": PairSource(
+    "multi30k": NamedSource(
         "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of pictures in English, German, "
         "French and Czech; the test split is test_2016_flickr",
         "no licence file; research use with citation",
-        "multi30k",
-        ("en", "de", "fr", "cs"),
+        folder="multi30k",
+        columns=("en", "de", "fr", "cs"),
     ),
 }
 
@@ -148,7 +81,7 @@ def load_pairs(
     seed: int = 0,
     keep_empty: bool = False,
     on_bad_row: str = "refuse",
-) -> PairDataset:
+) -> Dataset:
     """A data set of pairs by name or path (see the top of this file).
 
     Args:
@@ -162,101 +95,69 @@ def load_pairs(
     Raises:
         DataError: no such data set, file or column, a missing side (file and row named), unequal files.
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} pairs a split", where="limit", fix="Give 1 or more")
-    if not str(source):
-        raise DataError(
-            "no data set is named", where="source", fix=f"Give a path or: {', '.join(PAIR_SOURCES)}"
-        )
-    description = ""
-    if str(source) in PAIR_SOURCES:
-        known = PAIR_SOURCES[str(source)]
-        path, description = _named_folder(known), known.description
-    else:
-        path = Path(source).expanduser()
+    check_request(source, limit, f"Give a path or: {', '.join(PAIR_SOURCES)}", "pairs")
+    known = PAIR_SOURCES.get(str(source))
+    path = _named_folder(known) if known else Path(source).expanduser()
     gaps: Gaps = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
     rejected: list[RejectedRow] = []
-    plain = plain_files(path, source_column, target_column, gaps)
-    if plain is not None:
-        splits, columns = plain
-    else:
-        splits, columns = _from_tables(path, source_column, target_column, gaps, rejected)
-    if on_bad_row == "skip":
-        splits = {name: _whole(split, rejected) for name, split in splits.items()}
-    if limit is not None:
-        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
-    name = str(source) if description else path.stem
-    return PairDataset(name, splits, columns, description, tuple(rejected))
+    columns = source_column or "en", target_column or "de"
+    read: Callable[[Path], Iterable[Row]] = partial(_lines, ends=columns, gaps=gaps)
+    files: dict[str, list[Path]] = {name: [file] for name, file in plain_files(path, *columns).items()}
+    if not files:
+        if path.is_file() and path.suffix.lower() not in READERS:
+            raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
+        files = files_of(path, [*PAIR_SOURCES])
+
+        def read(file: Path) -> Iterable[Row]:
+            nonlocal columns
+            table = lenient_table(file, None if gaps == "refuse" else rejected)
+            columns = find_columns(table, source_column, target_column)
+            return _pairs(table, columns, gaps)
+
+    splits: dict[str, PairSplit] = {}
+    for name, parts in choose_splits(files, None, str(path)).items():
+        pairs, origin, rows = read_rows(parts, read, rejected if gaps == "skip" else None, "pair")
+        sides = [list(side) for side in zip(*pairs, strict=True)]
+        splits[name] = PairSplit(sides[0], sides[1], origin, rows if len(parts) == 1 else None)
+    name, about = (str(source), known.description) if known else (path.stem, "")
+    dataset = Dataset(name, splits, description=about, rejected=tuple(rejected), columns=columns)
+    return with_limit(dataset, limit, seed)
 
 
-def _whole(split: PairSplit, rejected: list[RejectedRow]) -> PairSplit:
-    """The pairs with two sides; the others are added to ``rejected``.
+def _named_folder(known: NamedSource) -> Path:
+    tables = "train.parquet, validation.parquet and test.parquet"
+    return find_folder(known.folder, files=f"{tables} with columns {', '.join(known.columns)}")
+
+
+def _pairs(table: Table, columns: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
+    """The pairs of a table, row by row."""
+    of = [f"column {column!r}: " for column in columns]
+    for *sides, row in zip(*map(table.read, columns), table.rows, strict=True):
+        where = f"{table.origin}, row {row}"
+        yield partial(_pair, [*zip(sides, of, (where, where), strict=True)], gaps), row
+
+
+def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
+    """Both texts of a pair.
+
+    Args:
+        sides: of each the text, what an error begins with, and where it stands.
+        gaps: ``keep``: what is empty becomes an empty text.
 
     Raises:
-        DataError: none is left.
+        DataError: a text that cannot be used.
     """
-    good = [i for i, sides in enumerate(zip(split.source, split.target, strict=True)) if all(sides)]
-    bad = {}
-    for i in sorted({*range(len(split))} - {*good}):
-        sides = split.source[i], split.target[i]
-        bad[i] = next((side.reason for side in sides if isinstance(side, Unusable)), "a side is empty")
-    if not good:
-        what = f"no pair can be used; the first: {next(iter(bad.values()), 'there is none')}"
-        raise DataError(what, where=split.origin, fix="Give both sides of each")
-    for i, reason in bad.items():
-        row = i + 1 if split.rows is None else split.rows[i]
-        rejected.append(RejectedRow(split.origin, row, reason))
-    return split if len(good) == len(split) else split.select(good)
-
-
-def _named_folder(known: PairSource) -> Path:
-    for root in data_folders():
-        if (root / known.folder).is_dir():
-            return root / known.folder
-    raise DataError(
-        f"the data set {known.folder!r} is not on this machine",
-        where=known.folder,
-        fix=f"Put train.parquet, validation.parquet and test.parquet with columns {', '.join(known.columns)} "
-        f"into a folder {known.folder!r} and set GLASSFORMER_DATA to the folder around it",
-    )
-
-
-# --- tables -----------------------------------------------------------------------------------
-
-
-def _from_tables(
-    path: Path,
-    source_column: str | None,
-    target_column: str | None,
-    gaps: Gaps,
-    rejected: list[RejectedRow],
-) -> tuple[dict[str, PairSplit], tuple[str, str]]:
-    if path.is_dir():
-        files = split_files(path)
-        if not files:
-            refuse_tables(path)
-            raise DataError("no table named train, validation or test", where=str(path))
-    elif path.suffix.lower() in READERS:
-        files = {"train": [path]}
-    elif path.exists():
-        raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
-    else:
-        hint = nearest(str(path), list(PAIR_SOURCES))
-        raise DataError(
-            f"no file, folder or named data set of pairs {str(path)!r}", fix=f"Check the path. {hint}"
-        )
-    splits, columns = {}, ("", "")
-    for name, parts in choose_splits(files, None, str(path)).items():
-        left: list[str] = []
-        right: list[str] = []
-        tables = [lenient_table(part, None if gaps == "refuse" else rejected) for part in parts]
-        for table in tables:
-            columns = find_columns(table, source_column, target_column)
-            left += _side(table, columns[0], gaps)
-            right += _side(table, columns[1], gaps)
-        rows = tables[0].rows if len(tables) == 1 else None
-        splits[name] = PairSplit(left, right, " + ".join(t.origin for t in tables), rows)
-    return splits, columns
+    texts = []
+    for text, of, where in sides:
+        empty = text is None or text == "" or str(text).isspace()
+        if empty and gaps == "skip":
+            raise DataError("a side is empty", fix="Give both sides of each")
+        try:
+            texts.append("" if empty and gaps == "keep" else check_cells([text])[0])
+        except DataError as error:
+            what = error.what if gaps == "skip" else f"{of}{error.what}"
+            raise DataError(what, where=where, fix=error.fix) from None
+    return texts
 
 
 def _both_sides(path: Path) -> str:
@@ -274,23 +175,13 @@ def _both_sides(path: Path) -> str:
     )
 
 
-def _side(table: Table, column: str, gaps: Gaps) -> list[str]:
-    try:
-        return checked_side(table.read(column), table.origin, table.rows, gaps)
-    except DataError as error:
-        fix = f"{error.fix or 'Correct it'}, or leave such rows out with on_bad_row=skip"
-        raise DataError(f"column {column!r}: {error.what}", where=error.where, fix=fix) from None
-
-
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
     """The two columns of a table.
 
     Raises:
         DataError: a column that is not there, one column only, or more of them and none with a usual name.
     """
-    for wanted in filter(None, (source, target)):
-        if wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+    table.check_columns(source or None, target or None)
     if source is not None and source == target:
         raise DataError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
     if len(table.names) == 2 and source is None and target is None:
@@ -371,11 +262,12 @@ def fitting_columns(
 # --- plain files ------------------------------------------------------------------------------
 
 
-def plain_files(
-    path: Path, source_column: str | None = None, target_column: str | None = None, gaps: Gaps = "refuse"
-) -> tuple[dict[str, PairSplit], tuple[str, str]] | None:
-    """``NAME.en`` beside ``NAME.de``: one sentence a line. None: there are no such files."""
-    left, right = source_column or "en", target_column or "de"
+def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Path]:
+    """Split -> ``NAME.en`` that has ``NAME.de`` beside it, one sentence a line; empty: no such files.
+
+    Raises:
+        DataError: one file without the other, or two names for one split.
+    """
     stems = {"train": path}
     if path.is_dir():
         names = {p.stem for p in path.glob(f"*.{left}")} | {p.stem for p in path.glob(f"*.{right}")}
@@ -385,33 +277,29 @@ def plain_files(
                 found.setdefault(split, []).append(path / name)
         one_or_parts(found, path)
         stems = {name: found[name][0] for name in SPLITS if name in found}
-    splits = {}
-    for name, stem in stems.items():
+    firsts = {}
+    for split, stem in stems.items():
         files = [stem.with_name(f"{stem.name}.{end}") for end in (left, right)]
         there = [file for file in files if file.is_file()]
         if not there:
-            return None
+            return {}
         if len(there) == 1:
             missing = next(file for file in files if file not in there)
-            raise DataError(
-                f"a side is missing: no {missing.name}", where=str(there[0]), fix="Put both files there"
-            )
-        splits[name] = _line_by_line(files[0], files[1], gaps)
-    return (splits, (left, right)) if splits else None
+            what = f"a side is missing: no {missing.name}"
+            raise DataError(what, where=str(there[0]), fix="Put both files there")
+        firsts[split] = files[0]
+    return firsts
 
 
-def _line_by_line(left: Path, right: Path, gaps: Gaps) -> PairSplit:
-    sides = []
-    for file in (left, right):
-        sides.append(split_lines(read_utf8(file)))
+def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
+    """The pairs of two plain files, line by line."""
+    right = left.with_name(left.name.removesuffix(ends[0]) + ends[1])
+    sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
         raise DataError(
             f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}",
             where=str(left),
             fix="Line i of one file is the translation of line i of the other",
         )
-    rows = range(1, len(sides[0]) + 1)
-    texts = [
-        checked_side(side, str(file), rows, gaps) for side, file in zip(sides, (left, right), strict=True)
-    ]
-    return PairSplit(texts[0], texts[1], str(left), rows)
+    for row, (a, b) in enumerate(zip(*sides, strict=True), 1):
+        yield partial(_pair, [(a, "", f"{left}, row {row}"), (b, "", f"{right}, row {row}")], gaps), row

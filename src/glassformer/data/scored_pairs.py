@@ -6,24 +6,24 @@ split. A score is a number, on any scale; tables without one hold pairs that bel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_cells, check_texts, is_missing, place
+from glassformer.data.checks import check_texts, is_missing, place
 from glassformer.data.column_contents import text_size
 from glassformer.data.columns import COMPARED
-from glassformer.data.dataset import Split, choose_splits
-from glassformer.data.folders import data_folders, refuse_tables, split_files
+from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
+from glassformer.data.folders import files_of, find_folder
 from glassformer.data.label_kinds import is_number
-from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.splits import limited
-from glassformer.data.spreadsheet import other_kind
-from glassformer.data.tables import READERS, Table
+from glassformer.data.readers import Row, check_request, read_rows, with_limit
+from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.tables import Table
 from glassformer.errors import DataError
 
 SCORES = ("score", "similarity", "relatedness", "similarity_score", "is_duplicate", "label")
@@ -49,34 +49,12 @@ class ScoredSplit(Split):
         return self.first
 
 
-@dataclass(frozen=True)
-class ScoredDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
-
-    name: str
-    splits: dict[str, ScoredSplit]
-    columns: tuple[str, str, str | None]  # first, second, score
-    description: str = ""
-    licence: str = ""
-    rejected: tuple[RejectedRow, ...] = ()  # rows left out
-
-
-@dataclass(frozen=True)
-class ScoredSource:
-    """A named data set of pairs with scores."""
-
-    description: str
-    licence: str
-    folder: str  # below a data folder
-    notes: tuple[str, ...] = ()
-
-
 SCORED_SOURCES = {
-    "stsb": ScoredSource(
+    "stsb": NamedSource(
         "STS Benchmark (Cer et al., 2017): 5,749 + 1,500 + 1,379 pairs of English sentences, how alike they "
         "are from 0 to 5",
         "CC BY-SA 4.0 and others, see its page",
-        "stsb",
+        folder="stsb",
     ),
 }
 
@@ -90,7 +68,7 @@ def load_scored_pairs(
     limit: int | None = None,
     seed: int = 0,
     on_bad_row: str = "refuse",
-) -> ScoredDataset:
+) -> Dataset:
     """A data set of compared texts by name or path (see the top of this file).
 
     Args:
@@ -102,55 +80,47 @@ def load_scored_pairs(
     Raises:
         DataError: no such data set, file or column, or a row that cannot be used (file and row are named).
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} pairs a split", where="limit", fix="Give 1 or more")
-    if not str(source):
-        known = ", ".join(SCORED_SOURCES)
-        raise DataError("no data set is named", where="source", fix=f"Give a path or: {known}")
+    check_request(source, limit, f"Give a path or: {', '.join(SCORED_SOURCES)}", "pairs")
     score = None if score == NO_SCORE else score
     named = SCORED_SOURCES.get(str(source))
-    path = _named_folder(named) if named else Path(source).expanduser()
-    rejected: list[RejectedRow] = []
-    skipped = rejected if on_bad_row == "skip" else None
-    splits: dict[str, ScoredSplit] = {}
+    tables = "train.parquet, validation.parquet and test.parquet"
+    path = find_folder(named.folder, files=tables) if named else Path(source).expanduser()
+    rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None
     columns: tuple[str, str, str | None] | None = None
-    for name, files in choose_splits(_files(path), None, str(path)).items():
-        tables = [lenient_table(file, skipped) for file in files]
-        columns = columns or find_columns(tables[0], first, second, score)
-        splits[name] = _split(tables, columns, skipped)
-    assert columns is not None, "choose_splits gives one at least"
-    if limit is not None:
-        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
-    about = (named.description, named.licence) if named else ("", "")
-    return ScoredDataset(path.stem, splits, columns, *about, tuple(rejected))
+
+    def read(file: Path) -> Iterator[Row]:
+        nonlocal columns
+        table = lenient_table(file, rejected)
+        columns = columns or find_columns(table, first, second, score)
+        return _rows(table, columns)
+
+    splits: dict[str, ScoredSplit] = {}
+    for name, files in choose_splits(files_of(path, [*SCORED_SOURCES]), None, str(path)).items():
+        pairs, origin, rows = read_rows(files, read, rejected, "pair")
+        a, b, scores = map(list, zip(*pairs, strict=True))
+        known = columns is not None and columns[2] is not None
+        splits[name] = ScoredSplit(a, b, scores if known else None, origin, rows if len(files) == 1 else None)
+    about = {"description": named.description, "licence": named.licence} if named else {}
+    dataset = Dataset(path.stem, splits, rejected=tuple(rejected or ()), columns=columns or (), **about)
+    return with_limit(dataset, limit, seed)
 
 
-def _named_folder(known: ScoredSource) -> Path:
-    for root in data_folders():
-        if (root / known.folder).is_dir():
-            return root / known.folder
-    raise DataError(
-        f"the data set {known.folder!r} is not on this machine",
-        where=known.folder,
-        fix=f"Put train.parquet, validation.parquet and test.parquet into a folder {known.folder!r} and set "
-        "GLASSFORMER_DATA to the folder around it",
-    )
+def _rows(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
+    """The pairs of a table and their scores, row by row."""
+    if missing := [name for name in columns if name is not None and name not in table.names]:
+        what = f"no column {missing[0]!r}, which the first table has"
+        raise DataError(what, where=table.origin, fix=nearest(missing[0], table.names))
+    values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
+    for a, b, score, row in zip(*values, table.rows, strict=True):
+        at = table.origin, [row]
+        yield partial(_pair, a, b, score, columns[2] is not None, at), row
 
 
-def _files(path: Path) -> dict[str, list[Path]]:
-    if path.is_dir():
-        if files := split_files(path):
-            return files
-        refuse_tables(path)
-        raise DataError("no table named train, validation or test", where=str(path))
-    if path.suffix.lower() in READERS:
-        return {"train": [path]}
-    if path.exists():
-        raise DataError("is no table", where=str(path), fix=other_kind(path.suffix, READERS))
-    hint = nearest(str(path), list(SCORED_SOURCES))
-    raise DataError(
-        f"no file, folder or named data set of pairs {str(path)!r}", fix=f"Check the path. {hint}"
-    )
+def _pair(
+    first: Any, second: Any, score: Any, scored: bool, at: tuple[str, list[int]]
+) -> tuple[str, str, float | None]:
+    texts = [check_texts([text], *at)[0] for text in (first, second)]
+    return texts[0], texts[1], check_scores([score], *at)[0] if scored else None
 
 
 def find_columns(
@@ -161,9 +131,7 @@ def find_columns(
     Raises:
         DataError: a column that is not there, or that cannot be told.
     """
-    for wanted in (first, second, None if score == AUTO else score):
-        if wanted is not None and wanted not in table.names:
-            raise DataError(f"no column {wanted!r}", where=table.origin, fix=nearest(wanted, table.names))
+    table.check_columns(first, second, None if score == AUTO else score)
     if first is None or second is None:
         first, second = _sides(table, first, second)
     if first == second or score in (first, second):
@@ -203,31 +171,6 @@ def _score(table: Table, first: str, second: str) -> str | None:
         what = f"several columns could be the score: {listed(numbers)}"
         raise DataError(what, where=table.origin, fix="Name it with --set score=NAME, or use score=none")
     return numbers[0] if numbers else None
-
-
-def _split(
-    tables: Sequence[Table],
-    columns: tuple[str, str, str | None],
-    rejected: list[RejectedRow] | None,
-) -> ScoredSplit:
-    first, second, score = columns
-    sides: tuple[list[str], list[str], list[float]] = ([], [], [])
-    origin, rows = " + ".join(table.origin for table in tables), None
-    for table in tables:
-        if missing := [name for name in columns if name is not None and name not in table.names]:
-            what = f"no column {missing[0]!r}, which the first table has"
-            raise DataError(what, where=table.origin, fix=nearest(missing[0], table.names))
-        if rejected is not None:
-            checks: dict[str, Any] = {first: check_cells, second: check_cells}
-            checks |= {score: check_scores} if score is not None else {}
-            table = without_bad_rows(table, first, None, rejected, checks)
-        with way_out(rejected):
-            for side, name in zip(sides, (first, second), strict=False):
-                side += check_texts(table.read(name), table.origin, table.rows)
-            if score is not None:
-                sides[2].extend(check_scores(table.read(score), table.origin, table.rows))
-        rows = table.rows if len(tables) == 1 else None
-    return ScoredSplit(sides[0], sides[1], sides[2] if score is not None else None, origin, rows)
 
 
 def check_scores(

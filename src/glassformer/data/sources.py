@@ -28,7 +28,7 @@ from glassformer.data.columns import (
     row_checks,
     trained_sides,
 )
-from glassformer.data.dataset import TextDataset, TextSplit, choose_splits, names_of
+from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.files import read_lines
 from glassformer.data.folders import (
     data_folders,
@@ -43,8 +43,8 @@ from glassformer.data.folders import (
 from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column, read_numbers
+from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.splits import limited
 from glassformer.data.table_labels import (
     by_name,
     column_checks,
@@ -104,12 +104,7 @@ def load_text_dataset(
     Raises:
         DataError: anything that cannot be used, with the file, the row and the way out.
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} examples a split", where="limit", fix="Give 1 or more")
-    if not str(source):
-        raise DataError(
-            "no data set is named", where="source", fix=f"Give a path or one of: {', '.join(NAMED_SOURCES)}"
-        )
+    check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
@@ -124,9 +119,7 @@ def load_text_dataset(
         dataset = _load_path(Path(source), columns, splits)
     if rejected:
         dataset = replace(dataset, rejected=tuple(rejected))
-    if limit is not None:
-        dataset = replace(dataset, splits={k: limited(v, limit, seed) for k, v in dataset.splits.items()})
-    return dataset
+    return with_limit(dataset, limit, seed)
 
 
 # --- paths ------------------------------------------------------------------------------------
@@ -291,22 +284,6 @@ def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
 
 
 # --- named sources ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NamedSource:
-    """What is known of a named data set and how it is loaded."""
-
-    description: str
-    licence: str
-    load: Callable[[NamedSource, _Columns, Sequence[str] | None], TextDataset]
-    notes: tuple[str, ...] = ()
-    folder: str = ""  # below a data folder
-    hub: str = ""  # dataset repository on the Hugging Face Hub
-    revision: str = ""  # its pinned commit
-    files: tuple[tuple[str, str], ...] = ()  # (split, path in that repository)
-    language: str = ""  # of the texts, as ISO 639-1 writes it
-    tagged: bool = False  # its words have tags, which data/tagged.py reads
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:

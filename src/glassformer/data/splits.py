@@ -300,7 +300,7 @@ def split_by_distinct_text(
 class Splits:
     """The examples of one run. ``judged`` is the split that the final figures come from."""
 
-    dataset: Any  # TextDataset, ImageDataset, PairDataset
+    dataset: Any  # Dataset
     train: Any  # TextSplit, ImageSplit, PairSplit
     validation: Any | None
     judged: Any | None

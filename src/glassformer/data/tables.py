@@ -19,7 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed
+from glassformer.config import listed, nearest
 from glassformer.data.column_contents import looked_at
 from glassformer.data.csv_format import (
     BLANK_QUOTE,
@@ -95,6 +95,12 @@ class Table:
     typed: bool = True  # False: every value is text (CSV, TSV)
     said: str = ""  # what the user should know of how the file is read
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
+
+    def check_columns(self, *names: str | None) -> None:
+        """Raises DataError for a column that is not there; None is no column."""
+        for name in names:
+            if name is not None and name not in self.names:
+                raise DataError(f"no column {name!r}", where=self.origin, fix=nearest(name, self.names))
 
 
 def read_table(path: str | Path, refuse: Refuse = stop) -> Table:

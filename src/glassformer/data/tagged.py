@@ -15,21 +15,21 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import listed, nearest
+from glassformer.config import listed
 from glassformer.data.checks import check_class_names
-from glassformer.data.dataset import SPLIT_OF, Split, choose_splits
+from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
-from glassformer.data.folders import find_folder, one_or_parts, refuse_tables
-from glassformer.data.rejected import RejectedRow, lenient_table, way_out
+from glassformer.data.folders import files_of, find_folder
+from glassformer.data.readers import Row, check_request, column_of, read_rows, with_limit
+from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.data.splits import limited
-from glassformer.data.spreadsheet import other_kind
-from glassformer.data.tables import READERS, Table
+from glassformer.data.tables import READERS
 from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
 from glassformer.errors import DataError
 
@@ -40,6 +40,8 @@ UNIVERSAL = ".conllu"  # Universal Dependencies: a counter first; of ten columns
 UNIVERSAL_COLUMNS = 10
 PARTS = re.compile(r"[0-9]+[-.][0-9]+\s")  # there, several words in one, or one that is not said
 ENDINGS = (*CONLL, *READERS)
+NAMES = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
+BESIDES = re.compile(r"-\d+-of-\d+$")
 COMMENT = re.compile(r"#\s?(\S+\s=\s|newdoc|newpar)")
 DOCUMENT = "-DOCSTART-"
 LOOKED_AT = 1_000  # lines of a file that may be CoNLL
@@ -77,17 +79,9 @@ class TaggedSplit(Split):
 
 
 @dataclass(frozen=True)
-class TaggedDataset:
-    """The splits of one data set, among ``train``, ``validation`` and ``test``."""
+class TaggedDataset(Dataset):
+    """Sentences whose words have tags; ``columns`` are those of words and of tags."""
 
-    name: str
-    splits: dict[str, TaggedSplit]
-    description: str = ""
-    licence: str = ""
-    notes: tuple[str, ...] = ()
-    rejected: tuple[RejectedRow, ...] = ()  # rows left out
-    columns: tuple[str | None, str | None] = (None, None)  # of words, of tags
-    said: tuple[str, ...] = ()
     unended: tuple[str, ...] = ()  # CoNLL files in which no empty line ends a sentence
 
 
@@ -113,53 +107,19 @@ def load_tagged(
     Raises:
         DataError: no such file, column or name; a sentence that cannot be used (its row is named).
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"{limit} sentences a split", where="limit", fix="Give 1 or more")
-    if not str(source):
-        raise DataError(
-            "no data set is named", where="source", fix="Give the path of a file or folder, or wnut17"
-        )
-    known = NAMED_SOURCES.get(str(source))
-    path = find_folder(known.folder) if known is not None and known.tagged else Path(source).expanduser()
+    check_request(source, limit, "Give the path of a file or folder, or wnut17", "sentences")
+    tagged = {name: known for name, known in NAMED_SOURCES.items() if known.tagged}
+    known = tagged.get(str(source))
+    path = find_folder(known.folder) if known is not None else Path(source).expanduser()
     reader = _Reader(words_column, tags_column, need_tags, [] if on_bad_row == "skip" else None)
-    splits = {
-        split: reader.split(files) for split, files in choose_splits(_files(path), None, str(source)).items()
-    }
-    if limit is not None:
-        splits = {name: limited(split, limit, seed) for name, split in splits.items()}
-    out = TaggedDataset(path.stem, splits, rejected=tuple(reader.rejected or ()), columns=reader.columns)
-    out = replace(out, said=reader.said(), unended=tuple(reader.unended))
-    if known is None or not known.tagged:
-        return out
-    about = {"description": known.description, "licence": known.licence, "notes": known.notes}
-    return replace(out, name=str(source), **about)
-
-
-def _files(path: Path) -> dict[str, list[Path]]:
-    """Split -> its files.
-
-    Raises:
-        DataError: no such path, a file of another kind, or a folder without a split.
-    """
-    if path.is_dir():
-        found: dict[str, list[Path]] = {}
-        for file in sorted(path.iterdir()):
-            split = SPLIT_OF.get(re.sub(r"-\d+-of-\d+$", "", file.stem).lower())
-            if split in ("train", "validation", "test") and file.suffix.lower() in ENDINGS:
-                found.setdefault(split, []).append(file)
-        if not found:
-            refuse_tables(path)
-            fix = "Name them train.conll, validation.conll, test.conll, or end them with .jsonl or .parquet"
-            raise DataError("no file named train, validation or test", where=str(path), fix=fix)
-        return one_or_parts(found, path)
-    if not path.exists():
-        tagged = [name for name, known in NAMED_SOURCES.items() if known.tagged]
-        hint = nearest(str(path), tagged)
-        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
-    if path.suffix.lower() not in ENDINGS:
-        what = f"files of kind {path.suffix!r} are not read"
-        raise DataError(what, where=str(path), fix=other_kind(path.suffix, ENDINGS))
-    return {"train": [path]}
+    files = choose_splits(files_of(path, [*tagged], ENDINGS, NAMES, BESIDES), None, str(source))
+    splits = {split: reader.split(own) for split, own in files.items()}
+    about = {"said": reader.said(), "unended": tuple(reader.unended), "columns": reader.columns}
+    if known is not None:
+        about |= {"description": known.description, "licence": known.licence, "notes": known.notes}
+    name = path.stem if known is None else str(source)
+    dataset = TaggedDataset(name, splits, rejected=tuple(reader.rejected or ()), **about)
+    return with_limit(dataset, limit, seed)
 
 
 @dataclass
@@ -186,42 +146,27 @@ class _Reader:
         return (*reading, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
-        words: list[list[str]] = []
-        tags: list[list[str]] = []
-        rows: list[int] = []
-        for file in files:
-            read = self._conll if file.suffix.lower() in CONLL else self._table
-            with way_out(self.rejected):
-                for sentence, own, row in read(file):
-                    words.append(sentence)
-                    tags.append(own)
-                    rows.append(row)
-        origin = " + ".join(map(str, files))
-        if not words:
-            raise DataError("no sentence can be used", where=origin, fix="Correct the file")
-        return TaggedSplit(
-            words,
-            tags if self.need_tags else None,
-            origin,
-            rows if len(files) == 1 else range(1, len(words) + 1),
-        )
+        found, origin, rows = read_rows(files, self._rows, self.rejected, "sentence")
+        words, tags = map(list, zip(*found, strict=True))
+        return TaggedSplit(words, tags if self.need_tags else None, origin, rows)
 
-    def refuse(self, error: DataError, file: str, row: int) -> None:
-        if self.rejected is None:
-            raise error
-        self.rejected.append(RejectedRow(file, row, error.what))
+    def _rows(self, file: Path) -> Iterator[Row]:
+        return self._conll(file) if file.suffix.lower() in CONLL else self._table(file)
 
     # --- tables ----------------------------------------------------------------------------------
 
-    def _table(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
+    def _table(self, file: Path) -> Iterator[Row]:
         table = lenient_table(file, self.rejected)
-        word_column = _column(table, self.words_column, WORD_COLUMNS, "words", "words_column", ())
-        tag_column = None
+        word_column = column_of(
+            table, self.words_column, WORD_COLUMNS, "words", "words_column", lists=table.names
+        )
+        tag_column, own = None, [None] * len(table.rows)
         if self.need_tags:
-            tag_column = _column(table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", (word_column,))
+            free = [name for name in table.names if name != word_column]
+            tag_column = column_of(table, self.tags_column, TAG_COLUMNS, "tags", "tags_column", lists=free)
+            own = table.read(tag_column)
         self.columns = word_column, tag_column
         every = table.read(word_column)
-        own = table.read(tag_column) if tag_column else [None] * len(every)
         names = table.class_names.get(tag_column or "", ())
         if names:
             check_class_names(names, table.origin)
@@ -230,17 +175,15 @@ class _Reader:
             self.reading = (
                 f"{file.name}: {tag_column} has spans by character, read as BIO tags of whole words"
             )
-        for i, row in enumerate(table.rows):
-            try:
-                text, given = every[i], own[i]
-                if characters:
-                    text, given = tags_of_characters(text, given, f"{table.origin}, row {row}")
-                (words,) = check_words([text], table.origin, [row])
-                tags = self._tags(given, words, names, table.origin, row) if tag_column else []
-            except DataError as error:
-                self.refuse(error, table.origin, row)
-            else:
-                yield words, tags, row
+
+        def sentence(text: Any, given: Any, row: int) -> tuple[list[str], list[str]]:
+            if characters:
+                text, given = tags_of_characters(text, given, f"{table.origin}, row {row}")
+            (words,) = check_words([text], table.origin, [row])
+            return words, self._tags(given, words, names, table.origin, row) if tag_column else []
+
+        for text, given, row in zip(every, own, table.rows, strict=True):
+            yield partial(sentence, text, given, row), row
 
     def _tags(self, tags: Any, words: list[str], names: Sequence[str], origin: str, row: int) -> list[str]:
         if names and isinstance(tags, list):
@@ -253,7 +196,7 @@ class _Reader:
 
     # --- CoNLL -----------------------------------------------------------------------------------
 
-    def _conll(self, file: Path) -> Iterator[tuple[list[str], list[str], int]]:
+    def _conll(self, file: Path) -> Iterator[Row]:
         check_utf8(file)
         usual = _word_and_tag(file)
         if self.words_column is None:
@@ -276,23 +219,21 @@ class _Reader:
                 ):
                     cells[i] = by_blanks
                     self.blanks.append(row)
-            try:
-                width = len(cells[0])
-                for line, row in zip(cells, rows, strict=True):
-                    _check_line(
-                        line, width, word_at, tag_at if self.need_tags else None, f"{file}, row {row}"
-                    )
-                words = check_words([[line[word_at].strip() for line in cells]], str(file), [rows[0]])[0]
-                own = [line[tag_at] for line in cells] if self.need_tags else []
-                tags = check_tags([own], [words], str(file), [rows[0]])[0] if self.need_tags else []
-            except DataError as error:
-                self.refuse(error, str(file), rows[0])
-            else:
-                yield words, tags, rows[0]
+            yield partial(self._sentence, cells, rows, word_at, tag_at, str(file)), rows[0]
         if sentences == 1 and words_read >= LONG:
             self.unended.append(
                 f"{file.name}: all {words_read:,} words are one sentence, for no empty line ends one"
             )
+
+    def _sentence(
+        self, cells: list[list[str]], rows: Sequence[int], word_at: int, tag_at: int, origin: str
+    ) -> tuple[list[str], list[str]]:
+        wanted = tag_at if self.need_tags else None
+        for line, row in zip(cells, rows, strict=True):
+            _check_line(line, len(cells[0]), word_at, wanted, f"{origin}, row {row}")
+        (words,) = check_words([[line[word_at].strip() for line in cells]], origin, [rows[0]])
+        own = [line[tag_at] for line in cells] if self.need_tags else []
+        return words, check_tags([own], [words], origin, [rows[0]])[0] if self.need_tags else []
 
     def _numbers(self, word: int, tag: int) -> tuple[int, int]:
         """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
@@ -408,29 +349,6 @@ def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], a
             rows.append(row)
     if lines:
         yield lines, rows
-
-
-def _column(
-    table: Table, given: str | None, usual: Sequence[str], what: str, key: str, taken: Sequence[str]
-) -> str:
-    """The column of words or of tags: the one that is named, has a usual name, or is the only list left.
-
-    Raises:
-        DataError: no such column, or none or several that could be it.
-    """
-    if given is not None:
-        if given not in table.names:
-            raise DataError(f"no column {given!r}", where=table.origin, fix=nearest(given, table.names))
-        return given
-    free = [name for name in table.names if name not in taken]
-    for name in usual:
-        if match := next((n for n in free if n.lower() == name), None):
-            return match
-    lists = [name for name in free if isinstance(next(iter(table.read(name)), None), list)]
-    if len(lists) == 1:
-        return lists[0]
-    fix = f"Name it with {key}: {listed(table.names)}"
-    raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
 
 
 def looks_tagged(path: Path) -> bool:
