@@ -47,7 +47,7 @@ test-full: $(VENV)/.installed-test ## lint and every test, the slow ones too
 	HYPOTHESIS_PROFILE=default $(PYTEST) $(ARGS)
 
 soak: $(VENV)/.installed-test $(VENV)/.installed-bench ## the reliability table at its full counts (about an hour)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/reliability.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.reliability.reliability $(ARGS)
 
 lint: $(VENV)/.installed-test $(VENV)/.installed-lint ## ruff, pyright; hadolint of the Dockerfile, zizmor and schemas of the workflow
 	$(BIN)/ruff check .
@@ -68,14 +68,14 @@ kernels: $(VENV)/.installed ## compile the kernels in C again and say which leve
 	@$(SAY_LEVEL)
 
 bench: $(VENV)/.installed-bench ## compare speed with the peers and the machine (about an hour)
-	$(BIN)/python benchmarks/train_imdb.py $(ARGS)
-	$(BIN)/python benchmarks/inference.py $(ARGS)
-	$(BIN)/python benchmarks/maps.py
-	$(BIN)/python benchmarks/rate.py
-	$(BIN)/python benchmarks/tables.py
+	$(BIN)/python -m benchmarks.speed.train_imdb $(ARGS)
+	$(BIN)/python -m benchmarks.speed.inference $(ARGS)
+	$(BIN)/python -m benchmarks.speed.maps
+	$(BIN)/python -m benchmarks.speed.rate
+	$(BIN)/python -m benchmarks.pages.tables
 
 bench-%: $(VENV)/.installed-bench ## one benchmark: bench-train_imdb, bench-pretrain, bench-train_pictures, bench-maps ...
-	$(BIN)/python benchmarks/$*.py $(ARGS)
+	$(BIN)/python -m $(subst /,.,$(basename $(or $(wildcard benchmarks/*/$*.py),$(error no benchmark is named $*)))) $(ARGS)
 
 labs: $(VENV)/.installed ## run the labs in full; their pages go to docs/labs (about half an hour; goes on where it stopped)
 	$(BIN)/python labs/run.py $(ARGS)
@@ -84,7 +84,7 @@ notebooks: $(VENV)/.installed-test ## write the labs, the practical and the quic
 	$(BIN)/python labs/notebooks.py $(ARGS)
 
 gallery: $(VENV)/.installed ## draw the pictures of docs/gallery.md from finished run folders (ARGS='--runs FOLDER --only NAME')
-	$(BIN)/python benchmarks/gallery.py $(ARGS)
+	$(BIN)/python -m benchmarks.pages.gallery $(ARGS)
 
 results: $(VENV)/.installed ## write docs/results.md and its pages from the run folders and result files
 	$(BIN)/glassformer reproduce --table --out docs/results.md
@@ -94,14 +94,14 @@ fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up request
 	GLASSFORMER_FUZZ=6500 GLASSFORMER_FUZZ_RESULT=benchmarks/results/fuzz.json $(PYTEST) -n 0 tests/serve/test_fuzz.py $(ARGS)
 
 mutants: $(VENV)/.installed-test ## put faults into the package and count how many the tests notice (hours; ARGS='nn --count 40' for a part)
-	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/mutants.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m benchmarks.reliability.mutants $(ARGS)
 
 map: $(VENV)/.installed ## bring the list of files in docs/architecture.md and the page of models up to date
 	$(BIN)/python docs/map.py
 	$(BIN)/python docs/models.py
 
 count: $(VENV)/.installed ## lines and files of each part, the longest functions, imports between modules
-	@$(BIN)/python benchmarks/count.py
+	@$(BIN)/python -m benchmarks.pages.count
 
 docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build
@@ -109,7 +109,7 @@ docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentatio
 
 pages: docs ## look at every page of the docs and both reports in a browser (chromium): width, lines, axe
 	@$(INSTALL) $(PIP_ARGS) playwright axe-playwright-python
-	$(BIN)/python benchmarks/pages.py $(ARGS)
+	$(BIN)/python -m benchmarks.pages.pages $(ARGS)
 
 clean: ## remove what the tools left behind; .venv stays
 	rm -rf build dist docs/_build .pytest_cache .ruff_cache .hypothesis

@@ -80,7 +80,7 @@ answer(
 # with the width, the softmax puts all weight on one token, and its gradient vanishes. The entropy of the weights, -Σ w ln w,
 # says how even they are; in units of ln T, 1 is an even look, 0 one token. What that does to a training, where the
 # weights may shrink to make up for it, is asked on reviews and pictures by
-# [a long run](../benchmarks/lab_questions.py), whose answer stands below.
+# [a long run](../benchmarks/quality/lab_questions.py), whose answer stands below.
 
 # %%
 widths = [4, 16, 64, 256, 1024]  # change me

@@ -88,7 +88,7 @@ answer(
 # *Movement* is the share of the weight that stands elsewhere than in the mean map of all inputs: what follows content and not
 # places. The bars are of the two small models above; the answer is of models that have learned from 4,000 reviews and from
 # 2,000 pictures of CIFAR-10, five seeds each, looked into on 100 held-out inputs by
-# [a long run](../benchmarks/lab_maps.py).
+# [a long run](../benchmarks/quality/lab_maps.py).
 
 # %%
 long = [len(subject_of(text, t)) for t in texts[: budget(60, 300)]]
@@ -279,7 +279,7 @@ answer(
 #
 # A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
 # residual sums take much of that back. The curve shows the small ViT of this lab on digits; the same is asked on
-# CIFAR-10 and IMDb by [a long run](../benchmarks/lab_questions.py), whose answer stands below.
+# CIFAR-10 and IMDb by [a long run](../benchmarks/quality/lab_questions.py), whose answer stands below.
 
 # %%
 spreads = budget((0.02, 0.3), (0.002, 0.02, 0.08, 0.3, 1.0))  # change me

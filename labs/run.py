@@ -75,7 +75,7 @@ def answered(cell: Cell) -> list[str]:
 
 
 def with_power(question: str) -> list[str]:
-    """What ``benchmarks/lab_questions.py`` has found of a question on more data and seeds, read from its result file."""
+    """What ``benchmarks/quality/lab_questions.py`` has found of a question on more data and seeds, read from its result file."""
     import lab
 
     file = lab.RESULTS / "lab-questions.json"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import signal
 import subprocess
@@ -26,12 +25,13 @@ from glassformer.families.vit import vit_tiny
 from glassformer.models.image import ImageEncoder as ViT
 from glassformer.nn import kernels
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+from .benchmark_tools import ROOT, benchmark
+
 TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 40}
 LASTING = """
 import os, sys, time
-sys.path.insert(0, {benchmarks!r})
-from common import Contender, in_own_process
+sys.path.insert(0, {root!r})
+from benchmarks.harness.common import Contender, in_own_process
 
 def make():
     return Contender("slow", {{"pid": os.getpid()}}, lambda turn: time.sleep(600))
@@ -46,8 +46,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def tool(monkeypatch):
     """A benchmark by its name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+    return benchmark
 
 
 @pytest.fixture(scope="module")
@@ -370,7 +369,7 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_contender_ends_with_its_benchmark(tmp_path, how):
     script = tmp_path / "lasting.py"
-    script.write_text(LASTING.format(benchmarks=str(BENCHMARKS)), encoding="utf-8")
+    script.write_text(LASTING.format(root=str(ROOT)), encoding="utf-8")
     with subprocess.Popen(
         [sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as parent:

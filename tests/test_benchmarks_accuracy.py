@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from itertools import count
 from pathlib import Path
@@ -11,8 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from .benchmark_tools import benchmark
+
 pytest.importorskip("transformers")
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 TRAINED: list[tuple[str, int]] = []
 
 
@@ -30,8 +30,7 @@ def stub(name: str, wrong: int):
 
 @pytest.fixture
 def tool(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    found = importlib.import_module("equal_accuracy")
+    found = benchmark("equal_accuracy")
     TRAINED.clear()
     theirs, ours = found.CONTENDERS
     monkeypatch.setattr(found, "CONTENDERS", {theirs: stub("theirs", 13), ours: stub("ours", 11)})
@@ -65,7 +64,7 @@ def test_it_goes_on_where_it_ended(tool, tmp_path, capsys, monkeypatch):
     low, high = found["difference"]["interval"]
     assert low < 100 * 2 / 53 < high
     assert "glassformer - HF Trainer: +3.77 points" in capsys.readouterr().out
-    speed = importlib.import_module("tables_speed")
+    speed = benchmark("tables_speed")
     monkeypatch.setattr(speed, "read", lambda name: found if name.endswith("full") else None)
     made = speed.equal_accuracy()
     assert "| 2 | 75.47% | 79.25% |" in made
@@ -121,8 +120,7 @@ def test_a_seed_is_never_of_two_kinds_of_processor(tool, tmp_path, monkeypatch):
 
 
 def test_windows_of_speed_are_whole_batches_of_similar_length(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    train = importlib.import_module("train_imdb")
+    train = benchmark("train_imdb")
     lengths = np.random.default_rng(3).permutation(1607) + 1
     asked = []
 
@@ -149,8 +147,7 @@ def test_windows_of_speed_are_whole_batches_of_similar_length(monkeypatch):
 
 
 def test_padding_is_counted_batch_by_batch(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    padding = importlib.import_module("padding")
+    padding = benchmark("padding")
     lengths = np.array([3, 7, 5, 5])
     assert padding.padding(lengths, [[0, 1], [2, 3]]) == pytest.approx(4 / 24)
     assert padding.padding(lengths, [[2, 3]]) == 0.0
@@ -158,8 +155,7 @@ def test_padding_is_counted_batch_by_batch(monkeypatch):
 
 def test_few_reviews_are_padded_more_than_an_epoch_has_them(monkeypatch):
     pytest.importorskip("transformers")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    padding = importlib.import_module("padding")
+    padding = benchmark("padding")
     lengths = np.random.default_rng(5).permutation(1607) % 251 + 2
     batches = padding.grouped(lengths[:97], 0)
     assert sorted(i for batch in batches for i in batch) == [*range(97)]
@@ -169,8 +165,7 @@ def test_few_reviews_are_padded_more_than_an_epoch_has_them(monkeypatch):
 
 
 def test_a_line_of_padding_is_a_way_to_draw_a_window(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    tables, speed = importlib.import_module("tables_padding"), importlib.import_module("tables_speed")
+    tables, speed = benchmark("tables_padding"), benchmark("tables_speed")
     monkeypatch.setattr(speed, "RESULTS", tmp_path)
     assert tables.padding().startswith("Not measured yet")
     share = {"median": 0.2, "min": 0.1, "max": 0.25}
@@ -185,8 +180,7 @@ def test_a_line_of_padding_is_a_way_to_draw_a_window(monkeypatch, tmp_path):
 
 
 def test_a_window_of_speed_has_whole_batches_or_is_refused(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    train = importlib.import_module("train_imdb")
+    train = benchmark("train_imdb")
     with pytest.raises(SystemExit):
         train.main(["--reviews", "100"])
     assert "--reviews 100: give a multiple of 32" in capsys.readouterr().err

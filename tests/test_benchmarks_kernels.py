@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,12 +12,13 @@ from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.kernels import loading
 from glassformer.packing import Packing
 
+from .benchmark_tools import benchmark
+
 
 @pytest.fixture
 def tool(monkeypatch):
     """A benchmark by its name."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    return importlib.import_module
+    return benchmark
 
 
 def test_both_ways_are_timed_in_turn_and_told(tool, monkeypatch, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -15,14 +14,13 @@ from glassformer.nn.kernels.levels import LEVELS
 from glassformer.nn.linear import Linear
 from glassformer.packing import Packing
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+from .benchmark_tools import benchmark
 
 
 @pytest.fixture
 def tool(monkeypatch):
     """A benchmark by its name."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
+    return benchmark
 
 
 def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from .benchmark_tools import benchmark
+
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-tables_packages = pytest.importorskip("tables_packages")
+tables_packages = benchmark("tables_packages")
 
 PASSED = {"seconds": 2.0, "load_before": 0.5}
 
@@ -71,7 +71,7 @@ def test_the_named_pythons_were_tried():
 
 
 def test_pages_that_were_looked_at_before_keep_their_day():
-    merged = pytest.importorskip("pages").merged
+    merged = pytest.importorskip("playwright") and benchmark("pages").merged
 
     def result(day: str, *names: str, **faults: list[str]) -> dict:
         told = {f"{name}, 400 px, dark": found for name, found in faults.items()}

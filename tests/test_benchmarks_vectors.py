@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 
@@ -11,13 +10,14 @@ import pytest
 from glassformer.data.corpus import countries_sentences
 from glassformer.evaluate.vectors import judge_vectors
 
+from .benchmark_tools import benchmark
+
 pytest.importorskip("gensim")
 
 
 @pytest.fixture
 def bench(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    bench = importlib.import_module("word2vec")
+    bench = benchmark("word2vec")
     monkeypatch.setattr(bench, "RESULTS", tmp_path)
     monkeypatch.setattr(bench, "TESTS", ("countries",))
     monkeypatch.setattr(bench, "SETTING", bench.SETTING | {"dim": 7})
@@ -113,8 +113,7 @@ def test_more_seeds_of_one_of_the_two_leave_the_other_alone(bench, monkeypatch, 
 
 
 def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    language, speed = importlib.import_module("tables_language"), importlib.import_module("tables_speed")
+    language, speed = benchmark("tables_language"), benchmark("tables_speed")
     monkeypatch.setattr(speed, "RESULTS", tmp_path)
     assert language.quality().startswith("Not measured yet")
     assert language.word_vectors_fit().startswith("Not measured yet")
@@ -133,8 +132,7 @@ def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path)
 
 
 def test_seconds_stand_beside_what_they_gave_in_their_order(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    language, speed = importlib.import_module("tables_language"), importlib.import_module("tables_speed")
+    language, speed = benchmark("tables_language"), benchmark("tables_speed")
     monkeypatch.setattr(speed, "RESULTS", tmp_path)
     assert language.quality_by_seconds("-avx2").startswith("Not measured yet")
     timed = {

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
 import pytest
+
+from .benchmark_tools import benchmark
 
 FILES = {
     "__init__.py": "",
@@ -17,8 +16,7 @@ FILES = {
 
 @pytest.fixture
 def count(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    return importlib.import_module("count")
+    return benchmark("count")
 
 
 @pytest.fixture

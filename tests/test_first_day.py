@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
-from .test_benchmarks_records import BENCHMARKS, load_tool
+from .benchmark_tools import BENCHMARKS, benchmark
 
 
 @pytest.fixture
 def day(monkeypatch):
-    for name in ("first_day_steps", "first_day_tables", "first_day_texts", "first_day_pictures"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    return load_tool("first_day", monkeypatch)
+    return benchmark("first_day")
 
 
 def quick(step) -> bool:

@@ -17,6 +17,8 @@ from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
+from .benchmark_tools import benchmark
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gallery.md"
 BLOCK = re.compile(
@@ -33,11 +35,7 @@ RUNS = {
 
 @pytest.fixture(scope="module")
 def gallery() -> ModuleType:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        import gallery
-
-        return gallery
+    return benchmark("gallery")
 
 
 @pytest.fixture(scope="module")

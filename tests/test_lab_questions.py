@@ -9,15 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from .benchmark_tools import benchmark
+
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import lab_questions
-
-    return lab_questions
+    return benchmark("lab_questions")
 
 
 def write_run(module, runs: Path, arm: str, seed: int, right: np.ndarray) -> None:
@@ -101,7 +100,7 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
             write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
     measured = {"machine": {"cpu": "X", "bf16": []}, "date": "2026-01-02T03:04"}
     result = {"questions": {"stem": module.judged(tmp_path, "stem", [0, 1]) | {"measured": measured}}}
-    import tables_questions
+    tables_questions = benchmark("tables_questions")
 
     monkeypatch.setattr(tables_questions, "read", lambda name: result)
     made = tables_questions.questions()
@@ -131,8 +130,8 @@ def test_questions_of_other_runs_stay_in_the_file(module, tmp_path):
 
 def test_other_attentions_are_what_their_names_say(module):
     import torch
-    from lab_fits import attending
 
+    from benchmarks.quality.lab_fits import attending
     from glassformer.nn import Encoder, EncoderConfig, attend
     from glassformer.packing import Packing
 
@@ -158,7 +157,7 @@ def test_other_attentions_are_what_their_names_say(module):
 @pytest.mark.parametrize("key", ["scale", "shared", "initial", "kinds", "hunger"])
 def test_settings_of_every_arm_are_those_of_an_estimator(module, key):
     """A tiny fit of each arm would take minutes: its settings are built into a recipe, which checks them."""
-    import lab_fits
+    lab_fits = benchmark("lab_fits")
 
     from glassformer import ImageClassifier, TextClassifier
 
@@ -175,7 +174,7 @@ def test_settings_of_every_arm_are_those_of_an_estimator(module, key):
 
 
 def test_maps_are_summed_up_over_seeds(module, tmp_path, monkeypatch, capsys):
-    import lab_maps
+    lab_maps = benchmark("lab_maps")
 
     looks = iter([0.1, 0.2, 0.3])
     monkeypatch.setattr(
@@ -197,7 +196,7 @@ def test_maps_are_summed_up_over_seeds(module, tmp_path, monkeypatch, capsys):
 
 
 def test_baselines_learn_and_judge_the_same_reviews(module, monkeypatch, tmp_path):
-    import lab_fits
+    lab_fits = benchmark("lab_fits")
 
     words = {"neg": "dull endless flat", "pos": "warm wise funny"}
     y = np.array(["neg", "pos"] * 60)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
-import sys
 from pathlib import Path
 
 import pytest
+
+from .benchmark_tools import benchmark
 
 ROOT = Path(__file__).parents[1]
 SOURCE = '''\
@@ -38,13 +39,7 @@ def f(a: int = 2, b=None, *, flag=True):
 
 @pytest.fixture
 def tool(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-    def load(name: str):
-        __import__(name)
-        return sys.modules[name]
-
-    return load
+    return benchmark
 
 
 def test_what_is_changed_and_what_is_left_alone(tool):

@@ -31,7 +31,7 @@ def test_block_runs(number: int, tmp_path: Path):
 
 def test_tables_are_those_of_the_result_files():
     done = subprocess.run(
-        [sys.executable, "benchmarks/tables.py", "--check"],
+        [sys.executable, "-m", "benchmarks.pages.tables", "--check"],
         cwd=README.parent,
         capture_output=True,
         text=True,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
+from .benchmark_tools import ROOT, benchmark
+
 PROGRAM = """\
 import json, sys
-sys.path.insert(0, {benchmarks!r})
-import {modules}
+sys.path.insert(0, {root!r})
+from benchmarks.reliability import {modules}
 {warm}
 print(json.dumps([one for one in {call}]))
 """
@@ -26,7 +24,7 @@ print(json.dumps([one for one in {call}]))
 def run(call: str, warm: bool = False, modules: str = "kill_tests, bad_files") -> list[dict]:
     """The runs of a row, in a process of its own: it forks, and pytest's has threads."""
     program = PROGRAM.format(
-        benchmarks=str(BENCHMARKS), call=call, warm="kill_tests.warm()" if warm else "", modules=modules
+        root=str(ROOT), call=call, warm="kill_tests.warm()" if warm else "", modules=modules
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -183,9 +181,8 @@ def test_an_attempt_of_a_test_is_counted(tmp_path):
 
 
 def test_rows_of_other_benchmarks_are_counted_from_their_files(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    rows = runpy.run_path(str(BENCHMARKS / "borrowed.py"))
-    monkeypatch.setitem(rows["_file"].__globals__, "RESULTS", tmp_path)
+    rows = benchmark("borrowed")
+    monkeypatch.setattr(rows, "RESULTS", tmp_path)
     load = {"statuses": {"200": 50}, "wrong": 0, "broken": 0, "refused_p99_ms": None}
     bad = load | {"statuses": {"200": 3, "500": 2}, "wrong": 1, "broken": 4}
     full = load | {"statuses": {"200": 5, "429": 7}, "refused_p99_ms": 61.4}
@@ -195,42 +192,40 @@ def test_rows_of_other_benchmarks_are_counted_from_their_files(monkeypatch, tmp_
         "answers": {"date": "2026", "fp32, 1 clients": load, "fp32, 8 clients": bad, "auto, 1 clients": load},
     }
     (tmp_path / "serve.json").write_text(json.dumps(served))
-    fp32, bf16 = rows["answers"]()
+    fp32, bf16 = rows.answers()
     assert (fp32["run"], fp32["passed"]) == (50 + 5 + 4, 50 + 2)
     assert (bf16["run"], bf16["passed"]) == (50, 50)
-    assert (rows["refusals"]()["run"], rows["refusals"]()["passed"]) == (12, 12)
-    assert "61 ms" in rows["refusals"]()["promise"]
+    assert (rows.refusals()["run"], rows.refusals()["passed"]) == (12, 12)
+    assert "61 ms" in rows.refusals()["promise"]
     (tmp_path / "serve.json").write_text(json.dumps(served | {"overload": full | {"refused_p99_ms": 221.4}}))
-    assert rows["refusals"]()["passed"] == 5  # too slow: none of the refusals holds
-    assert rows["fuzz"]()["passed"] == "not measured"
+    assert rows.refusals()["passed"] == 5  # too slow: none of the refusals holds
+    assert rows.fuzz()["passed"] == "not measured"
     (tmp_path / "fuzz.json").write_text(
         '{"statuses": {"2xx": 31, "4xx": 17, "5xx": 2}, "slowest_health_ms": 91.0}'
     )
-    assert (rows["fuzz"]()["run"], rows["fuzz"]()["passed"]) == (50, 48)
+    assert (rows.fuzz()["run"], rows.fuzz()["passed"]) == (50, 48)
     (tmp_path / "fuzz.json").write_text('{"statuses": {"2xx": 31}, "slowest_health_ms": 1200.0}')
-    assert rows["fuzz"]()["passed"] == 0
+    assert rows.fuzz()["passed"] == 0
     one = {"inputs": 1000, "labels_changed": 0, "largest_difference": 2e-6, "seconds": 3}
     models = {"a": one, "b": one | {"labels_changed": 2}, "c": one | {"largest_difference": 2e-4}}
     (tmp_path / "export.json").write_text(json.dumps({"models": models}))
-    row, said = rows["onnx"]()
+    row, said = rows.onnx()
     assert (row["run"], row["passed"]) == (3000, 1998)
     assert "2.0e-04" in said
 
 
 def test_the_scoreboard_is_the_one_of_the_result_file(monkeypatch):
     pytest.importorskip("accelerate")
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    soak = runpy.run_path(str(BENCHMARKS / "reliability.py"))
-    assert soak["PAGE"].read_text(encoding="utf-8") == soak["page"](soak["read"]())
+    soak = benchmark("reliability")
+    assert soak.PAGE.read_text(encoding="utf-8") == soak.page(soak.read())
 
 
 def test_the_page_says_whether_the_whole_suite_ran_without_a_network(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    soak = runpy.run_path(str(BENCHMARKS / "reliability.py"))
-    result, told = soak["read"](), []
+    soak = benchmark("reliability")
+    result, told = soak.read(), []
     for fewer in (0, 7):
         result["rows"]["suite"]["run"] -= fewer
-        lines = soak["page"](result).splitlines()
+        lines = soak.page(result).splitlines()
         told.append(next(line for line in lines if line.startswith("Tests with the network")))
     assert told[0].startswith("Tests with the network shut (the whole suite): ")
     assert told[1].startswith("Tests with the network shut (some folders have not been run so): ")

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from glassformer.tasks.catalog import TASKS
 
+from .benchmark_tools import benchmark
+
 ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
 def price():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "benchmarks"))
-        yield import_module("task_price")
-    for name in ("task_price", "common"):
-        sys.modules.pop(name, None)
+    return benchmark("task_price")
 
 
 def test_every_task_has_a_price_and_its_own_files_are_found(price):

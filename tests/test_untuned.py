@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from .test_benchmarks_records import load_tool
+from .benchmark_tools import benchmark
 
 
 def row(
@@ -29,7 +29,7 @@ def row(
 
 
 def test_what_falls_short_is_tried_with_changes(monkeypatch):
-    tool = load_tool("untuned", monkeypatch)
+    tool = benchmark("untuned")
     args = argparse.Namespace(only=["goemotions"], seeds=[0, 1])
     first = list(tool.wanted(args, []))
     assert [(model, seed) for _, model, seed, _ in first] == [(m, s) for s in (0, 1) for m in tool.MODELS]
@@ -42,7 +42,7 @@ def test_what_falls_short_is_tried_with_changes(monkeypatch):
 
 
 def test_tables_are_drawn_from_train_and_judged_on_validation(monkeypatch, tmp_path):
-    tool = load_tool("untuned", monkeypatch)
+    tool = benchmark("untuned")
     asked = []
 
     def rows_of(name: str, split: str) -> list[dict]:
@@ -63,7 +63,7 @@ def test_tables_are_drawn_from_train_and_judged_on_validation(monkeypatch, tmp_p
 
 @pytest.mark.parametrize("better", [0.65, 0.55])
 def test_the_page_says_what_to_change(monkeypatch, tmp_path, better):
-    tables = load_tool("tables_untuned", monkeypatch)
+    tables = benchmark("tables_untuned")
     rows = [
         row("textcnn", 0.55),
         row("textcnn", 0.57, seed=1),

@@ -1,361 +1,145 @@
-"""How good is what one gets without a setting? Accuracy on test splits beside the simple ways.
+"""What the defaults reach: every kind of model on few, some and many real examples, beside a linear model.
 
-    GLASSFORMER_DATA=... .venv/bin/python benchmarks/quality/defaults.py [--data banking77 sick] [--rows 100 1000 10-each all]
-        [--methods ours tfidf svc embeddings] [--draws 3] [--table]
+    .venv/bin/python -m benchmarks.quality.defaults [--only textcnn lstm] [--sizes 64 1000] [--seeds 0 1 2]
 
-    ours         gf.TextClassifier().fit(texts, labels), no setting at all (of scores gf.TextRegressor())
-    named        the same with "all-minilm-l6-v2"
-    tfidf        word TF-IDF (1, 2), logistic regression
-    svc          word (1, 2) and character (2 to 5) TF-IDF, LinearSVC
-    embeddings   vectors of the untouched encoder, logistic regression
-    setfit       SetFit's procedure (see ``few_shot.py``), up to 1,000 rows
-    trainer      Hugging Face's Trainer with its own defaults: 3 epochs at 5e-5, batches of 8
-
-Scores are regressed by ridge regression where the table says logistic regression, and pairs are read side by side
-(simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
-after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
-compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the table of ``docs/defaults.md``.
+Rate, epochs, batches and warm-up are left unset. Training examples are drawn from each data set's training split, a
+thousand more of it judge (no test set is looked at). What has been measured stands in the result file and is not
+measured again; the file is written after each training.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import tempfile
 import time
-import warnings
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from common import RESULTS, environment, write_result
+import glassformer as gf
+from benchmarks.harness.common import RESULTS, environment, write_result
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.sources import load_text_dataset
+from glassformer.evaluate.baselines import pixel_logistic, tfidf_logistic
 
-FOLDER = RESULTS / "quality"
-ENCODER = "all-minilm-l6-v2"
-CHOSE = ("banking77", "tweet-irony", "imdb", "sick")  # on which rules may be chosen; all others report
-WHOLE = ("banking77", "clinc150", "tweet-emotion", "ag-news-7600", "ntc-scv")  # with all rows, too
-DATA = (*WHOLE, "tweet-irony", "tweet-offensive", "imdb", "goemotions", "sick", "stsb")
-ROWS = ("100", "1000", "10-each", "all")
-EACH = ("banking77",)  # with ten of each class, too
-PAIRED = {"sick": ("premise", "hypothesis"), "stsb": ("sentence1", "sentence2")}
-SIMPLE = ("tfidf", "svc", "embeddings")
-FOLDS, RESAMPLES = 3, 1_000
-JUDGED = 5_000  # test examples at most, drawn once
-Predict = Callable[[list[Any]], Any]
+RESULT = RESULTS / "defaults.json"
+JUDGED, SIZES, SEEDS = 1_000, (64, 1_000, 5_000), (0, 1, 2)
 
 
-def split_of(name: str, split: str) -> tuple[list[Any], list[Any]]:
-    """Texts, or pairs of texts, and their labels or scores; of GoEmotions comments with one label."""
-    import pyarrow.parquet as pq
+@dataclass(frozen=True)
+class Row:
+    """One kind of model on one data set."""
 
-    table = pq.read_table(Path(os.environ["GLASSFORMER_DATA"]) / name / f"{split}.parquet").to_pydict()
-    if name in PAIRED:
-        first, second = PAIRED[name]
-        X: list[Any] = [*zip(table[first], table[second], strict=True)]
-        return X, table["score" if name == "stsb" else "label"]
-    if name == "goemotions":
-        keep = [i for i, labels in enumerate(table["labels"]) if len(labels) == 1]
-        return [table["text"][i] for i in keep], [table["labels"][i][0] for i in keep]
-    return table["text"], table["label"]
+    data: str
+    kind: str
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
-def at_most(n: int, X: list[Any], y: list[Any]) -> tuple[list[Any], list[Any]]:
-    """``n`` examples drawn by a fixed seed, in their order; all where there are no more."""
-    kept = np.sort(np.random.default_rng(0).permutation(len(y))[:n])
-    return [X[i] for i in kept], [y[i] for i in kept]
+MINILM = {"model": "all-minilm-l6-v2"}
+ROWS = [
+    *(Row(data, "TF-IDF + logistic regression") for data in ("ntc-scv", "imdb")),
+    Row("flowers", "logistic regression on 16 x 16 pixels"),
+    *(
+        Row(data, kind, {"model": kind})
+        for kind in ("textcnn", "encoder-mini", "encoder-small", "lstm")
+        for data in ("ntc-scv", "imdb")
+    ),
+    Row("ntc-scv", "textcnn on word vectors", {"model": "textcnn", "vectors": "word2vec"}),
+    Row("imdb", "all-minilm-l6-v2, head alone", MINILM | {"train_layers": 0}),
+    Row("imdb", "all-minilm-l6-v2", MINILM),
+    Row("imdb", "all-minilm-l6-v2, low-rank", MINILM | {"lora_rank": 8}),
+    Row("flowers", "vit-tiny", {"model": "vit-tiny", "image_size": 64, "patch_size": 8}),
+]
 
 
-def drawn(y: list[Any], rows: str, draw: int) -> np.ndarray:
-    """Rows of a draw; every class has one at least, and with ``k-each`` k."""
-    rng = np.random.default_rng(draw)
-    order = rng.permutation(len(y))
-    number, each, _ = rows.partition("-each")
-    if each:
-        classes = np.asarray(y)[order]
-        return np.concatenate([order[classes == k][: int(number)] for k in np.unique(classes)])
-    return _with_every_class(y, int(rows), order)
+class Examples:
+    """A data set's training split: a part of it to judge by, always the same, and the rest to draw from."""
 
-
-def _with_every_class(y: list[Any], rows: int, order: np.ndarray) -> np.ndarray:
-    if isinstance(y[0], float):
-        return order[:rows]
-    first = {y[i]: i for i in order[::-1]}
-    rest = [i for i in order if i not in {*first.values()}]
-    return np.array([*first.values(), *rest][: max(rows, len(first))])
-
-
-# --- the ways ---------------------------------------------------------------------------------------------------------
-
-
-def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tuple[Predict, dict[str, Any]]:
-    import glassformer as gf
-
-    numbers = isinstance(y[0], float)
-    kind = gf.TextRegressor if numbers else gf.TextClassifier
-    model = kind(seed=draw, threads=1) if name is None else kind(name, seed=draw, threads=1)
-    # Many classes in few rows would be taken for numbers where they are integers.
-    model.fit(X, y if numbers else [f"label {k}" for k in y])
-    more: dict[str, Any] = {"tried": [*model.tried_]} if model.tried_ else {}
-    if numbers:
-        return model.predict, more
-    labels = {f"label {k}": k for k in y}
-    more["probabilities"] = model, labels
-    return lambda others: [labels[name] for name in model.predict(others)], more
-
-
-def named(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    return ours(X, y, draw, ENCODER)
-
-
-def _joined(X: list[Any]) -> list[str]:
-    return [" ".join(x) if isinstance(x, tuple) else x for x in X]
-
-
-def _linear(y: list[Any], classes: Any) -> Any:
-    from sklearn.linear_model import Ridge
-
-    return Ridge() if isinstance(y[0], float) else classes
-
-
-def tfidf(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    model = make_pipeline(words, _linear(y, LogisticRegression(C=10, max_iter=1000)))
-    return _simple(model, _joined, X, y)
-
-
-def svc(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.pipeline import make_pipeline, make_union
-    from sklearn.svm import LinearSVC
-
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
-    letters = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), sublinear_tf=True)
-    return _simple(make_pipeline(make_union(words, letters), _linear(y, LinearSVC())), _joined, X, y)
-
-
-def embeddings(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    from sklearn.linear_model import LogisticRegression
-
-    import glassformer as gf
-
-    encoder = gf.Embedder(ENCODER, threads=1)
-
-    def vectors(X: list[Any]) -> np.ndarray:
-        if not isinstance(X[0], tuple):
-            return encoder.encode(X)
-        a, b = (encoder.encode(list(side)) for side in zip(*X, strict=True))
-        return np.concatenate([a, b, np.abs(a - b), a * b], 1)
-
-    # Vectors of length 1 want a weak regularization: with C = 1 accuracy is two points lower on banking77.
-    return _simple(_linear(y, LogisticRegression(C=16, max_iter=1000)), vectors, X, y)
-
-
-def _simple(model: Any, read: Callable, X: list[Any], y: list[Any]) -> tuple[Predict, dict[str, Any]]:
-    from sklearn.model_selection import KFold, StratifiedKFold, cross_val_score
-
-    features = read(X)
-    rare = isinstance(y[0], float) or min(Counter(y).values()) < FOLDS
-    kind = KFold if rare else StratifiedKFold
-    folds = kind(FOLDS, shuffle=True, random_state=0)
-    score = float(np.mean(cross_val_score(model, features, y, cv=folds)))
-    model.fit(features, y)
-    return lambda others: model.predict(read(others)), {"cross_validation": round(score, 5)}
-
-
-def setfit(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    import few_shot
-
-    return few_shot.setfit(X, y, draw, "fp32")[0], {}
-
-
-def trainer(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
-    import torch
-    from datasets import Dataset, disable_progress_bars
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer, Trainer, TrainingArguments
-
-    from glassformer.checkpoints.hub import resolve_checkpoint
-
-    disable_progress_bars()
-    folder = str(resolve_checkpoint(ENCODER).path)
-    classes = [0.0] if isinstance(y[0], float) else sorted(set(y))
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    torch.manual_seed(draw)
-    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=len(classes))
-
-    def rows(X: list[Any], y: list[Any] | None = None) -> Dataset:
-        sides = [*zip(*X, strict=True)] if isinstance(X[0], tuple) else [X]
-        table = dict(tokenizer(*map(list, sides), truncation=True, max_length=256))
-        if y is not None:
-            table["labels"] = y if len(classes) == 1 else [classes.index(label) for label in y]
-        return Dataset.from_dict(table)
-
-    with tempfile.TemporaryDirectory() as out:
-        arguments = TrainingArguments(
-            output_dir=out, seed=draw, use_cpu=True, save_strategy="no", logging_strategy="no",
-            report_to="none", disable_tqdm=True,
-        )  # fmt: skip
-        learner = Trainer(model, arguments, train_dataset=rows(X, y), processing_class=tokenizer)
-        learner.train()
-
-    def predict(others: list[Any]) -> list[Any]:
-        found = learner.predict(rows(others)).predictions
-        return found[:, 0].tolist() if len(classes) == 1 else [classes[i] for i in found.argmax(1)]
-
-    return predict, {}
-
-
-METHODS: dict[str, Callable] = {
-    "ours": ours, "named": named, "tfidf": tfidf, "svc": svc, "embeddings": embeddings, "setfit": setfit, "trainer": trainer,
-}  # fmt: skip
-
-
-# --- cells ------------------------------------------------------------------------------------------------------------
-
-
-def measure(data: str, rows: str, method: str, draws: int) -> None:
-    """Fill one cell, from where its file stops."""
-    file = FOLDER / f"{data}-{rows}-{method}.json"
-    cell = (
-        json.loads(file.read_text())
-        if file.exists()
-        else {"data": data, "rows": rows, "method": method, "draws": []}
-    )
-    X, y = split_of(data, "train")
-    judged, truth = at_most(JUDGED, *split_of(data, "test"))
-    for draw in range(len(cell["draws"]), 1 if rows == "all" else draws):
-        chosen = range(len(y)) if rows == "all" else drawn(y, rows, draw).tolist()
-        began = time.perf_counter()
-        predict, more = METHODS[method]([X[i] for i in chosen], [y[i] for i in chosen], draw)
-        seconds = time.perf_counter() - began
-        answers, probabilities = np.asarray(predict(judged)), more.pop("probabilities", None)
-        record: dict[str, Any] = {"draw": draw, "rows": len(chosen), "seconds": round(seconds, 1), **more}
-        if isinstance(truth[0], float):
-            from scipy.stats import spearmanr
-
-            record["spearman"] = round(float(spearmanr(answers, truth)[0]), 5)
+    def __init__(self, name: str):
+        self.pictures = name == "flowers"
+        if self.pictures:
+            split: Any = load_image_dataset(name, splits=["train"]).splits["train"]
+            self.X = list(split.images)
         else:
-            right = answers == np.asarray(truth)
-            record |= {
-                "accuracy": round(float(right.mean()), 5),
-                "n": len(right),
-                "right": np.packbits(right).tobytes().hex(),
-            }
-        if probabilities is not None:
-            record["calibration_error"] = round(_calibration_error(probabilities, judged, truth), 4)
-        cell["draws"].append(record)
-        write_result(file, cell | {"environment": environment("scikit-learn")})
-        said = record.get("accuracy", record.get("spearman"))
-        print(f"{data}, {rows} rows, {method}, draw {draw}: {said:.4f}, {seconds:.0f} s", flush=True)
+            split = load_text_dataset(name, need_labels=True).splits["train"]
+            self.X = list(split.texts)
+        self.y = np.array(split.labels)
+        order = np.random.default_rng(7).permutation(len(self.X))
+        judged = min(JUDGED, len(order) // 5)
+        self.judged, self.pool = order[:judged], order[judged:]
+
+    def draw(self, count: int, seed: int) -> np.ndarray:
+        """So many to learn from; of a smaller data set all of them."""
+        return np.random.default_rng([17, seed]).permutation(self.pool)[:count]
+
+    def take(self, index: np.ndarray) -> tuple[list[Any], np.ndarray]:
+        return [self.X[i] for i in index], self.y[index]
 
 
-def _calibration_error(fitted: tuple[Any, dict[str, Any]], X: list[Any], truth: list[Any]) -> float:
-    """Of the examples whose class the training rows have."""
-    from glassformer.evaluate.calibrate import calibration_error
-
-    model, labels = fitted
-    number = {labels[name]: k for k, name in enumerate(model.classes_.tolist())}
-    known = [i for i, label in enumerate(truth) if label in number]
-    found = model.predict_proba([X[i] for i in known])
-    return calibration_error(found, [number[truth[i]] for i in known])
+def linear(examples: Examples, X: list[Any], y: np.ndarray, judged: list[Any]) -> np.ndarray:
+    """The labels that the baseline of every report gives: TF-IDF, or small pixels, under a logistic regression."""
+    classes, numbers = np.unique(y, return_inverse=True)
+    if examples.pictures:
+        return classes[pixel_logistic(X, numbers, judged, num_classes=len(classes))[0].argmax(1)]
+    return classes[tfidf_logistic(X, numbers, judged).argmax(1)]
 
 
-def cells() -> dict[tuple[str, str, str], list[dict[str, Any]]]:
-    """(data, rows, method) -> its draws, of every cell that was measured."""
-    found = [json.loads(file.read_text()) for file in sorted(FOLDER.glob("*.json"))]
-    return {(one["data"], one["rows"], one["method"]): one["draws"] for one in found}
+def measure(row: Row, examples: Examples, size: int, seed: int) -> dict[str, Any]:
+    X, y = examples.take(examples.draw(size, seed))
+    judged, truth = examples.take(examples.judged)
+    chosen, started, cpu = {}, time.perf_counter(), time.process_time()
+    if row.settings:
+        cls = gf.ImageClassifier if examples.pictures else gf.TextClassifier
+        model = cls(**row.settings, threads=1, seed=seed).fit(X, y)
+        chosen, seconds = dict(model.chosen_), time.perf_counter() - started
+        cpu_seconds = time.process_time() - cpu
+        given = model.predict(judged)
+    else:
+        given = linear(examples, X, y, judged)
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu  # judging too
+    counts = np.unique(truth, return_counts=True)[1]
+    return {
+        "data": row.data, "kind": row.kind, "asked": size, "examples": len(y), "seed": seed,
+        "accuracy": float(np.mean(given == truth)), "judged": len(truth), "chance": float(counts.max() / len(truth)),
+        "seconds": round(seconds, 1), "cpu_seconds": round(cpu_seconds, 1), "chosen": chosen,
+    }  # fmt: skip
 
 
-def difference(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> tuple[float, float, float]:
-    """Accuracy of ``a`` less that of ``b`` on the same test examples, and its 95 % interval by the bootstrap."""
-    draws = min(len(a), len(b))
-    bits = [
-        np.mean(
-            [
-                np.unpackbits(np.frombuffer(bytes.fromhex(r["right"]), np.uint8), count=r["n"])
-                for r in of[:draws]
-            ],
-            0,
-        )
-        for of in (a, b)
-    ]
-    gap, rng = bits[0] - bits[1], np.random.default_rng(0)
-    means = gap[rng.integers(0, len(gap), (RESAMPLES, len(gap)))].mean(1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(gap.mean()), float(low), float(high)
+def wanted(args: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[tuple[Row, int, int]]:
+    """What has not been measured, the smallest first."""
+    have = {(r["data"], r["kind"], r["asked"], r["seed"]) for r in done}
+    for size in args.sizes:
+        for seed in args.seeds:
+            for row in ROWS:
+                named = not args.only or any(part in row.kind for part in args.only)
+                here = not args.data or row.data in args.data
+                if named and here and (row.data, row.kind, size, seed) not in have:
+                    yield row, size, seed
 
 
-def table() -> str:
-    """Markdown: a line for each data set and number of rows; what was not measured is a dash."""
-    known = cells()
-    names = [name for name in METHODS if any(method == name for _, _, method in known)]
-    lines = [f"| Data | Rows | {' | '.join(names)} | ours less the simple way that validation chooses |"]
-    lines.append("|" + "---|" * (len(names) + 3))
-    for data in DATA:
-        for rows in ROWS:
-            there = {name: known[data, rows, name] for name in names if (data, rows, name) in known}
-            if not there:
-                continue
-            key = "spearman" if data == "stsb" else "accuracy"
-            shown = []
-            for name in names:
-                draws = there.get(name)
-                if not draws:
-                    shown.append("–")
-                    continue
-                mean = np.mean([r[key] for r in draws])
-                shown.append(f"{100 * mean:.1f} ({np.mean([r['seconds'] for r in draws]):.0f} s)")
-            simple = {n: np.mean([r["cross_validation"] for r in there[n]]) for n in SIMPLE if n in there}
-            beside = "–"
-            if simple and "ours" in there and key == "accuracy":
-                best = max(simple, key=lambda n: simple[n])
-                gap, low, high = (100 * v for v in difference(there["ours"], there[best]))
-                beside = f"{gap:+.1f} ({low:+.1f} to {high:+.1f}), {best}"
-            lines.append(f"| {data} | {rows} | {' | '.join(shown)} | {beside} |")
-    rest = ", ".join(f"`{name}`" for name in METHODS if name not in names)
-    draws = sorted({len(draws) for draws in known.values()})
-    lines += [
-        "",
-        f"Test accuracy in % (stsb: Spearman), seconds of the fit on one thread. Draws a cell: {draws[-1]}.",
-    ]
-    return "\n".join([*lines, f"Not measured yet: {rest}."] if rest else lines)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", nargs="+", default=DATA, choices=DATA)
-    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS], choices=METHODS)
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument(
-        "--table", action="store_true", help="print the table of what was measured, and measure nothing"
-    )
-    args = parser.parse_args()
-    if args.table:
-        print(table())
-        return
-    warnings.simplefilter("ignore")
-    for data in args.data:
-        for rows in args.rows:
-            for method in args.methods:
-                if (
-                    (rows == "all" and data not in WHOLE)
-                    or (rows == "10-each" and data not in EACH)
-                    or (method == "setfit" and (rows == "all" or data in PAIRED))
-                ):
-                    continue
-                measure(data, rows, method, args.draws)
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=[], metavar="PART", help="of a kind's name")
+    parser.add_argument("--data", nargs="*", default=[])
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS)
+    args = parser.parse_args(argv)
+    found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    rows: list[dict[str, Any]] = found.get("rows", [])
+    sets: dict[str, Examples] = {}
+    for row, size, seed in list(wanted(args, rows)):
+        if row.data not in sets:
+            sets[row.data] = Examples(row.data)
+        rows.append(measure(row, sets[row.data], size, seed))
+        write_result(RESULT, {"environment": environment("scikit-learn"), "threads": 1, "rows": rows})
+        r = rows[-1]
+        what = f"{r['data']:8} {r['kind']:38} {r['examples']:6,} seed {seed}"
+        print(f"{what}  {r['accuracy']:.3f}  {r['seconds']:7.1f} s  {r['chosen']}", flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import struct
-import sys
 import time
 import zlib
 from importlib import import_module
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,18 +17,16 @@ from glassformer.data.image import open_picture
 from glassformer.data.image_bounds import MAX_TAGS, check_tags
 from glassformer.errors import DataError
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from ..benchmark_tools import benchmark
+
 RGB = np.random.default_rng(5).integers(0, 256, (53, 67, 3), np.uint8)
 
 
 @pytest.fixture
 def made(monkeypatch):
     """The modules that make hostile pictures."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
     names = ("hostile_jpegs", "hostile_pngs", "hostile_tiffs")
-    yield {name: value for module in names for name, value in vars(import_module(module)).items()}
-    for name in (*names, "hostile_pictures"):
-        sys.modules.pop(name, None)
+    return {name: value for module in names for name, value in vars(benchmark(module)).items()}
 
 
 def encoded(image: Image.Image, kind: str, **options) -> bytes:

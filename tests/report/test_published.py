@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from glassformer.report.published import (
 )
 from glassformer.report.published_page import measures, page, pages
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from ..benchmark_tools import BENCHMARKS, benchmark
 
 
 def write_result(folder, name, accuracies, **more):
@@ -279,9 +278,12 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
     row = next(row for row in published_rows() if "few-labels" in row.findings)
     name = row.findings[0]
     page_of = f"results/row-{row.number:02d}.md"
-    assert f"Not measured: `benchmarks/{name.replace('-', '_')}.py`." in pages(lambda name: None)[page_of]
+    assert (
+        f"Not measured: `benchmarks/quality/{name.replace('-', '_')}.py`."
+        in pages(lambda name: None)[page_of]
+    )
     scripts = {measures(name).split()[0] for row in published_rows() for name in row.findings}
-    assert all((BENCHMARKS / script).is_file() for script in scripts)
+    assert all((BENCHMARKS / "quality" / script).is_file() for script in scripts)
     assert measures("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
     found = {
         "title": "Few sentences",
@@ -295,12 +297,14 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
     told = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))[page_of]
     assert f"\n## Few sentences\n\n{found['verdict']}\n" in told
     assert "Right:\n\n| Arm | 20 labels |\n|---|---|\n| A | 70.0% |\n" in told
-    assert f"3 seeds; X, threads: 1, 2026-01-02. `benchmarks/{name.replace('-', '_')}.py` measures it" in told
+    assert (
+        f"3 seeds; X, threads: 1, 2026-01-02. `benchmarks/quality/{name.replace('-', '_')}.py` measures it"
+        in told
+    )
 
 
 def test_a_long_history_is_thinned_to_its_ends(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    thinned = runpy.run_path(str(BENCHMARKS / "recipes.py"))["thinned"]
+    thinned = benchmark("recipes").thinned
     records = [{"step": i} for i in range(1_009)]
     kept = [r["step"] for r in thinned(records, 11)]
     assert (len(kept), kept[0], kept[5], kept[-1]) == (11, 0, 504, 1_008)

@@ -18,6 +18,8 @@ from glassformer.study.grid import expand, load_study
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import run_task
 
+from ..benchmark_tools import benchmark
+
 ROOT = Path(__file__).parents[2]
 SIDE = 12
 READINGS = ("[CLS]", "pooler", "mean")
@@ -168,9 +170,8 @@ def test_every_arm_on_flowers_runs(name, backbone, pictures, tmp_path):
     "name", [pytest.param("hotdog-heads-backbone", marks=pytest.mark.slow), "hotdog-ladder-backbone"]
 )
 def test_every_arm_on_hotdog_runs_in_folds(name, backbone, pictures, tmp_path, monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import folds
-    import tables_questions
+    folds = benchmark("folds")
+    tables_questions = benchmark("tables_questions")
 
     study = replace(load_study(name), seeds=(0, 1))
     monkeypatch.setattr(folds, "load_study", lambda asked: study)
@@ -197,8 +198,7 @@ def test_every_arm_on_hotdog_runs_in_folds(name, backbone, pictures, tmp_path, m
 
 
 def test_folds_are_right_answers_in_one_order(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    import folds
+    folds = benchmark("folds")
 
     lines = ["split,row,text,label,predicted,probability", "o,2,b.png,x,y,0.6", "o,1,a.png,x,x,0.9"]
     (tmp_path / "predictions.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -175,7 +175,7 @@ def error_interval(
     than one in 40 reaches it. An estimate that is low by chance hides noise of its own, so the upper end is
     that of the plain percentiles, less the same average, where this is higher. Few examples or groups widen
     both by Student's t. The interval always holds the estimate; how often it holds the truth:
-    ``benchmarks/error_interval.py``.
+    ``benchmarks/quality/error_interval.py``.
 
     Args:
         stated: [n] probabilities.

@@ -302,8 +302,8 @@ def choose_branch(
     weights: bool,
     bias: Tensor | None = None,
 ) -> Branch:
-    """The fastest branch that can do what is asked: as ``benchmarks/attention.py`` measured it on processors,
-    and on a GPU the one that takes one call.
+    """The fastest branch that can do what is asked: on processors as ``benchmarks/speed/attention.py``
+    measured it, and on a GPU the one that takes one call.
     """
     if weights:
         return "explicit" if dropout > 0.0 or _needs_gradient(q, k, v, bias) else "grouped"

@@ -159,7 +159,7 @@ class InForm:
 
 
 def in_form(results: Path) -> dict[str, InForm]:
-    """Recipe -> what ``benchmarks/in_form.py`` has written of it; empty: it has not been run."""
+    """Recipe -> what ``benchmarks/quality/in_form.py`` has written of it; empty: it has not been run."""
     file = results / "in-form.json"
     if not file.is_file():
         return {}

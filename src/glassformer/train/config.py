@@ -303,7 +303,7 @@ class Kind:
         return float(f"{hurry * min(max(self.lr * scale, self.low), self.high):.1e}")
 
 
-# Figures: benchmarks/defaults.py, docs/defaults.md.
+# Figures: benchmarks/quality/defaults.py, docs/defaults.md.
 KINDS: dict[str, Kind] = {
     "pretrained": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3),
     "solved": Kind(1e-4, 250, 2, 20, width=384, power=2.0, low=3e-5, high=1e-3, by_classes=True),

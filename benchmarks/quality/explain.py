@@ -1,0 +1,229 @@
+"""Which explanation to believe: every method against random orders on test inputs of a finished run.
+
+    .venv/bin/python -m benchmarks.quality.explain runs/imdb-minilm-seed0 --data imdb --count 500 [--max-length 128]
+    .venv/bin/python -m benchmarks.quality.explain runs/cifar10-vit-seed0 --data cifar10 --count 500
+
+For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same input
+with 95 % intervals; seconds an explanation; the randomisation check; agreement between methods; stability under a
+synonym (our own list) and a typo, or under a change of brightness and a small crop; and a verdict in words. Also what
+the heads do and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens,
+special ones included: long reviews take minutes each. The inputs are drawn from the test split with a seed; nothing is
+tuned on them. Those judged so far lie in ``--work``, so that an interrupted run goes on. Results:
+``benchmarks/results/explain-NAME.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.harness.common import RESULTS, environment, write_result
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.sources import load_text_dataset
+from glassformer.errors import ConfigError, InputError
+from glassformer.explain import faithfulness, heads, sanity
+from glassformer.explain.methods import OF_LAYERS, explain, subject_of
+from glassformer.tasks.load import load
+
+console = Console(stderr=True)
+
+
+def judge_inputs(clf: Any, inputs: list[Any], work: Path, draws: int) -> list[dict[str, Any]]:
+    """Figures, seconds, errors and agreement for each input, kept in a file line by line."""
+    lines = work.read_text(encoding="utf-8").splitlines() if work.exists() else []
+    done = [json.loads(line) for line in lines]
+    for number in range(len(done), len(inputs)):
+        subject = replace(subject_of(clf, inputs[number]), judge=clf.predictor())
+        scores, seconds, errors = {}, {}, {}
+        for method in OF_LAYERS:
+            started = time.perf_counter()
+            e = explain(subject, method=method, maps=False)
+            scores[method], seconds[method] = e.scores, time.perf_counter() - started
+            if e.error is not None:
+                errors[method] = e.error
+        record = {
+            "figures": faithfulness.judge(subject, scores, draws=draws, seed=number),
+            "seconds": seconds, "errors": errors, "tokens": len(subject),
+            "agreement": faithfulness.agreement(scores, subject.hideable),
+        }  # fmt: skip
+        done.append(record)
+        with work.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        if (number + 1) % 10 == 0:
+            console.print(f"{number + 1} of {len(inputs)} judged")
+    return done[: len(inputs)]
+
+
+def agreement(judged: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Mean rank correlation of every pair of methods."""
+    return {
+        a: {b: round(float(np.mean([j["agreement"][a][b] for j in judged])), 4) for b in OF_LAYERS}
+        for a in OF_LAYERS
+    }
+
+
+def head_part(clf: Any, inputs: list[Any], labels: list[Any]) -> dict[str, Any]:
+    """Where heads look, and what is lost without each."""
+    figures = heads.head_figures([subject_of(clf, x) for x in inputs])
+    lost = heads.ablation(clf, inputs, labels)
+    return {
+        "n": len(inputs), "figures": {k: np.round(v, 4).tolist() for k, v in figures.items()},
+        "words": heads.describe(figures),
+        "ablation": {k: np.round(v, 5).tolist() if isinstance(v, np.ndarray) else v for k, v in lost.items()},
+    }  # fmt: skip
+
+
+def load_test(clf: Any, data: str) -> tuple[list[Any], list[Any]]:
+    """The test inputs of a named source or a path, with their labels as the classifier names them."""
+    if clf.NOUN == "texts":
+        split = load_text_dataset(data, splits=["test"]).splits["test"]
+        return list(split.texts), list(split.labels or [])
+    split = load_image_dataset(data, splits=["test"]).splits["test"]
+    return list(split.images), list(split.labels or [])
+
+
+def cut_texts(clf: Any, max_length: int | None) -> None:
+    """Let the classifier read ``max_length`` tokens of a text at most.
+
+    Raises:
+        ConfigError: it reads pictures, or fewer tokens anyway.
+    """
+    if max_length is None:
+        return
+    if clf.NOUN != "texts":
+        raise ConfigError(f"{clf.NOUN} have no tokens to cut", where="--max-length", fix="Leave it out")
+    if not 3 <= max_length <= clf.max_length:
+        fix = f"Give 3 to {clf.max_length}, which it was trained with"
+        raise ConfigError(f"{max_length} tokens", where="--max-length", fix=fix)
+    clf.max_length = max_length
+
+
+def sentences_of(texts: list[str]) -> list[str]:
+    """One sentence a review, so that a change of one word is a change of the whole input."""
+    found = (text.replace("<br />", " ").split(". ")[0] for text in texts)
+    return [s for s in found if 40 < len(s) < 200]
+
+
+def to_change(clf: Any, inputs: list[Any], count: int, seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """What stability is measured on, and the small changes."""
+    if clf.NOUN == "pictures":
+        return inputs[:count], {"brightness": sanity.with_brightness, "crop": sanity.with_crop}
+    sentences = sentences_of(inputs)
+    pick = np.random.default_rng(seed + 1).permutation(len(sentences))
+    usable = (
+        sentences[i] for i in pick if sanity.with_synonym(sentences[i], np.random.default_rng(0)) is not None
+    )
+    return list(islice(usable, count)), {"synonym": sanity.with_synonym, "typo": sanity.with_typo}
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--data", default="imdb")
+    parser.add_argument("--count", type=int, default=500, help="inputs for the table")
+    parser.add_argument("--noise", type=int, default=30, help="inputs for the randomisation check")
+    parser.add_argument("--stable", type=int, default=200, help="inputs for stability")
+    parser.add_argument("--ablate", type=int, default=200, help="inputs for heads and their ablation")
+    parser.add_argument("--search", type=int, default=1000, help="sentences searched for counter-examples")
+    parser.add_argument("--draws", type=int, default=5, help="random orders an input")
+    parser.add_argument(
+        "--max-length", type=int, help="tokens of a text that are read; default: the run's own"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("runs"))
+    parser.add_argument("--name", default=None, help="of the result; the run's folder by default")
+    parser.add_argument("--out", type=Path, help="the result file [default: results/explain-NAME.json]")
+    args = parser.parse_args()
+    try:
+        clf = load(args.run)
+        cut_texts(clf, args.max_length)
+        inputs, labels = load_test(clf, args.data)
+    except InputError as error:
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+    order = np.random.default_rng(args.seed).permutation(len(inputs))
+    changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
+                                    args.stable, args.seed)  # fmt: skip
+    # In the drawn order: a source may have all of one label first.
+    drawn = [inputs[i] for i in order] if clf.NOUN == "texts" else []
+    sentences = sentences_of(drawn)[: args.search]
+    inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
+    name = args.name or args.run.resolve().name
+    args.work.mkdir(parents=True, exist_ok=True)
+    facts = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length])
+    key = hashlib.sha256(facts.encode()).hexdigest()[:12]
+    judged = judge_inputs(clf, inputs, args.work / f"explain-{name}-{key}.jsonl", args.draws)
+    rows = faithfulness.table([j["figures"] for j in judged])
+
+    noise = {}
+    subjects = [subject_of(clf, x) for x in inputs[: args.noise]]
+    for method in OF_LAYERS:
+        # A fixed number of points: under noise, completeness is not what is asked for.
+        options = {"steps": 32, "max_steps": 32} if method == "integrated_gradients" else {}
+        noise[method] = sanity.randomization(subjects, method, **options)
+        console.print(f"{method}: rank correlation {noise[method][-1]['mean']:.2f} when all is noise")
+    stable: dict[str, Any] = {}
+    for method in OF_LAYERS:
+        stable[method] = {
+            named: sanity.stability(clf, changeable, method, change=change, seed=args.seed)
+            for named, change in changes.items()
+        }
+        console.print(f"{method}: stability measured")
+
+    found = heads.counter_examples(clf, sentences) if sentences else []
+    result = {
+        "run": name, "weights_source": clf.weights_source_, "data": args.data, "inputs": clf.NOUN, "count": len(inputs),
+        "seed": args.seed, "max_length": getattr(clf, "max_length", None), "hidden_by": "mask",
+        "random_orders": args.draws,
+        "methods": {
+            method: {
+                **rows[method],
+                "seconds": faithfulness.summary(np.array([j["seconds"][method] for j in judged])),
+                "randomisation": noise[method], "randomisation_passed": sanity.passes(noise[method]),
+                "stability": stable[method],
+                "verdict": faithfulness.verdict(rows[method], abs(noise[method][-1]["mean"])),
+            }
+            for method in OF_LAYERS
+        },
+        "random": rows["random"],
+        "completeness_error": {
+            "median": float(np.median([j["errors"]["integrated_gradients"] for j in judged])),
+            "max": float(np.max([j["errors"]["integrated_gradients"] for j in judged])),
+            "share_within_1e-3": float(np.mean([j["errors"]["integrated_gradients"] <= 1e-3 for j in judged])),
+        },
+        "agreement": agreement(judged),
+        "synonyms": "our own list of about 75 pairs (explain/sanity.py)",
+        "heads": head_part(clf, inputs[: args.ablate], labels[: args.ablate]),
+        "counter_examples": {
+            "searched": len(sentences), "found": len(found),
+            "clearest": [{**asdict(c), "in_words": c.in_words()} for c in found[:5]],
+        },
+        **environment(),
+    }  # fmt: skip
+    path = args.out or RESULTS / f"explain-{name}.json"
+    write_result(path, rounded(result))
+    for method in OF_LAYERS:
+        console.print(f"{method}: {result['methods'][method]['verdict']}")
+    console.print(str(path))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Row 8 told apart: what do frozen word vectors and positions give where few sentences have labels?
+
+    GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.few_labels [--seeds 0 1 2 ...] [--labels 20 50 100 200]
+        [--out benchmarks/results/few-labels.json]
+
+With 16,000 labelled sentences every arm of row 8 is at 100 %, so nothing can be told apart there. Here 20 to 200
+distinct sentences of the practical's corpus have labels, and the mini-Transformer of ``europe-given`` learns from
+them with its 50 numbers a word
+
+    frozen      Word2Vec's, learned on all training sentences without their labels; they stay
+    trained     the same, trained on with the rest
+    random      drawn at random with the spread of Word2Vec's, and trained
+
+each with sinusoidal positions and with none. All else is the recipe's; every fit makes the same number of steps.
+
+Two questions are put to each. *Unseen sentences*: the share right of the distinct sentences of the test part.
+*Never labelled*: a European and another country stand in no labelled sentence; the share right of the distinct
+sentences of the whole corpus that name one of the two and no country beside it, each of the two counting half, so
+that 50 % is chance. Each seed draws other sentences, other vectors and another pair of countries.
+
+Intervals are of the mean over seeds (Student's t, 95 %), differences are paired by seed and corrected for their number
+(Holm). Every fit is written as
+soon as it is there; the same command goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.common import RESULTS, count, environment, write_result
+from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.text import clean_text, encode, word_tokenizer
+from glassformer.evaluate.compare import holm
+from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.word2vec.estimator import Word2Vec
+from glassformer.tasks.word_table import train_vectors
+
+RECIPE, DIM, PASSES = "europe-given", 50, 30
+STEPS, BATCH = 300, 16
+ARMS = {  # how the table begins, and whether it stays
+    "frozen": ("word2vec", True),
+    "trained": ("word2vec", False),
+    "random": ("random", False),
+}
+PLACES = ("sinusoidal", "none")
+EUROPE = sorted(EUROPEAN)
+OTHERS = sorted(set(COUNTRIES) - EUROPEAN)
+UNSEEN, NEVER = "unseen sentences", "never labelled"
+COMPARED = [  # what is said, and the two arms
+    *((f"{arm}: no positions, sinusoidal", (arm, "none"), (arm, "sinusoidal")) for arm in ARMS),
+    ("sinusoidal: frozen, random", ("frozen", "sinusoidal"), ("random", "sinusoidal")),
+    ("sinusoidal: trained, frozen", ("trained", "sinusoidal"), ("frozen", "sinusoidal")),
+]
+
+
+def words(text: str) -> set[str]:
+    return set(clean_text(text, "trim").lower().split())
+
+
+def countries_of(text: str) -> set[str]:
+    return words(text) & set(COUNTRIES)
+
+
+class Corpus:
+    """The practical's sentences, and what all fits of a seed share."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        splits = load_text_dataset("countries-given").splits
+        self.train = [clean_text(text, "trim") for text in splits["train"].texts]
+        self.pool = list(dict.fromkeys(self.train))  # distinct, none of them in the test part
+        self.test = list(dict.fromkeys(clean_text(text, "trim") for text in splits["test"].texts))
+        held = [clean_text(text, "trim") for text in splits["validation"].texts]
+        self.all = list(dict.fromkeys([*self.train, *held, *self.test]))
+        self.tokenizer = word_tokenizer(self.train, min_count=1, separator=False)
+        self.tokenizer.save(str(folder / "tokenizer.json"))
+        self.table = encode(self.tokenizer, self.train, max_length=128)
+
+    def vectors(self, start: str, seed: int) -> Path:
+        """A file of word vectors: Word2Vec's of that seed, or random ones with their mean and spread."""
+        path = self.folder / f"{start}-{seed}.txt"
+        if path.is_file():
+            return path
+        if start == "word2vec":
+            return train_vectors(self.table, self.tokenizer, DIM, PASSES, seed).save_word2vec_format(path)
+        learned = Word2Vec.load(self.vectors("word2vec", seed))
+        learned.vectors_ = (
+            np.random.default_rng(seed)
+            .normal(learned.vectors_.mean(), learned.vectors_.std(), learned.vectors_.shape)
+            .astype(np.float32)
+        )
+        return learned.save_word2vec_format(path)
+
+    def drawn(self, labels: int, seed: int, without: set[str]) -> list[str]:
+        """Distinct training sentences that name none of some countries, of both classes."""
+        pool = [text for text in self.pool if not words(text) & without]
+        order = np.random.default_rng([seed, labels]).permutation(len(pool))
+        chosen = [pool[i] for i in order[:labels]]
+        assert len({label_of(text) for text in chosen}) == 2
+        return chosen
+
+
+def fit(corpus: Corpus, arm: str, places: str, texts: Sequence[str], seed: int) -> Any:
+    start, stays = ARMS[arm]
+    steps = -(-len(texts) // BATCH)
+    changes = {
+        "tokenizer": corpus.folder / "tokenizer.json", "vectors": corpus.vectors(start, seed),
+        "freeze_vectors": str(stays).lower(), "positions": places, "batch_size": BATCH,
+        "epochs": -(-STEPS // steps), "seed": seed, "threads": 1,
+    }  # fmt: skip
+    recipe = load_recipe(RECIPE, [f"{key}={value}" for key, value in changes.items()])
+    model = TASKS[recipe.task].estimator.from_recipe(recipe)
+    return model.fit(list(texts), [label_of(text) for text in texts])
+
+
+def right(model: Any, texts: Sequence[str]) -> float:
+    """The share of texts whose label is named."""
+    return float(np.mean(model.predict(list(texts)) == np.array([label_of(text) for text in texts])))
+
+
+def judged(corpus: Corpus, question: str, arm: str, places: str, labels: int, seed: int) -> dict[str, Any]:
+    """One fit and what is asked of it."""
+    if question == UNSEEN:
+        model = fit(corpus, arm, places, corpus.drawn(labels, seed, set()), seed)
+        return {"right": right(model, corpus.test), "n": len(corpus.test)}
+    pair = {EUROPE[seed % len(EUROPE)], OTHERS[seed % len(OTHERS)]}
+    model = fit(corpus, arm, places, corpus.drawn(labels, seed, pair), seed)
+    found = {}
+    for name in sorted(pair):
+        texts = [text for text in corpus.all if countries_of(text) == {name}]
+        found[name] = {"right": right(model, texts), "n": len(texts)}
+    return {
+        "right": statistics.fmean(f["right"] for f in found.values()),
+        "n": sum(f["n"] for f in found.values()),
+        "countries": found,
+    }
+
+
+# --- what is said of it ----------------------------------------------------------------------------
+
+
+def interval(values: Sequence[float]) -> list[float]:
+    """Of the mean, 95 %: Student's t over the seeds."""
+    from scipy.stats import t
+
+    n = len(values)
+    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
+    return [statistics.fmean(values) - half, statistics.fmean(values) + half]
+
+
+def cell(values: Sequence[float]) -> str:
+    low, high = (min(max(x, 0.0), 1.0) for x in interval(values))
+    return f"{statistics.fmean(values):.1%} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def apart(a: Sequence[float], b: Sequence[float]) -> str:
+    """How far a lies above b, in points, with the interval of the difference paired by seed."""
+    gaps = [100 * (x - y) for x, y in zip(a, b, strict=True)]
+    low, high = interval(gaps)
+    return f"{statistics.fmean(gaps):+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def chance(a: Sequence[float], b: Sequence[float]) -> float:
+    """The p-value of Student's paired t; 1 where no seed differs."""
+    from scipy.stats import ttest_rel
+
+    return 1.0 if list(a) == list(b) else float(ttest_rel(a, b).pvalue)
+
+
+def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequence[int]) -> dict[str, Any]:
+    """Tables and the sentences that may be said."""
+
+    def values(question: str, arm: str, places: str, n: int) -> list[float]:
+        found = {
+            f["seed"]: f["right"]
+            for f in fits
+            if (f["question"], f["arm"], f["positions"], f["labels"]) == (question, arm, places, n)
+        }
+        return [found[seed] for seed in seeds]
+
+    tables = [
+        {
+            "title": f"{question.capitalize()}, share right (95 % interval over seeds)",
+            "columns": ["Vectors", "Positions", *(f"{n} labels" for n in labels)],
+            "rows": [
+                [arm, places, *(cell(values(question, arm, places, n)) for n in labels)]
+                for arm in ARMS
+                for places in PLACES
+            ],
+        }
+        for question in (UNSEEN, NEVER)
+    ]
+    compared = [[(values(UNSEEN, *a, n), values(UNSEEN, *b, n)) for n in labels] for _, a, b in COMPARED]
+    corrected = iter(holm([chance(a, b) for row in compared for a, b in row]))
+    p_values = [[next(corrected) for _ in row] for row in compared]
+    tables.append(
+        {
+            "title": f"{UNSEEN.capitalize()}, how far the first lies above the second in points, * where p < 0.05 after Holm's correction",
+            "columns": ["First and second", *(f"{n} labels" for n in labels)],
+            "rows": [
+                [name, *(apart(a, b) + "*" * (p < 0.05) for (a, b), p in zip(row, ps, strict=True))]
+                for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
+            ],
+        }
+    )
+    sure = [
+        f"{name} with {n}: {apart(a, b)} points"
+        for (name, _, _), row, ps in zip(COMPARED, compared, p_values, strict=True)
+        for n, (a, b), p in zip(labels, row, ps, strict=True)
+        if p < 0.05
+    ]
+    count = len(COMPARED) * len(labels)
+    alone = sum(
+        interval([x - y for x, y in zip(a, b, strict=True)])[0] > 0 for row in compared for a, b in row
+    )
+    most = labels[-1]
+    said = [
+        f"Of {count} differences between arms on unseen sentences "
+        + (
+            f"these are left after Holm's correction: {'; '.join(sure)}."
+            if sure
+            else "none is left after Holm's correction"
+        )
+        + (
+            ""
+            if sure
+            else f"; {alone} have an interval above 0 by themselves, which {len(seeds)} seeds cannot confirm."
+        ),
+        f"Of countries that no labelled sentence names, {most} labels give {cell(values(NEVER, 'frozen', 'sinusoidal', most))} right by "
+        f"frozen vectors and {cell(values(NEVER, 'random', 'sinusoidal', most))} by random ones, where 50 % is chance.",
+    ]
+    return {"tables": tables, "verdict": " ".join(said)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--labels", type=count, nargs="+", default=[20, 50, 100, 200])
+    parser.add_argument("--out", type=Path, default=RESULTS / "few-labels.json")
+    args = parser.parse_args()
+    draft = args.out.with_suffix(".partial.json")
+    old = draft if draft.is_file() else args.out
+    fits = json.loads(old.read_text(encoding="utf-8"))["fits"] if old.is_file() else []
+    keys = ("question", "arm", "positions", "labels", "seed")
+    done = {tuple(f[key] for key in keys) for f in fits}
+    head = {"benchmark": "few labels", "title": "Few labels", **environment()}
+    head |= {"recipe": RECIPE, "steps": STEPS, "batch": BATCH, "seeds": args.seeds, "labels": args.labels}
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = Corpus(Path(folder))
+        head |= {"pool": len(corpus.pool), "test": len(corpus.test)}
+        for seed in args.seeds:
+            for question in (UNSEEN, NEVER):
+                for labels in args.labels:
+                    for arm in ARMS:
+                        for places in PLACES:
+                            key = (question, arm, places, labels, seed)
+                            if key in done:
+                                continue
+                            started = time.process_time()
+                            found = judged(corpus, question, arm, places, labels, seed)
+                            spent = {"cpu_seconds": round(time.process_time() - started, 2)}
+                            fits.append(dict(zip(keys, key, strict=True)) | found | spent)
+                            write_result(draft, {**head, "fits": fits})
+                            print(*key, f"{found['right']:.1%}", flush=True)
+    wanted = [f for f in fits if f["seed"] in args.seeds and f["labels"] in args.labels]
+    write_result(args.out, {**head, **summary(wanted, args.labels, args.seeds), "fits": wanted})
+    draft.unlink(missing_ok=True)
+    print(f"written to {args.out}")
+
+
+if __name__ == "__main__":
+    main()

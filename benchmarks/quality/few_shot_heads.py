@@ -1,0 +1,143 @@
+"""Are few-shot heads surer where cross-validation over their own few examples chooses, and are they right to be?
+
+    GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.few_shot_heads [--draws 5] [--tested 400]
+        [--vectors FOLDER] [--out benchmarks/results/few-shot-heads.json]
+
+``Embedder.fit(texts, labels)`` on the draws of ``few_shot.py``; behind its vectors the logistic regression as it is
+(C = 1), with C from 1, 4, 16, 64 chosen by the log loss of cross-validation over the examples (eight folds), and with
+C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` are not computed again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.quality.few_shot import DATA, drawn, opened
+
+CHOICES, BINS = (1.0, 4.0, 16.0, 64.0), 15
+
+
+def vectors_of(file: Path, data: tuple, each: int, draw: int, tested: int) -> Any:
+    """Vectors and labels of the examples (``a``, ``y``) and of some test texts (``b``, ``t``)."""
+    if not file.is_file():
+        texts, labels, tests, wanted = data
+        kept = np.random.default_rng(0).permutation(len(tests))[:tested]
+        given, own = drawn(texts, labels, each, draw)
+        model = opened("auto", seed=draw).fit(given, own)
+        parts = {"a": model.embed(given), "b": model.embed([tests[i] for i in kept])}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        truth = np.array([wanted[i] for i in kept]).astype(str)
+        np.savez(file, y=np.array(own).astype(str), t=truth, **parts)
+    return np.load(file)
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)
+
+
+def loss(logits: np.ndarray, targets: np.ndarray, temperature: float = 1.0) -> float:
+    shares = softmax(logits / temperature)[np.arange(len(targets)), targets]
+    return float(-np.log(np.maximum(shares, 1e-12)).mean())
+
+
+def figures(shares: np.ndarray, targets: np.ndarray) -> dict[str, float]:
+    """Accuracy, log loss, calibration error in 15 bins, and the mean probability of the likeliest class."""
+    sure, right = shares.max(1), shares.argmax(1) == targets
+    part = np.minimum((sure * BINS).astype(int), BINS - 1)
+    gaps = [
+        abs(sure[part == k].mean() - right[part == k].mean()) * (part == k).mean() for k in set(part.tolist())
+    ]
+    lost = loss(np.log(np.maximum(shares, 1e-12)), targets)
+    found = {
+        "accuracy": right.mean(),
+        "log_loss": lost,
+        "calibration_error": sum(gaps),
+        "confidence": sure.mean(),
+    }
+    return {name: round(float(value), 4) for name, value in found.items()}
+
+
+def compared(vectors: Any) -> dict[str, Any]:
+    """The three heads on one draw."""
+    from scipy.optimize import minimize_scalar
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold
+
+    from glassformer.tasks.heads import unit
+
+    examples, tests = unit(vectors["a"]), unit(vectors["b"])
+    classes, targets = np.unique(vectors["y"], return_inverse=True)
+    truth = np.searchsorted(classes, vectors["t"])
+
+    def logits(C: float, learned: np.ndarray, others: np.ndarray) -> np.ndarray:
+        head = LogisticRegression(C=C, max_iter=1000).fit(examples[learned], targets[learned])
+        found = head.decision_function(others)
+        return np.stack([0 * found, found], 1) if found.ndim == 1 else found
+
+    folds = [*StratifiedKFold(8, shuffle=True, random_state=0).split(examples, targets)]
+    held: dict[float, np.ndarray] = {}
+    for C in CHOICES:
+        held[C] = np.zeros((len(targets), len(classes)))
+        for learned, out in folds:
+            held[C][out] = logits(C, learned, examples[out])
+    best = min(CHOICES, key=lambda C: loss(held[C], targets))
+    fitted = minimize_scalar(lambda x: loss(held[1.0], targets, np.exp(x)), bounds=(-4, 3), method="bounded")
+    whole, temperature = np.arange(len(targets)), float(np.exp(fitted.x))
+    plain = logits(1.0, whole, tests)
+    return {
+        "tested": len(truth),
+        "C": best,
+        "temperature": round(temperature, 4),
+        "heads": {
+            "as it is": figures(softmax(plain), truth),
+            "C chosen": figures(softmax(logits(best, whole, tests)), truth),
+            "temperature chosen": figures(softmax(plain / temperature), truth),
+        },
+    }
+
+
+def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Means over the draws of each data set and number of examples."""
+    out = []
+    for data, each in dict.fromkeys((r["data"], r["examples"]) for r in records):
+        mine = [r["heads"] for r in records if (r["data"], r["examples"]) == (data, each)]
+        means = {
+            head: {name: round(float(np.mean([m[head][name] for m in mine])), 4) for name in found}
+            for head, found in mine[0].items()
+        }
+        out.append({"data": data, "examples": each, "draws": len(mine), "heads": means})
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--tested", type=int, default=400)
+    parser.add_argument("--vectors", type=Path, default=Path("few-shot-vectors"))
+    parser.add_argument("--known", action="store_true", help="only draws whose vectors lie there")
+    parser.add_argument("--out", type=Path, default=RESULTS / "few-shot-heads.json")
+    args = parser.parse_args()
+    records, loaded = [], {}
+    for data in DATA:
+        for each in (8, 16):
+            for draw in range(args.draws):
+                file = args.vectors / f"{data}-{each}-{draw}.npz"
+                if not file.is_file() and args.known:
+                    continue
+                if not file.is_file() and data not in loaded:
+                    loaded[data] = DATA[data]()
+                found = compared(vectors_of(file, loaded.get(data, ()), each, draw, args.tested))
+                records.append({"data": data, "examples": each, "draw": draw, **found})
+    write_result(args.out, {"records": records, "summary": summarized(records), **environment()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""A study by cross-validation: every arm and seed over all pictures of a source, those of its validation part too.
+
+    .venv/bin/python -m benchmarks.quality.folds hotdog-heads-backbone [--runs runs] [--folds 5] [--set threads=1] [--minutes 28]
+
+For data too small for a test part: each picture is judged once an arm and seed, by a model that has not seen it; the folds are the
+same for all. A finished fold is kept, so the same command goes on; ``--minutes`` ends it before an arm that it would not see
+through. ``benchmarks/results/folds-NAME.json`` has accuracy and macro-F1 by seed, and the difference of each arm from the
+study's baseline: Student's t over the seeds with the examples' draw added, corrected by Holm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.seeds import corrected, paired
+from glassformer.config import parse_settings
+from glassformer.data.image import open_picture
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.study.folds import cross_validate
+from glassformer.study.grid import Arm, Study, baseline_of, expand, folder_name, load_study
+
+
+def pictures_in_one(source: str, folder: Path) -> Path:
+    """A folder ``LABEL/PART-NUMBER.png`` of all pictures of a source that have labels; made once."""
+    done = folder / ".done"
+    if not done.is_file():
+        for part, split in load_image_dataset(source).splits.items():
+            for i, (picture, label) in enumerate(zip(split.images, split.labels or (), strict=False)):
+                path = folder / str(label) / f"{part}-{i:05d}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                open_picture(picture).convert("RGB").save(path)
+        done.touch()
+    return folder
+
+
+def judge(arm: Arm, seed: int, folder: Path, folds: int) -> dict[str, Any]:
+    """Cross-validate an arm with a seed, from wherever it stands; the metrics of all its answers."""
+    metrics = folder / "metrics.json"
+    if not metrics.is_file():
+        cross_validate(arm.with_seed(seed), folder, folds)
+    return json.loads(metrics.read_text(encoding="utf-8"))
+
+
+def hits(folder: Path) -> np.ndarray:
+    """Which answers are right, ``[n]``, in the order of the pictures' names."""
+    with (folder / "predictions.csv").open(newline="", encoding="utf-8") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: (row["text"], row["label"]))
+    return np.array([row["label"] == row["predicted"] for row in rows], float)
+
+
+def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict[str, Any]:
+    """What the arms reached over the seeds that all of them have, and how they differ from the baseline."""
+    base = baseline_of(study, arms)
+    found, right = {}, {}
+    for arm in arms:
+        folders = [runs / folder_name(arm.name) / f"seed-{seed}" for seed in seeds]
+        metrics = [json.loads((f / "metrics.json").read_text(encoding="utf-8")) for f in folders]
+        right[arm.name] = np.stack([hits(f) for f in folders])  # [S, n]
+        found[arm.name] = {
+            "accuracy": [m["test"]["accuracy"] for m in metrics],
+            "macro_f1": [m["test"]["macro_f1"] for m in metrics],
+            "seconds": [round(m["seconds"]["train"], 1) for m in metrics],
+            "confusion": np.sum([m["test"]["confusion"] for m in metrics], 0).tolist(),
+            "labels": metrics[0]["test"]["labels"],
+        }
+    differences = {name: paired(ours - right[base]) for name, ours in right.items() if name != base}
+    corrected(differences)
+    return {
+        "baseline": base,
+        "seeds": seeds,
+        "n": right[base].shape[1],
+        "arms": found,
+        "differences": differences,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    study = load_study(args.study)
+    runs, settings = args.runs / f"{study.name}-folds", parse_settings(args.overrides)
+    source = settings.pop("source", None) or expand(study, settings)[0].recipe.data.source
+    pictures = pictures_in_one(source, runs / "pictures")
+    fixed = {"source": str(pictures), "baselines": False, "evaluate.split": "test"}  # which there is none of
+    arms = expand(study, settings | fixed)
+    began, last, left = time.monotonic(), 0.0, 0
+    whole = []
+    for seed in study.seeds:
+        finished = True
+        for arm in arms:
+            folder = runs / folder_name(arm.name) / f"seed-{seed}"
+            known = (folder / "metrics.json").is_file()
+            if not known and args.minutes and time.monotonic() - began + last > 60 * args.minutes:
+                left, finished = left + 1, False
+                continue
+            begun = time.monotonic()
+            metrics = judge(arm, seed, folder, args.folds)
+            last = last if known else time.monotonic() - begun
+            print(f"{arm.name}, seed {seed}: {metrics['test']['accuracy']:.1%}", flush=True)
+        whole += [seed] if finished else []
+    if len(whole) < 2:
+        raise SystemExit(f"{left} cross-validations are left; nothing is written before two seeds are whole")
+    out = args.out or RESULTS / f"folds-{study.name}.json"
+    head = {
+        "benchmark": "study by cross-validation",
+        "name": study.name,
+        "summary": study.summary,
+        "overrides": args.overrides,
+        **environment(),
+    }
+    write_result(out, {**head, "folds": args.folds, **results(study, arms, runs, whole)})
+    print(f"{left} cross-validations are left; {len(whole)} seeds in {out}")
+
+
+if __name__ == "__main__":
+    main()

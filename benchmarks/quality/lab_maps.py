@@ -1,0 +1,118 @@
+"""How attention looks at texts and at pictures in trained models, for lab 7: IMDb and CIFAR-10, five seeds each.
+
+    GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.lab_maps [--seeds 0 1 2 3 4] [--minutes 28]
+        [--runs runs/lab-maps] [--out benchmarks/results/lab-maps.json]
+
+The models are those of lab_questions.py: an encoder of 4,000 reviews and a ViT of 2,000 pictures. Each is looked into on 100
+held-out inputs of one length: reviews cut to 128 tokens, pictures of 64 patches and [CLS]. The interval of a figure is
+Student's t over the seeds. The same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import glassformer as gf
+from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.quality.lab_fits import (
+    LEARNED_PICTURES,
+    LEARNED_REVIEWS,
+    TEXT,
+    VIT,
+    decoded,
+    fitted,
+    parts,
+    review_parts,
+    reviews,
+)
+from glassformer.explain.heads import habits
+from glassformer.explain.methods import subject_of
+
+INPUTS = 100  # that each model is looked into on
+
+
+def of_text(seed: int) -> dict[str, float]:
+    """One encoder's accuracy and habits on reviews of ``max_length`` tokens."""
+    (texts, y), (rows, judged) = reviews(), review_parts(seed, LEARNED_REVIEWS)
+    clf = gf.TextClassifier(**TEXT, keep_best=False, seed=seed, threads=1)
+    clf.fit([texts[i] for i in rows], y[rows].tolist())
+    right = np.asarray(clf.predict([texts[i] for i in judged])) == y[judged]
+    found = []
+    for i in judged:
+        subject = subject_of(clf, texts[i])
+        found += [subject] if len(subject) == TEXT["max_length"] else []
+        if len(found) == INPUTS:
+            break
+    return {"accuracy": float(right.mean()), **habits(found)}
+
+
+def of_pictures(seed: int) -> dict[str, float]:
+    """One ViT's accuracy and habits."""
+    rows, judged = parts(seed, LEARNED_PICTURES)
+    clf = gf.ImageClassifier(**VIT, keep_best=False, seed=seed, threads=1)
+    right = fitted(clf, rows, judged)
+    return {
+        "accuracy": float(right.mean()),
+        **habits([subject_of(clf, decoded(i)) for i in judged[:INPUTS]]),
+    }
+
+
+KINDS: dict[str, Callable[[int], dict[str, float]]] = {"text": of_text, "pictures": of_pictures}
+
+
+def summed_up(by_seed: list[dict[str, float]]) -> dict[str, Any]:
+    """Mean, 95 % interval over the seeds and every seed's value, of each figure."""
+    from scipy.stats import t
+
+    out = {}
+    for name in by_seed[0]:
+        values = [one[name] for one in by_seed]
+        mean, half = statistics.fmean(values), 0.0
+        half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+        out[name] = {"mean": mean, "interval": [mean - half, mean + half], "by_seed": values}
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
+    parser.add_argument("--runs", type=Path, default=Path("runs/lab-maps"))
+    parser.add_argument("--out", type=Path, default=RESULTS / "lab-maps.json")
+    args = parser.parse_args()
+    args.runs.mkdir(parents=True, exist_ok=True)
+    began, head, missing = time.monotonic(), environment(), 0
+    for seed in args.seeds:
+        for kind, look in KINDS.items():
+            path = args.runs / f"{kind}-seed{seed}.json"
+            if path.is_file():
+                continue
+            if args.minutes and time.monotonic() - began > 60 * args.minutes:
+                missing += 1
+                continue
+            path.write_text(json.dumps(found := look(seed)) + "\n", encoding="utf-8")
+            print(f"{kind}, seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)
+    found = {
+        kind: [json.loads(path.read_text(encoding="utf-8")) for s in args.seeds if (path := args.runs / f"{kind}-seed{s}.json").is_file()]
+        for kind in KINDS
+    }  # fmt: skip
+    if min(map(len, found.values())) < 2:
+        raise SystemExit("fewer than two seeds: nothing is written")
+    kinds = {kind: summed_up(by_seed) for kind, by_seed in found.items()}
+    title = {"benchmark": "lab maps", "title": "How attention looks at texts and pictures"}
+    write_result(args.out, {**title, **head, "inputs": INPUTS, "seeds": args.seeds, "kinds": kinds})
+    print(f"{missing} trainings are left; {args.out}")
+
+
+if __name__ == "__main__":
+    main()

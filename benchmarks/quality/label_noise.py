@@ -1,0 +1,142 @@
+"""Labels flipped on purpose: how many of them does the label review find?
+
+    .venv/bin/python -m benchmarks.quality.label_noise ntc-textcnn --folds 3 [--flips 500] [--set limit=2000]
+
+Flips the labels of so many training examples, cross-validates the recipe on them, reviews, and counts the flipped
+ones among the first suggestions. The training part alone is used: no fold has a validation set, so each ends with
+its last weights. The folds go on where they were stopped. Writes ``benchmarks/results/label-noise-NAME.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from benchmarks.harness.common import RESULTS, environment, write_result
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.study.folds import cross_validate
+from glassformer.study.review import review
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.text_classification.recipe import Recipe
+from glassformer.tasks.text_classification.run import load
+from glassformer.train.callbacks import Progress
+
+FIRST = (100, 500, 1000)  # suggestions that a person might look at
+
+
+def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]:
+    """The recipe's training texts as a CSV file, some of their labels turned round; the rows of those.
+
+    Raises:
+        ConfigError: more flips than examples, or the file is there with other examples or flips: folds beside it
+            would be of both.
+    """
+    train = load(recipe).train
+    labels = list(train.labels or [])
+    classes = sorted(set(labels), key=str)
+    if not 1 <= flips <= len(labels) or len(classes) < 2:
+        what = f"{flips} flips of {len(labels)} examples in {len(classes)} classes"
+        raise ConfigError(what, where="--flips", fix="Give from 1 to as many as there are examples")
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(labels), flips, replace=False)
+    for i in chosen:
+        labels[i] = rng.choice([c for c in classes if c != labels[i]]).item()
+    draft = path.with_suffix(".tmp")
+    with open(draft, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        writer.writerows(zip(train.texts, labels))
+    if path.exists() and path.read_bytes() != draft.read_bytes():
+        draft.unlink()
+        what = "holds other examples or other flips"
+        raise ConfigError(what, where=str(path), fix="Remove its folder, or give another --runs")
+    os.replace(draft, path)
+    return set((chosen + 2).tolist())  # row 1 is the header
+
+
+def found_among(rows: Sequence[int], flipped: set[int]) -> dict[str, dict[str, float]]:
+    """First k suggestions -> how many of them were flipped, and that as a share of the k and of all flips.
+
+    Args:
+        rows: of the suggestions, the most doubtful first.
+    """
+    out = {}
+    for k in FIRST:
+        hits = sum(row in flipped for row in rows[:k])
+        out[str(k)] = {
+            "flipped": hits, "share_of_suggestions": hits / max(len(rows[:k]), 1),
+            "share_of_flips": hits / len(flipped),
+        }  # fmt: skip
+    return out
+
+
+def measure(
+    recipe: Recipe, folder: Path, flips: int, folds: int, seed: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Flip, cross-validate, review, count.
+
+    Raises:
+        InputError: a recipe that does not classify texts, or a folder of other settings.
+    """
+    if recipe.task != "text-classification":
+        raise ConfigError(
+            f"{recipe.task} has no labels of texts", where=recipe.name, fix="Name a recipe that has"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    data = folder / "flipped.csv"
+    flipped = write_flipped(recipe, data, flips, seed)
+    own = replace(
+        recipe.data, source=str(data.resolve()), text_column="text", label_column="label", validation_size=None,
+        test_size=None, train_size=None, limit=None,
+    )  # fmt: skip
+    metrics = cross_validate(
+        replace(recipe, data=own), folder / "folds", folds, say=say, callbacks=[Progress()]
+    )
+    found = review(folder / "folds", top=max(FIRST))
+    with open(folder / "folds" / "review.csv", encoding="utf-8", newline="") as file:
+        rows = [int(row["row"]) for row in csv.DictReader(file)]
+    return {
+        "folds": folds, "examples": found["n"], "flipped": len(flipped),
+        "found_among_first": found_among(rows, flipped), "suspicious": found["suspicious"],
+        "estimated_noise": found["noise"], "out_of_fold_accuracy": metrics["test"]["accuracy"],
+        "weights_source": metrics["weights_source"], "seconds": metrics["seconds"],
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe")
+    parser.add_argument("--flips", type=int, default=500)
+    parser.add_argument("--folds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0, help="of the flips; the recipe has its own")
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--out", type=Path, help="the result file [default: results/label-noise-RECIPE.json]")
+    args = parser.parse_args()
+    console = Console(stderr=True)
+    try:
+        recipe = load_recipe(args.recipe, args.overrides)
+        folder = args.runs / f"label-noise-{recipe.name}"
+        found = measure(recipe, folder, args.flips, args.folds, args.seed, console.print)
+    except GlassformerError as error:
+        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+    summary = {
+        "recipe": recipe.name, "overrides": args.overrides, "seed": args.seed, "recipe_seed": recipe.train.seed,
+        **found, **environment("scikit-learn"),
+    }  # fmt: skip
+    write_result(args.out or RESULTS / f"label-noise-{recipe.name}.json", summary)
+    console.print(summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""What the recipes reach: each recipe over several seeds, test figures with their spread.
+
+    .venv/bin/python -m benchmarks.quality.recipes imdb-minilm --seeds 0 1 2 [--runs runs] [--set threads=1]
+
+Every run is a run folder of its own (``runs/NAME-seed0``) and goes on where it was stopped. The figures of all
+seeds go to ``benchmarks/results/recipe-NAME.json``; seeds that stand there already, measured with the same
+settings, stay; where they had others, nothing is trained unless ``--replace`` gives them up. A result file names the
+commit that its runs were trained at; of a run that was finished before, say it with ``--commit``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.harness.common import RESULTS, commit, write_result
+from glassformer.data.corpus import hard_negatives
+from glassformer.errors import ConfigError, GlassformerError
+from glassformer.report.published import ASIDE, headline
+from glassformer.tasks import labelled
+from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.run import run_task
+from glassformer.tasks.run_folder import read_run_recipe
+from glassformer.tasks.task import write_json
+
+KEPT = (
+    "n",
+    "accuracy",
+    "accuracy_interval",
+    "macro_f1",
+    "macro_f1_interval",
+    "micro_f1",
+    "micro_f1_interval",
+    "roc_auc",
+    "average_precision",
+    "log_loss",
+    "words",
+    "entities",
+    "precision",
+    "recall",
+    "entity_f1",
+    "entity_f1_interval",
+    "contexts",
+    "exact_match",
+    "exact_match_interval",
+    "f1",
+    "f1_interval",
+    "answerable",
+    "unanswerable",
+    "by_kind",
+    "errors",
+    "errors_by_kind",
+)
+MOST = 100  # evaluations of a run that are kept
+OF_BASELINES = (
+    "accuracy",
+    "accuracy_interval",
+    "macro_f1",
+    "macro_f1_interval",
+    "micro_f1",
+    "entity_f1",
+    "entity_f1_interval",
+    "exact_match",
+    "exact_match_interval",
+    "f1",
+    "f1_interval",
+    "seconds",
+)
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """What is kept of a run."""
+    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    keys = (
+        "seed", "best_step", "weights_source", "parameters", "tokens_per_second", "padding", "truncated", "seconds",
+        "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
+        "excluded", "judged", "scores", "similarity", "others", "epochs", "threshold", "questions",
+    )  # fmt: skip
+    records = [
+        json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    return {
+        **{key: metrics[key] for key in keys if key in metrics},
+        **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
+        **misleading(folder),
+        "baselines": {
+            name: {key: b[key] for key in OF_BASELINES if key in b}
+            for name, b in metrics.get("baselines", {}).items()
+        },
+        "evaluations": thinned([r for r in records if r["kind"] == "evaluation"]),
+    }
+
+
+def thinned(records: list[dict[str, Any]], most: int = MOST) -> list[dict[str, Any]]:
+    """At most so many of them, evenly, the first and the last among them: a curve needs no more."""
+    if len(records) <= most:
+        return records
+    return [records[round(i * (len(records) - 1) / (most - 1))] for i in range(most)]
+
+
+def kept(scores: dict[str, Any]) -> dict[str, Any]:
+    """The figures of a split that stay."""
+    return {key: scores[key] for key in KEPT if key in scores}
+
+
+def misleading(folder: Path) -> dict[str, Any]:
+    """Of a classifier of the generated sentences: the share right of those whose cities and languages mislead."""
+    recipe = read_run_recipe(folder)
+    if recipe.task != "text-classification" or recipe.data.source != "europe":
+        return {}
+    texts = hard_negatives()
+    right = sum(answer == "other" for answer in load(folder / "model").predict(texts))
+    return {"misleading": {"n": len(texts), "accuracy": right / len(texts)}}
+
+
+def settings_digest(recipe: Any) -> str:
+    """What tells two settings of a recipe apart, whatever the seed.
+
+    Only what differs from the defaults counts: a key that a later version adds leaves the digest as it is.
+    """
+    settings = beyond(asdict(recipe), asdict(build_recipe({"task": recipe.task}, recipe.name)))
+    for table in (settings, settings.get("train", settings), settings.get("evaluate", settings)):
+        for key in ("name", "summary", "expect", *ASIDE):
+            table.pop(key, None)
+    settings = {key: value for key, value in settings.items() if value != {}}
+    return sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def beyond(settings: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The settings that are not the defaults, table by table; an empty table is left out."""
+    out = {}
+    for key, value in settings.items():
+        if isinstance(value, dict) and isinstance(defaults.get(key), dict):
+            if inner := beyond(value, defaults[key]):
+                out[key] = inner
+        elif key not in defaults or value != defaults[key]:
+            out[key] = value
+    return out
+
+
+def known_runs(path: Path, digest: str, seeds: list[int], replace: bool = False) -> list[dict[str, Any]]:
+    """The runs of other seeds with the same settings that the results file has already.
+
+    Args:
+        replace: runs with other settings are given up.
+
+    Raises:
+        ConfigError: the file has runs with other settings, or does not say what they were.
+    """
+    if not path.is_file():
+        return []
+    old = json.loads(path.read_text(encoding="utf-8"))
+    others = [run for run in old["runs"] if run["seed"] not in seeds]
+    if old.get("settings") == digest:
+        return others
+    if others and not replace:
+        named = ", ".join(str(run["seed"]) for run in others)
+        what = f"holds runs with other settings (seeds {named})"
+        raise ConfigError(what, where=str(path), fix="Measure those seeds too, or give --replace")
+    return []
+
+
+def check_finished(folders: list[Path], digest: str) -> None:
+    """Raises ConfigError where one of these runs has ended with other settings."""
+    for folder in folders:
+        if (folder / "metrics.json").is_file() and settings_digest(read_run_recipe(folder)) != digest:
+            raise ConfigError("was trained with other settings", where=str(folder), fix="Name another --runs")
+
+
+def in_order(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By their seeds, the first with the baselines: they are the same for every seed, and pages read them there."""
+    runs = sorted(runs, key=lambda run: run["seed"])
+    found = next((run["baselines"] for run in runs if run.get("baselines")), None)
+    if found and not runs[0].get("baselines"):
+        runs[0] = {**runs[0], "baselines": found}
+    return runs
+
+
+def judge_baselines(folder: Path) -> None:
+    """The baselines of a finished run anew, on the same split, into its metrics.json."""
+    recipe = read_run_recipe(folder)
+    task, metrics = TASKS[recipe.task], json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    clf, splits = load(folder / "model"), task.load(recipe)
+    chosen = clf.chosen(clf.outputs(splits.judged.examples))
+    metrics["baselines"] = labelled.judge_baselines(
+        task.baselines, clf, recipe, splits, chosen, labelled.measure_of(recipe)
+    )
+    write_json(folder / "metrics.json", metrics)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
+    parser.add_argument("--commit", help="that runs which are finished already were trained at")
+    parser.add_argument(
+        "--beside", type=int, help="other trainings that shared the GPU: such times say little"
+    )
+    parser.add_argument("--replace", action="store_true", help="give up runs that have other settings")
+    args = parser.parse_args()
+    console = Console(stderr=True)
+    if args.baselines:
+        judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
+    path = RESULTS / f"recipe-{args.recipe}.json"
+    try:  # before anything is trained
+        digest = settings_digest(load_recipe(args.recipe, args.overrides))
+        results = known_runs(path, digest, args.seeds, args.replace)
+        check_finished([args.runs / f"{args.recipe}-seed{seed}" for seed in args.seeds], digest)
+    except GlassformerError as error:
+        parser.exit(2, f"error: {error}\n")
+    for seed in args.seeds:
+        # The baselines of one split are the same for every seed; the first run has them.
+        begun = load_recipe(args.recipe)
+        judged = hasattr(getattr(begun, "evaluate", None), "baselines")
+        once = ["baselines=false"] if judged and seed != args.seeds[0] else []
+        loud = ["verbose=1"] if judged else []
+        recipe = load_recipe(args.recipe, [*args.overrides, *once, f"seed={seed}", *loud])
+        folder = args.runs / f"{args.recipe}-seed{seed}"
+        console.print(f"== {folder}")
+        at = commit()
+        if (folder / "metrics.json").is_file():
+            at = args.commit
+        else:
+            run_task(recipe, folder, resume=folder.exists(), say=console.print)
+        shared = {"beside": args.beside} if args.beside else {}
+        results.append({**figures(folder), **shared, "commit": at})
+    results = in_order(results)
+    tested = [r["test"] for r in results if "test" in r]
+    # Several labels an example, and entities, are not told by the share of right answers.
+    led = {"entity_f1": "entity_f1", "exact_match": "f1", "micro_f1": "macro_f1"}
+    name = next((led[key] for key in led if tested and key in tested[0]), "accuracy")
+    scores = [figures[name] for figures in tested]
+    if not scores:  # a task that is judged by something else
+        name, scores = "score", [found[0] for r in results if (found := headline(r))]
+    summary = {
+        "recipe": args.recipe,
+        "overrides": args.overrides,
+        "settings": digest,
+        "seeds": [run["seed"] for run in results],
+        name: {
+            "mean": round(statistics.mean(scores), 5),
+            "min": min(scores),
+            "max": max(scores),
+            "stdev": round(statistics.stdev(scores), 5) if len(scores) > 1 else None,
+        },
+        "runs": results,
+    }
+    write_result(path, summary)
+    console.print(json.dumps(summary[name]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What it is worth how a new masked-word model begins: loss against tokens read, for each start.
+
+    .venv/bin/python -m benchmarks.quality.starts [--limit 10000] [--seeds 0 1 2] [--starts random neighbours] [--threads 1]
+
+The recipe imdb-mlm on some of its reviews, one pass: random weights alone; heads that begin by looking at the
+neighbours; these with a token table of word vectors, which are trained here first (their seconds are counted). Else
+alike and with the same seeds. Kept: the mean loss of every 250,000 tokens read, and how many hidden words of held-out
+reviews are guessed right in the end. Figures go to ``benchmarks/results/starts.json``, start by start; what stands
+there for the same limit is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.common import RESULTS, environment, write_result
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.masked_lm.estimator import MaskedLM
+from glassformer.tasks.masked_lm.run import Corpus, load_corpus
+
+WINDOW = 250_000  # tokens
+STARTS: dict[str, dict[str, Any]] = {
+    "random": {"neighbours": False, "vectors": None},
+    "neighbours": {"neighbours": True, "vectors": None},
+    "neighbours and word vectors": {"neighbours": True, "vectors": "word2vec"},
+}
+
+
+def learn(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
+    """One training: the loss as it goes, and the held-out figures."""
+    started = time.perf_counter()
+    learner = MaskedLM(**settings).fit(corpus.train, validation=corpus.validation)
+    windows: dict[int, list[float]] = {}
+    read = 0
+    for record in learner.history_:
+        if record["kind"] == "step":
+            read += record["tokens"]
+            windows.setdefault(read // WINDOW, []).append(record["loss"])
+    last = [r for r in learner.history_ if r["kind"] == "evaluation"][-1]
+    return {
+        "tokens": read, "seconds": round(time.perf_counter() - started, 1),
+        "losses": [round(statistics.fmean(losses), 4) for losses in windows.values()],
+        "loss": last["loss"], "accuracy": last["accuracy"], "masked_tokens": last["masked_tokens"],
+    }  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--recipe", default="imdb-mlm")
+    parser.add_argument("--limit", type=int, default=10_000, help="texts of every split")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS / "starts.json")
+    given = parser.parse_args(arguments)
+    recipe = load_recipe(given.recipe, [f"limit={given.limit}", "validation_size=500"])
+    corpus = load_corpus(recipe)
+    known = MaskedLM._get_param_names()
+    settings = {
+        key: value
+        for part in (recipe.text, recipe.model, recipe.train)
+        for key, value in vars(part).items()
+        if key in known
+    }
+    settings |= {"epochs": 1, "threads": given.threads, "checkpoint_every": 0}
+    about = {"recipe": given.recipe, "limit": given.limit, "window": WINDOW}
+    old = json.loads(given.out.read_text(encoding="utf-8")) if given.out.is_file() else {}
+    starts = old["starts"] if all(old.get(key) == value for key, value in about.items()) else {}
+    for seed in given.seeds:
+        for name in given.starts:
+            found = starts.setdefault(name, {})
+            if str(seed) not in found:
+                found[str(seed)] = learn(corpus, settings | STARTS[name] | {"seed": seed})
+                write_result(given.out, about | {"starts": starts, **environment("torch")})
+            run = found[str(seed)]
+            print(f"{name}, seed {seed}: loss {run['loss']:.3f}, {run['accuracy']:.1%} right", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

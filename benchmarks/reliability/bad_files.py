@@ -1,0 +1,386 @@
+"""Files as nobody wants them: damaged and malicious checkpoints, malformed tables and pictures.
+
+Whatever the file, there are two good answers: it is read, or it is refused by a DataError or CheckpointError that names
+it. Every other exception, code that runs, or an answer that differs from what was saved is a failure.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import shutil
+import struct
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
+
+from benchmarks.reliability.kill_tests import scratch
+from glassformer.checkpoints.files import write_folder
+from glassformer.checkpoints.native import load_state, save_state
+from glassformer.checkpoints.tensors import read_tensors
+from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
+from glassformer.data.tables import read_table
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import InputError
+from glassformer.families.bert import bert
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.models.text import TextEncoder as Bert
+from glassformer.runtime import peak_memory_mb
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.recipe import recipe_names
+
+DAMAGES = ("removed", "cut", "flipped", "swapped", "grown", "emptied")
+MOST_MB, MOST_SECONDS = 500, 2.0
+
+
+def damaged_checkpoints(count: int) -> list[dict]:
+    """One file of the newest checkpoint damaged: the older one is used, and the damaged file is named."""
+    out = []
+    old, new = ({"w": torch.full((40,), float(v)), "n": torch.arange(v * 30)} for v in (1, 2))
+    with scratch() as home:
+        save_state(home / "whole", 1, old, {"step": 1})
+        path = save_state(home / "whole", 2, new, {"step": 2})
+        files = sorted(p.name for p in path.iterdir())
+        for i in range(count):
+            rng, name, kind = random.Random(i), files[i % len(files)], DAMAGES[i // len(files) % len(DAMAGES)]
+            copy = home / "copy"
+            shutil.copytree(home / "whole", copy)
+            file = copy / path.name / name
+            damage(file, kind, rng, copy / path.name / files[(i + 1) % len(files)])
+            try:
+                found = load_state(copy)
+                right = found.step == 1 and all(torch.equal(t, found.tensors[n]) for n, t in old.items())
+                named = len(found.skipped) == 1 and path.name in found.skipped[0][1]
+                out.append({"file": name, "damage": kind, "passed": right and named})
+            except Exception as error:
+                out.append({"file": name, "damage": kind, "passed": False, "said": repr(error)[:200]})
+            shutil.rmtree(copy)
+    return out
+
+
+def damage(file: Path, kind: str, rng: random.Random, other: Path) -> None:
+    """Do that to a file; ``other``: with which it is swapped."""
+    content = bytearray(file.read_bytes())
+    if kind == "removed":
+        file.unlink()
+    elif kind == "cut":
+        file.write_bytes(content[: rng.randrange(len(content))])
+    elif kind == "flipped":
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        file.write_bytes(content)
+    elif kind == "swapped":
+        file.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+    elif kind == "grown":
+        file.write_bytes(content + bytes(rng.randrange(1, 50)))
+    else:
+        file.write_bytes(b"")
+
+
+class _Bomb:
+    def __init__(self, marker: Path):
+        self.marker = marker
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.marker,))
+
+
+def malicious_checkpoints() -> list[dict]:
+    """Pickles of every protocol in every slot, giant headers, impossible shapes, names that lead out of the folder; and
+    a model of few bytes whose config asks for more memory than there is, or for endless layers."""
+    out = []
+    with scratch() as home:
+        marker = home / "executed"
+        pickles = [pickle.dumps(_Bomb(marker), p) for p in range(pickle.HIGHEST_PROTOCOL + 1)]
+        header = struct.pack("<Q", 200 * 2**20) + b"{" + b" " * 5000
+        shape = json.dumps({"w": {"dtype": "F32", "shape": [2**40, 2**40], "data_offsets": [0, 4]}}).encode()
+        backwards = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}}).encode()
+        raw = [*pickles, header] + [struct.pack("<Q", len(h)) + h + bytes(8) for h in (shape, backwards)]
+        slots = ("model.safetensors", "model-00001-of-00001.safetensors", "config.json", "state.safetensors")
+        for i, payload in enumerate(raw):
+            for slot in slots:
+                folder = home / f"{i}-{slot}"
+                folder.mkdir()
+                (folder / "config.json").write_text('{"model_type": "bert"}')
+                index = {"weight_map": {"w": slots[1]}}
+                (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+                (folder / slot).write_bytes(payload)
+                reader = read_state if slot == "state.safetensors" else load_pretrained
+                out.append(refused(lambda f=folder, r=reader: r(f), f"payload {i} as {slot}", marker))
+        names = ("../escaped", "/tmp/escaped", "a/../../escaped", "..\\escaped", "C:\\escaped", "a\0b", "")
+        for name in names:
+            folder = home / f"index-{len(out)}"
+            folder.mkdir()
+            (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
+            out.append(refused(lambda f=folder: read_tensors(f), f"index names {name!r}", marker))
+            folder = write_folder(
+                home / f"manifest-{len(out)}" / "step-00000001", lambda p: (p / "x").touch() and None
+            )
+            body = {"format": 1, "files": {name: {"size": 0, "sha256": "0" * 64}}, "extra": {"step": 1}}
+            (folder / "manifest.json").write_text(json.dumps(body))
+            out.append(refused(lambda f=folder.parent: load_state(f), f"manifest lists {name!r}", marker))
+        out = out[:50]
+        whole = home / "whole"
+        whole.mkdir()
+        save_pretrained(Bert(bert(7, 6, 1, 1, 5, 11, head="classification", num_labels=2)), whole)
+        config = json.loads((whole / "config.json").read_text())
+        for i, wrong in enumerate(GREEDY):
+            folder = home / f"greedy-{i}"
+            shutil.copytree(whole, folder)
+            (folder / "config.json").write_text(json.dumps(config | wrong))
+            out.append(refused(lambda f=folder: load_pretrained(f), f"config.json says {wrong}", marker))
+    return out
+
+
+GREEDY: tuple[dict[str, Any], ...] = (
+    {"vocab_size": 10**7, "hidden_size": 4096, "num_attention_heads": 1}, {"num_hidden_layers": 10**6},
+    {"max_position_embeddings": 10**9}, {"type_vocab_size": 10**9}, {"intermediate_size": 10**7},
+    {"max_position_embeddings": "9"}, {"initializer_range": -1}, {"layer_norm_eps": "1"}, {"hidden_act": ["gelu"]},
+    {"model_type": ["bert"]}, {"vocab_size": 10**60}, {"hidden_dropout_prob": 1},
+)  # fmt: skip
+
+
+def read_state(folder: Path) -> None:
+    """A file of tensors as a checkpoint has it."""
+    read_tensors(folder, "state")
+
+
+def refused(read: Callable[[], Any], what: str, marker: Path) -> dict:
+    """Whether ``read`` ends in an InputError, soon, and nothing was executed."""
+    started = time.perf_counter()
+    try:
+        read()
+        said, passed = "was read", False
+    except InputError as error:
+        said, passed = str(error)[:100], True
+    except Exception as error:
+        said, passed = repr(error)[:200], False
+    seconds = time.perf_counter() - started
+    return {"what": what, "passed": passed and not marker.exists() and seconds < MOST_SECONDS, "said": said}
+
+
+# --- tables -------------------------------------------------------------------------------------------
+
+GOOD_CSV = b'text,label\r\n"a fine, long film",1\r\nbad,0\r\n"he said ""no""",1\r\n'
+GOOD_JSONL = b'{"text": "a fine film", "label": 1}\n{"text": "b\\u00e9d", "label": 0}\n'
+
+
+def _parquet() -> bytes:
+    file = io.BytesIO()
+    pq.write_table(pa.table({"text": ["a fine film", "bad"] * 20, "label": [1, 0] * 20}), file)
+    return file.getvalue()
+
+
+def hand_made_tables() -> list[tuple[str, bytes]]:
+    """Sixty tables with one fault each, or none that a reader may stumble on."""
+    csv, lines, utf16 = GOOD_CSV, GOOD_JSONL, "text,label\nfilm,1\n".encode("utf-16")
+    bodies = [
+        b"", b"\n", b"\r\n\r\n", b"text", b"text\n", b"text,label", b"text,label\n", b"text,text\na,b\n", b",\n,\n",
+        b"\xef\xbb\xbf" + csv, b"\xef\xbb\xbf", utf16, utf16[2:], csv.replace(b"bad", b"b\0d"), csv + b"\xff\xfe\n",
+        csv.replace(b"bad,0", b"bad"), csv.replace(b"bad,0", b"bad,0,0"), csv[:-3],
+        csv.replace(b'"a fine', b'"a" fine'),
+        b'text,label\n"never closed,0\n', b"text,label\n" + b"a," * 5000, b"text,label\n,1\n", b"text,label\na,\n",
+        b"text,label\n   ,1\n", b"a;b\nc;d\n", b"a\tb\nc\td\n", b"text,label\r" * 3, b"x" * 100_000, b'"' * 999,
+        b"text,label\n" + "é".encode("latin-1") + b",1\n",
+    ]  # fmt: skip
+    rows = [
+        b"", b"\n", b"{}", b"[]", b"null", b"3", b'"x"', b"{", b'{"text": }', b"[" * 100_000, b"{" * 50_000,
+        b'{"text": 1e999}', b'{"n": ' + b"9" * 6000 + b"}", lines.replace(b"}", b""), lines + b"[1]\n", lines + b"\0",
+        lines.replace(b'"text"', b'"tex"', 1), b"\xef\xbb\xbf" + lines, lines.decode().encode("utf-16"),
+        lines + b"\xff\n",
+    ]  # fmt: skip
+    whole = _parquet()
+    parquet = [
+        b"", b"PAR1", b"PAR1PAR1", whole[:-1], whole[:-8], whole[4:], whole[: len(whole) // 2], whole + b"x",
+        whole.replace(b"PAR1", b"PAR2"), whole[:-8] + struct.pack("<I", 2**31 - 1) + b"PAR1",
+    ]  # fmt: skip
+    kinds = ((".csv", bodies), (".jsonl", rows), (".parquet", parquet))
+    return [(suffix, body) for suffix, all_of in kinds for body in all_of]
+
+
+def tables(count: int) -> list[dict]:
+    """The hand-made ones, then ``count`` good ones with random bytes changed, cut, doubled or put in."""
+    good = [
+        (".csv", GOOD_CSV),
+        (".jsonl", GOOD_JSONL),
+        (".parquet", _parquet()),
+        (".tsv", GOOD_CSV),
+        (".json", GOOD_JSONL),
+    ]
+    work = hand_made_tables() + [(s, mutated(b, i)) for i in range(count) for s, b in [good[i % len(good)]]]
+    with scratch() as home:
+        return [_read(home / f"{i}{suffix}", body, _table) for i, (suffix, body) in enumerate(work)]
+
+
+def _table(path: Path) -> None:
+    table = read_table(path)
+    for name in table.names:
+        table.read(name)
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    """The same with one to three small accidents."""
+    rng, out = random.Random(seed), bytearray(content)
+    for _ in range(rng.randint(1, 3)):
+        at, kind = rng.randrange(len(out) + 1), rng.randrange(5)
+        if kind == 0 and at < len(out):
+            out[at] = rng.randrange(256)
+        elif kind == 1:
+            del out[at : at + rng.randint(1, 20)]
+        elif kind == 2:
+            out[at:at] = bytes(
+                rng.choice((0, 10, 34, 44, 255, rng.randrange(256))) for _ in range(rng.randint(1, 4))
+            )
+        elif kind == 3:
+            out[at:at] = out[at : at + rng.randint(1, 40)]
+        else:
+            out = out[: max(1, at)]
+    return bytes(out)
+
+
+def _read(path: Path, body: bytes, read: Callable[[Path], None]) -> dict:
+    path.write_bytes(body)
+    started = time.perf_counter()
+    try:
+        read(path)
+        said, passed = "read", True
+    except InputError as error:
+        said, passed = "refused", path.name in str(error)
+    except Exception as error:
+        said, passed = repr(error)[:200], False
+    seconds = time.perf_counter() - started
+    path.unlink()
+    fine = passed and seconds < MOST_SECONDS
+    return {"file": path.name, "passed": fine, "answer": said, "seconds": round(seconds, 3)}
+
+
+def readers(count: int) -> list[dict]:
+    """Every other file that is read from outside: weights, settings, tokenizers, word vectors, recipes; mutated."""
+    import glassformer as gf
+
+    with scratch() as home:
+        texts = [" ".join(GOOD_JSONL.decode().split()), "a bad film"]
+        options = {
+            "d_model": 6,
+            "num_layers": 1,
+            "num_heads": 1,
+            "d_ff": 5,
+            "epochs": 1,
+            "threads": 1,
+            "max_length": 9,
+        }
+        clf = gf.TextClassifier("encoder-mini", min_count=1, **options).fit(texts * 4, [0, 1] * 4)
+        hub = clf.save(home / "hub")
+        (hub / "manifest.json").unlink()  # whose sums would refuse all of these at once
+        words = [f"w{i}" for i in range(9)]
+        for name, binary in (("v.txt", False), ("v.bin", True)):
+            write_word2vec_format(home / name, words, np.ones((9, 4), np.float32), binary=binary)
+        shutil.copy(next(iter(recipe_names().values())), home / "r.toml")
+        work: list[tuple[Path, Callable[[], Any]]] = [
+            (hub / "model.safetensors", lambda: load_pretrained(hub)),
+            (hub / "config.json", lambda: load_pretrained(hub)),
+            (hub / "tokenizer.json", lambda: load_tokenizer(hub)),
+            (home / "v.txt", lambda: read_word2vec_format(home / "v.txt")),
+            (home / "v.bin", lambda: read_word2vec_format(home / "v.bin")),
+            (home / "r.toml", lambda: load_recipe(home / "r.toml")),
+        ]
+        whole = {path: path.read_bytes() for path, _ in work}
+        out = []
+        for i in range(count):
+            path, read = work[i % len(work)]
+            path.write_bytes(mutated(whole[path], i))
+            started, said, passed = time.perf_counter(), "read", True
+            try:
+                read()
+            except InputError:
+                said = "refused"
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # a panic of compiled code is no Exception
+                said, passed = f"{type(error).__name__}: {error}"[:200], False
+            seconds = time.perf_counter() - started
+            path.write_bytes(whole[path])
+            out.append(
+                {"file": path.name, "seed": i, "answer": said, "passed": passed and seconds < MOST_SECONDS}
+            )
+    return out
+
+
+# --- pictures -----------------------------------------------------------------------------------------
+
+
+def _encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def _bomb(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    data = chunk(b"IDAT", zlib.compress(bytes(5000)))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + data + chunk(b"IEND", b"")
+
+
+def hand_made_pictures() -> list[bytes]:
+    """Forty: cut, of odd modes, turned, animated, far too large, or no pictures at all."""
+    rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
+    grey = rgb.convert("L")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    wide = Image.fromarray(np.zeros((5, 7), np.uint16) + 60_000)
+    jpeg, png = _encoded(rgb, "JPEG"), _encoded(rgb, "PNG")
+    gif = _encoded(rgb.convert("P"), "GIF", save_all=True, append_images=[rgb.rotate(90).convert("P")] * 3)
+    odd = [
+        _encoded(rgb.convert("CMYK"), "JPEG"), _encoded(wide, "PNG"), _encoded(rgb.convert("RGBA"), "PNG"),
+        _encoded(rgb.quantize(8), "PNG", transparency=0), _encoded(rgb.convert("LA"), "PNG"), _encoded(grey, "PNG"),
+        _encoded(rgb.convert("1"), "PNG"), _encoded(rgb, "PNG", exif=exif), gif, _encoded(rgb, "BMP"),
+        _encoded(rgb, "WEBP"),
+        _encoded(rgb, "TIFF"), _encoded(grey.convert("F"), "TIFF"), _encoded(grey.convert("I"), "TIFF"),
+        _encoded(rgb.convert("YCbCr"), "JPEG"), _encoded(rgb.convert("LAB"), "TIFF"),
+    ]  # fmt: skip
+    cut = [
+        jpeg[:-60],
+        jpeg[:15],
+        jpeg[:2],
+        png[:-40],
+        png[:20],
+        png[:8],
+        gif[:30],
+        _encoded(rgb, "WEBP")[:40],
+    ]
+    bombs = [_bomb(50_000, 50_000), _bomb(2**31 - 1, 1), _bomb(1, 2**31 - 1), _bomb(0, 5), _bomb(40_000, 40_000, 16, 6),
+             _bomb(60_000, 2)]  # fmt: skip
+    none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>",
+            b"%PDF-1.4\n",
+            b"GIF89a", b"\xff\xd8\xff", bytes(5000), b"RIFF\xff\xff\xff\xffWEBPVP8 "]  # fmt: skip
+    return odd + cut + bombs + none
+
+
+def _picture(path: Path) -> None:
+    ImageTransform((8, 8)).picture(str(path), str(path))
+
+
+def pictures(count: int) -> list[dict]:
+    """The hand-made ones, then ``count`` good ones with accidents."""
+    rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
+    good = [_encoded(rgb, kind) for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")]
+    work = hand_made_pictures() + [mutated(good[i % len(good)], i) for i in range(count)]
+    before = peak_memory_mb()
+    with scratch() as home:
+        out = [_read(home / f"{i}.jpg", body, _picture) for i, body in enumerate(work)]
+    more = peak_memory_mb() - before
+    return [one | {"passed": one["passed"] and more < MOST_MB} for one in out]

@@ -1,0 +1,304 @@
+"""The commands, stopped at a random instant of their whole life.
+
+Every command runs in a process of its own, forked from this one, which has imported all that they need; a few are begun
+anew, for the instants at which Python imports. What a run folder ends with is one digest, the clock aside.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from benchmarks.reliability.kill_tests import ended, scratch, without_clock
+from glassformer.cli import start, stopping
+from glassformer.cli.app import main
+from glassformer.data.corpus import countries_sentences
+from glassformer.scale import scoring
+from glassformer.tasks.run_folder import is_begun
+from glassformer.train import word_vectors
+
+STOPS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TINY = ["d_model=12", "num_layers=1", "num_heads=2", "d_ff=20", "precision=fp32", "threads=1", "bootstrap=20",
+        "checkpoint_every=3"]  # fmt: skip
+CLOCK = {"manifest.json", "glassformer.json", "report.html", "metrics.json", "config.toml", "history.jsonl"}
+Argv = Sequence[str]
+
+
+# --- what is run ---------------------------------------------------------------------------------------
+
+
+@cache
+def home() -> Path:
+    """Data and finished runs, made once: a table, pictures, a corpus, a large table."""
+    folder, owner = Path(tempfile.mkdtemp(prefix="reliability-")), os.getpid()
+    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
+    rng = np.random.default_rng(1)
+    words = ["film", "plot", "actor", "scene", "music", "camera"]
+    labels = {"pos": "splendid", "neg": "dreadful"}
+    rows = [(f"the {rng.choice(words)} {i} is {labels[name]} {rng.choice(words)}", name)
+            for i, name in enumerate(["pos", "neg"] * 60)]  # fmt: skip
+    (folder / "texts.csv").write_text("text,label\n" + "".join(f"{a},{b}\n" for a, b in rows))
+    table = pa.table({"text": [text for text, _ in rows] * 4})
+    pq.write_table(table, folder / "large.parquet")
+    for split, count in (("train", 12), ("test", 5)):
+        for label in range(3):
+            (folder / "pictures" / split / str(label)).mkdir(parents=True)
+            for i in range(count):
+                pixels = rng.integers(0, 80 * (label + 1), (8, 8, 3), np.uint8)
+                Image.fromarray(pixels).save(folder / "pictures" / split / str(label) / f"{i}.png")
+    (folder / "corpus.txt").write_text("\n".join(s.lower() for s in countries_sentences(400)) + "\n")
+    (folder / "vectors.toml").write_text(
+        'task = "word2vec"\nname = "tiny"\nsummary = "tiny"\n[data]\n'
+        f'source = "{folder / "corpus.txt"}"\n[vectors]\ndim = 11\nmin_count = 2\nepochs = 3\nthreads = 1\n'
+        "checkpoint_every = 1\n[judge]\ntests = []\n"
+    )
+    for kind in ("text", "image", "word2vec"):
+        code = main(training(kind, folder / f"run-{kind}", folder))
+        assert code == 0, kind
+    return folder
+
+
+def training(kind: str, out: Path, where: Path | None = None) -> list[str]:
+    """The arguments of a small training."""
+    folder = where or home()
+    if kind == "word2vec":
+        return ["train", str(folder / "vectors.toml"), "--out", str(out)]
+    sets = [*TINY, "epochs=2"]
+    if kind == "text":
+        argv = ["train", "--text", str(folder / "texts.csv"), "--model", "encoder-mini"]
+        sets += ["batch_size=8", "dropout=0.1", "min_count=1", "max_length=16", "maps=1"]
+    else:
+        argv = ["train", "--images", str(folder / "pictures"), "--model", "vit-tiny"]
+        sets += ["batch_size=6", "image_size=8", "patch_size=4", "robustness=false"]
+    return [*argv, "--out", str(out), *(word for pair in sets for word in ("--set", pair))]
+
+
+def quick() -> None:
+    """Small pieces, so that there is something to be stopped between."""
+    word_vectors.ROUND = 1_000
+    scoring.SHARD_ROWS = 31
+
+
+# --- processes ------------------------------------------------------------------------------------------
+
+
+def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
+    """Start a command in a process of its own, with its output in ``log.out`` and ``log.err``; its number."""
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        os.read(reader, 1)  # it listens, or it has ended
+        os.close(reader)
+        return pid
+    code = 99
+    try:
+        os.close(reader)
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        for number in STOPS[1:]:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        sys.argv, stopping._own = ["glassformer", *argv], None
+        if work is None:
+            stopping.own_process()
+        os.write(writer, b"!")
+        code = start.run() if work is None else work()
+        atexit._run_exitfuncs()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+
+
+def command(argv: Argv, log: Path) -> tuple[int, str, str]:
+    """Run a command to its end."""
+    return told(ended(forked(argv, log)), log)
+
+
+def told(code: int, log: Path) -> tuple[int, str, str]:
+    return code, Path(f"{log}.out").read_text(), Path(f"{log}.err").read_text()
+
+
+# --- what a command ends with ----------------------------------------------------------------------------
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 of all files of a folder, the clock aside; what is left over from a stop is named instead."""
+    h = hashlib.sha256()
+    if litter := [p for p in folder.rglob(".*") if p.name == ".lock"]:
+        return f"left behind: {litter}"
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if not path.is_file() or name.startswith("checkpoints/") or "/." in f"/{name}":
+            continue
+        h.update(name.encode())
+        if path.name in ("history.jsonl", "metrics.json", "glassformer.json"):
+            texts = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+            lines = [without_clock(json.loads(text)) for text in texts]
+            for line in lines:
+                for key in ("date", "peak_memory_mb", "machine"):
+                    line.pop(key, None)
+            h.update(json.dumps(lines, sort_keys=True).encode())
+        elif path.name == "README.md":  # a card: how long the training took, and the card's own checksum
+            lines = path.read_text().splitlines()
+            h.update("\n".join(x for x in lines if not x.startswith(("It took ", "<!-- card "))).encode())
+        elif path.name not in CLOCK:
+            h.update(path.read_bytes())
+    return h.hexdigest()
+
+
+class Job:
+    """A command with what it leaves and how the same is given again."""
+
+    def __init__(self, verb: str, kind: str):
+        self.verb, self.kind = verb, kind
+
+    def argv(self, place: Path, again: bool = False) -> list[str]:
+        """The command; ``again``: after a stop, as its message says."""
+        run = str(home() / f"run-{self.kind}")
+        if self.verb == "train":
+            resume = again and (place / "out").is_dir() and is_begun(place / "out")
+            return training(self.kind, place / "out") + ["--resume"] * resume
+        if self.verb == "evaluate":
+            return ["evaluate", run]
+        if self.verb == "predict":
+            large = str(home() / "large.parquet")
+            return ["predict", run, "--data", large, "--out", str(place / "out.parquet")]
+        return ["export", run, "--to", "hf", "--out", str(place / "out"), "--check", "7"]
+
+    def left(self, place: Path, said: str) -> str:
+        """What it has made, as one line; empty: nothing whole."""
+        if self.verb == "evaluate":
+            return said
+        if self.verb == "predict":
+            out = place / "out.parquet"
+            return hashlib.sha256(out.read_bytes()).hexdigest() if out.exists() else ""
+        done = place / "out" / ("report.html" if self.verb == "train" else "manifest.json")
+        return digest(place / "out") if done.exists() else ""
+
+
+JOBS = [
+    Job(*words.split())
+    for words in (
+        "train text", "train image", "train word2vec", "evaluate text", "train text",
+        "predict text", "train image", "export image", "evaluate image", "export image",
+    )
+]  # fmt: skip
+
+
+def warm() -> None:
+    """Run each command once here, so that nothing is imported or compiled in a forked process."""
+    quick()
+    with redirect_stdout(io.StringIO()), scratch() as place:
+        home()
+        for job in JOBS:
+            main(job.argv(place))
+            shutil.rmtree(place / "out", ignore_errors=True)
+
+
+@cache
+def peaceful(job: Job) -> tuple[float, str]:
+    """Seconds that a command takes and what it leaves when nobody disturbs it."""
+    with scratch() as place:
+        started = time.perf_counter()
+        code, out, err = command(job.argv(place), place / "log")
+        seconds = time.perf_counter() - started
+        assert code == 0, f"{job.verb} {job.kind}: {err}"
+        return seconds, job.left(place, out)
+
+
+# --- stops --------------------------------------------------------------------------------------------------
+
+
+def stops(count: int, first: int = 0) -> list[dict]:
+    """Commands stopped at a random instant from their first line to their end, and given again."""
+    quick()
+    return [
+        stop(random.Random(i), JOBS[i % len(JOBS)], STOPS[i // len(JOBS) % 4])
+        for i in range(first, first + count)
+    ]
+
+
+def stop(rng: random.Random, job: Job, number: signal.Signals) -> dict[str, Any]:
+    """One command, stopped and given again."""
+    seconds, wanted = peaceful(job)
+    with scratch() as place:
+        before = digest(home() / f"run-{job.kind}")
+        log = place / "log"
+        pid = forked(job.argv(place), log)
+        time.sleep(rng.uniform(0, seconds * 1.02))
+        os.kill(pid, number)
+        code, out, err = told(ended(pid), log)
+        found, problems = job.left(place, out), []
+        one = {"verb": job.verb, "kind": job.kind, "signal": number.name, "code": code, "said": err.strip()}
+        if code == 0:
+            problems += ["another result"] * (found != wanted)
+        else:
+            if number == signal.SIGKILL:
+                problems += [f"exit code {code}"] * (code != -signal.SIGKILL)
+            else:
+                problems += [f"exit code {code}"] * (code != 130)
+                errors = [line for line in err.splitlines() if not line.startswith("note: ")]
+                problems += ["not one line"] * (len(errors) != 1 or not errors[0].startswith("error: "))
+                problems += [f"litter: {x}" for x in litter(place)]
+            whole = found and job.verb in ("predict", "export")  # it was stopped after its last move
+            if not whole:
+                again = job.argv(place, again=True)
+                code, out, err = command(again, log)
+                one |= {"resumed": "--resume" in again}
+                problems += [f"given again: exit code {code}: {err.strip()}"] * (code != 0)
+            problems += ["another result"] * (code in (0, 130) and job.left(place, out) != wanted)
+            problems += [f"litter at the end: {x}" for x in litter(place)] if number != signal.SIGKILL else []
+        problems += ["the finished run has changed"] * (digest(home() / f"run-{job.kind}") != before)
+        return one | {"answer": f"{job.verb} {number.name}", "problems": problems, "passed": not problems}
+
+
+def litter(place: Path) -> list[str]:
+    """Locks and half-written things that a command in good order leaves nowhere."""
+    return [str(p.relative_to(place)) for p in place.rglob(".*")]
+
+
+def starts(count: int, first: int = 0) -> list[dict]:
+    """New processes, stopped while Python begins and imports: 130, or the signal's own end before our first line."""
+    out = []
+    for i in range(first, first + count):
+        rng, number = random.Random(i), STOPS[1 + i % 3]
+        with scratch() as place:
+            argv = JOBS[0].argv(place)
+            pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+            process = subprocess.Popen([sys.executable, "-m", "glassformer", *argv], **pipes)
+            time.sleep(rng.uniform(0, 4.0))
+            process.send_signal(number)
+            err = process.communicate(timeout=120)[1]
+            code, begun = process.returncode, (place / "out").exists()
+            early = code in (-number, -signal.SIGINT) or "KeyboardInterrupt" in err
+            good = (code in (0, 130) and err.count("\n") <= 1) or (early and not begun)
+            out.append({"answer": f"start {number.name}", "code": code, "said": err[-200:], "passed": good})
+    return out
+
+
+def interruptions(count: int, first: int = 0) -> list[dict]:
+    """``stops``, every twentieth of them of a process begun anew."""
+    anew, before = count // 20, first // 20
+    return stops(count - anew, first - before) + starts(anew, before)

@@ -1,0 +1,112 @@
+"""One command from start to report, before the work on speed and now: ``glassformer train imdb-minilm``.
+
+    .venv/bin/python -m benchmarks.speed.end_to_end [--before 94ab35f] [--limit 2500] [--rounds 3] [--threads 2]
+
+The commit of ``--before`` is checked out beside this tree, and both train the recipe as they have it, in turn, with the
+same packages: a process each time, from the command line until it has ended, with data, tokenizer, doctor, baselines,
+training, judging and report. ``--limit`` takes that many examples of every split (0: all of them; then one round takes
+half an hour or more).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness.common import environment, result_file, spread, write_result
+
+ROOT = Path(__file__).parents[2]
+RECIPE = "imdb-minilm"
+START = "import sys; from glassformer.cli.app import main; sys.exit(main())"
+
+
+@contextlib.contextmanager
+def checked_out(revision: str, folder: Path) -> Iterator[Path]:
+    """The tree of a commit in ``folder``, for as long as it is needed.
+
+    Raises:
+        subprocess.CalledProcessError: the repository has no such commit, as a shallow clone may not.
+    """
+    subprocess.run(["git", "-C", ROOT, "worktree", "add", "-q", "--detach", folder, revision], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", folder], check=True)
+
+
+def train(tree: Path, out: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of the whole command, and what its run folder says."""
+    settings = [f"train.threads={options.threads}"] if options.threads else []
+    settings += [f"data.limit={options.limit}"] if options.limit else []
+    command = [sys.executable, "-c", START, "train", RECIPE, "--out", out]
+    command += [part for setting in settings for part in ("--set", setting)]
+    started = time.perf_counter()
+    with (out.parent / f"{out.name}.log").open("w") as log:
+        subprocess.run(
+            command,
+            check=True,
+            cwd=out.parent,
+            env={**os.environ, "PYTHONPATH": str(tree / "src")},
+            stdout=log,
+            stderr=log,
+        )
+    seconds = time.perf_counter() - started
+    metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
+    assert (out / "report.html").is_file()
+    return {
+        "seconds": round(seconds, 1),
+        "of_it": metrics["seconds"],
+        "accuracy": metrics["test"]["accuracy"],
+        "judged": metrics["test"]["n"],
+        "peak_memory_mb": round(metrics["peak_memory_mb"]),
+        "tokens_per_second": round(metrics["tokens_per_second"]),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--before", default="94ab35f", help="the commit to compare with")
+    parser.add_argument("--limit", type=int, default=2500, help="examples of every split; 0 for all")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=result_file("end-to-end"))
+    options = parser.parse_args(arguments)
+    facts = environment()
+    runs: dict[str, list[dict[str, Any]]] = {"before": [], "now": []}
+    with tempfile.TemporaryDirectory() as name, checked_out(options.before, Path(name) / "tree") as before:
+        for turn in range(options.rounds):
+            trees = [("before", before), ("now", ROOT)]
+            for when, tree in trees if turn % 2 == 0 else trees[::-1]:
+                run = train(tree, Path(name) / f"{when}-{turn}", options)
+                runs[when].append(run)
+                print(f"round {turn + 1} {when:6} {run['seconds']:7.1f} s  accuracy {run['accuracy']:.4f}")
+    quicker = spread([b["seconds"] / n["seconds"] for b, n in zip(runs["before"], runs["now"], strict=True)])
+    result = {
+        "benchmark": f"glassformer train {RECIPE}, command to report, before the work on speed and now",
+        **facts,
+        "before": options.before,
+        "limit": options.limit,
+        "threads": options.threads,
+        "seconds": {when: spread([run["seconds"] for run in found]) for when, found in runs.items()},
+        "before_against_now": quicker,
+        "runs": runs,
+    }
+    write_result(options.out, result)
+    times = f"{quicker['median']:.2f} ({quicker['min']:.2f} to {quicker['max']:.2f})"
+    print(f"before took {times} times as long; written to {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

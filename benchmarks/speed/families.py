@@ -1,0 +1,184 @@
+"""RoBERTa and DistilBERT of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
+
+    nice .venv/bin/python -m benchmarks.speed.families --rounds 3 --reviews 16 --threads 2
+
+Real IMDb reviews, cut to 256 of MiniLM's word pieces, so that both families read the same lengths; a step costs the
+same whatever the weights are. Contenders in turn on the same reviews, each in a process of its own:
+
+- training: a plain PyTorch loop over transformers' model (``plain_loop.py``: bf16 autocast, batches of 32 of similar
+  length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both. The loop
+  goes on from window to window and ``fit`` begins anew in each, so that their losses part.
+- prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its attentions,
+  and ``predict_proba`` of the same folder;
+- embedding (MPNet, whose checkpoints are mostly used for it): sentence-transformers in fp32 and with bf16 weights,
+  and ``embed`` of the same folder, mean pooling in all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import glassformer as gf
+from benchmarks.harness.common import (
+    RESULTS,
+    Contender,
+    count,
+    environment,
+    half,
+    in_own_process,
+    loss_differences,
+    ratios,
+    take_turns,
+    write_result,
+)
+from benchmarks.speed import inference, train_imdb
+from benchmarks.speed.inference_peers import MAKERS, MAX_LENGTH, VECTORS
+from benchmarks.speed.plain_loop import PlainLoop
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.errors import InputError
+from glassformer.families import FAMILIES
+from glassformer.process import keep_freed_memory
+
+KINDS = ("roberta", "distilbert", "mpnet")
+EMBEDS = ("mpnet",)
+# MPNet's position numbers need its own padding token, 1, so that MiniLM's vocabulary does not fit it.
+OWN_WEIGHTS = {"mpnet": "all-mpnet-base-v2"}
+# MiniLM's padding token is 0. Without dropout, as fine-tuning here has it.
+PLAIN: dict[str, dict[str, Any]] = {
+    "roberta": {
+        "max_position_embeddings": 513, "type_vocab_size": 1, "pad_token_id": 0, "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0, "vocab_size": 50_265,
+    },
+    "mpnet": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    "distilbert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
+}  # fmt: skip
+
+
+def put(kind: str, folder: Path) -> Path:
+    """A classifier of transformers with random weights, and MiniLM's vocabulary or the checkpoint's own."""
+    import transformers
+
+    torch.manual_seed(0)
+    plain = {"id2label": {0: "neg", 1: "pos"}, **PLAIN[kind]}
+    classifiers = transformers.AutoModelForSequenceClassification
+    if kind in OWN_WEIGHTS:
+        vocabulary = Path(os.environ.get("GLASSFORMER_WEIGHTS", ".")) / OWN_WEIGHTS[kind]
+        if not vocabulary.is_dir():
+            raise InputError(f"{vocabulary}: not there. Set GLASSFORMER_WEIGHTS to the folder that has it")
+        classifiers.from_pretrained(vocabulary, **plain).save_pretrained(folder / "hub")
+    else:
+        classifiers.from_config(transformers.CONFIG_MAPPING[kind](**plain)).save_pretrained(folder / "hub")
+        vocabulary = resolve_checkpoint(train_imdb.MODEL).path
+    for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
+        shutil.copy(file, folder / "hub")
+    gf.load(folder / "hub").set_params(max_length=MAX_LENGTH).save(
+        folder / "labels"
+    )  # what inference.py opens
+    if kind in EMBEDS:
+        vectors = gf.TextClassifier(folder / "hub", pooling="mean", lr=0.0, epochs=1, max_length=MAX_LENGTH)
+        vectors.fit(["a good film", "a bad film", "good", "bad"], [1, 0, 1, 0]).save(folder / "vectors")
+    return folder
+
+
+def theirs(path: Path, rounds: train_imdb.Rounds) -> Contender:
+    keep_freed_memory()
+    loop = PlainLoop(train_imdb.hf_model(path, dropout=None), lr=train_imdb.LR, batch=train_imdb.BATCH)
+    return train_imdb.looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
+
+
+def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
+    """With the head that transformers has."""
+    keep_freed_memory()
+    hub = FAMILIES[kind].hub
+    assert hub is not None
+    made = train_imdb.glassformer_contender(path, rounds)
+    head = {"pooling": hub.pooling, "head": hub.head_type}
+    return Contender(
+        made.name, made.setting | head,
+        lambda turn: train_imdb.run_glassformer(path, *rounds[turn], seed=max(turn, 0), **head),
+    )  # fmt: skip
+
+
+def trained(kind: str, folder: Path, rounds: int, reviews: int, seed: int) -> dict[str, Any]:
+    texts = train_imdb.epoch_rounds(rounds, reviews, min(reviews, train_imdb.BATCH), seed)
+    peer = in_own_process(theirs, folder / "hub", texts)
+    mine = in_own_process(ours, folder / "hub", texts, kind)
+    take_turns([peer, mine], rounds)
+    return {
+        "contenders": [peer.summary(), mine.summary()],
+        "glassformer_against": {peer.name: ratios(mine, peer)},
+        "loss_against_ours": loss_differences(mine, [peer]),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=count, default=3, help="timed windows of each contender")
+    parser.add_argument("--reviews", type=count, default=16, help="reviews in a window")
+    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
+    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=list(KINDS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=RESULTS / "families.json")
+    options = parser.parse_args(arguments)
+    for name in (
+        "OMP_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "RAYON_NUM_THREADS",
+    ):  # before a contender's process starts
+        os.environ[name] = str(options.threads)
+    torch.set_num_threads(options.threads)
+    result: dict[str, Any] = {
+        "benchmark": "families of base size, random weights, IMDb's lengths: training steps and prediction",
+        **environment("transformers", "sentence-transformers"),
+        "threads": options.threads,
+        "reviews_per_window": options.reviews,
+        "max_length": MAX_LENGTH,
+        "seed": options.seed,
+        "families": {},
+    }
+    makers = [MAKERS["hf_sorted"], MAKERS["glassformer"]]
+    embedding = [m for m in VECTORS if half() or m.__name__ != "sentence_transformers_bf16"]
+    for kind in options.kinds:
+        with tempfile.TemporaryDirectory() as name:
+            try:
+                folder = put(kind, Path(name))
+                rounds = inference.load_rounds(
+                    folder / "labels", options.rounds, options.reviews, options.seed
+                )
+                works = {"training": trained(kind, folder, options.rounds, options.reviews, options.seed)}
+                works["prediction"] = inference.compare(
+                    makers, options.rounds, folder, rounds, options.threads
+                )
+                if kind in EMBEDS:
+                    works["embedding"] = inference.compare(
+                        embedding, options.rounds, folder, rounds, options.threads
+                    )
+            except InputError as error:
+                print(error, file=sys.stderr)
+                return error.exit_code
+        result["families"][kind] = works
+        for what, found in result["families"][kind].items():
+            for peer, ratio in found["glassformer_against"].items():
+                print(
+                    f"{kind}, {what}: {ratio['median']:.2f}x {peer} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+                )
+    write_result(options.out, result)
+    print(f"written to {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,159 @@
+"""Hugging Face's Trainer as a contender: one model and one optimiser, kept from window to window.
+
+AdamW is fused, as the Trainer's own default is, with a constant rate and no weight decay; the gradient's norm is
+clipped at 1, its default too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from benchmarks.speed.hf_attention import choose_attention
+
+Sampling = Literal["random", "sequential", "group_by_length"]
+FILL = {"input_ids": 0, "token_type_ids": 0, "labels": -100}  # what stands where a row has ended
+
+
+def batches_alike(lengths: Sequence[int], batch: int, seed: int) -> list[np.ndarray]:
+    """Row numbers of whole batches, sorted by length and then in random order: what grouping makes of a long epoch."""
+    order = np.argsort(lengths, kind="stable")
+    batches = [order[i : i + batch] for i in range(0, len(order) - batch + 1, batch)]
+    return [batches[i] for i in np.random.default_rng(seed).permutation(len(batches))]
+
+
+class Rows(torch.utils.data.Dataset):
+    """Examples as Trainer's samplers and collators take them: ``input_ids`` ``[T]`` and what goes with them."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]):
+        self.rows = [{key: torch.as_tensor(value) for key, value in row.items()} for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: int) -> dict[str, torch.Tensor]:
+        return self.rows[i]
+
+
+def pad(rows: Sequence[dict[str, torch.Tensor]], width: int | None = None) -> dict[str, torch.Tensor]:
+    """A padded batch: to the longest row, or to a fixed width.
+
+    Returns:
+        What a row has a sequence of as ``[B, T]``, what it has one number of as ``[B]``; ``attention_mask`` ``[B, T]``.
+    """
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    width = width or int(lengths.max())
+    out = {"attention_mask": (torch.arange(width) < lengths[:, None]).long()}
+    for key, first in rows[0].items():
+        if first.ndim == 0:
+            out[key] = torch.stack([row[key] for row in rows])
+            continue
+        out[key] = torch.full((len(rows), width), FILL[key], dtype=torch.long)
+        for padded, row in zip(out[key], rows, strict=True):
+            padded[: len(row[key])] = row[key]
+    return out
+
+
+class Loop:
+    """A model and its optimiser, kept from one epoch to the next; a subclass has ``epoch(rows, seed)``."""
+
+    def __init__(self, model: Any, *, lr: float, batch: int):
+        self.model, self.lr, self.batch = model, lr, batch
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0, fused=True)
+        self.attention = model.config._attn_implementation
+        be_quiet()
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows."""
+        raise NotImplementedError
+
+    def choose_attention(self, rows: Rows) -> None:
+        """Take the attention that trains faster on these rows; weights and optimiser are as new afterwards."""
+        self.attention = choose_attention(self.model, lambda: self.epoch(rows, seed=0))
+        self.optimizer.state.clear()
+
+
+class TrainerLoop(Loop):
+    """Epochs of a model under HF Trainer.
+
+    Args:
+        bf16: autocast; otherwise everything is fp32.
+        sampling: "sequential" where the rows come in batches of similar length already (``batches_alike``): the Trainer's own
+            grouping ("group_by_length") needs an epoch of 6,400 rows and more to sort 50 batches together, and sorts less in a window.
+        width: tokens that every row is padded to; None: to the longest of the batch.
+    """
+
+    def __init__(
+        self, model: Any, *, lr: float, batch: int, bf16: bool, sampling: Sampling, width: int | None = None
+    ):
+        super().__init__(model, lr=lr, batch=batch)
+        self.bf16, self.sampling, self.width = bf16, sampling, width
+
+    def setting(self) -> dict[str, Any]:
+        """What a result file says of it."""
+        alike = "to the longest of a batch of similar length"
+        padding = "to the longest of the batch" if self.sampling == "random" else alike
+        return {
+            "precision": "bf16 autocast" if self.bf16 else "fp32",
+            "batch_size": self.batch,
+            "padding": f"to {self.width}" if self.width else padding,
+            "dropout": self.model.config.hidden_dropout_prob,
+            "attention": self.attention,
+            "optimiser": "AdamW, fused",
+        }
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows; making the Trainer is not timed."""
+        from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+        class Clock(TrainerCallback):
+            seconds = 0.0
+
+            def on_train_begin(self, args, state, control, **kwargs):
+                self.started = time.perf_counter()
+
+            def on_train_end(self, args, state, control, **kwargs):
+                self.seconds = time.perf_counter() - self.started
+
+        clock = Clock()
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=self.batch,
+                num_train_epochs=1,
+                learning_rate=self.lr,
+                lr_scheduler_type="constant",
+                bf16=self.bf16,
+                train_sampling_strategy=self.sampling,
+                use_cpu=not torch.cuda.is_available(),
+                save_strategy="no",
+                logging_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                remove_unused_columns=False,
+                seed=seed,
+            )
+            trainer = Trainer(
+                model=self.model,
+                args=arguments,
+                train_dataset=rows,
+                data_collator=lambda rows: pad(rows, self.width),
+                optimizers=(self.optimizer, None),
+                callbacks=[clock],
+            )
+            trainer.remove_callback(PrinterCallback)
+            loss = trainer.train().training_loss
+        return clock.seconds, float(loss)
+
+
+def be_quiet() -> None:
+    """No progress bars and no advice from transformers between the lines of a benchmark."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()

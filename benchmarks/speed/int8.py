@@ -1,0 +1,263 @@
+"""Products in int8: alone beside torch's own, and prediction of IMDb's test reviews beside bf16 and fp32.
+
+    taskset -c 1 .venv/bin/python -m benchmarks.speed.int8 [--levels avx512 avx2] [--reviews 2000] [--rounds 5] [--model RUN]
+
+Each level has a process of its own, kept to its instructions by switches, as in ``kernels_fp32.py``: on a newer processor
+that is not the older one. Contenders take turns in it; a time is the process's own (user and system) on one thread.
+
+Products: a layer of MiniLM from rows to rows. torch's ways to int8 are ``torch._int_mm`` and ``onednn.qlinear_pointwise``, which
+get the same scales as ours by torch's operators around them (``alone``: without); ``quantized.linear_dynamic`` has one scale
+for a whole batch, and torch gives its quantized tensors up. ``exact`` says whether their sums are the right whole numbers, for numbers from -127 to 127.
+
+Prediction: from texts to probabilities, tokenizing included. The model is a run's (``--model``), or MiniLM fine-tuned by the
+defaults on 1,000 reviews (``--epochs``: fewer passes); others (``--held``) are the validation examples of the gate. A level that was measured stays in the file
+when another is added, with its own machine, date and commit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.harness.common import RESULTS, environment, spread, write_result
+from benchmarks.speed.kernels_fp32 import LIMITS
+from glassformer.data.sources import load_text_dataset
+from glassformer.nn import kernels
+from glassformer.nn.kernels import int8, loading
+from glassformer.process import keep_freed_memory
+from glassformer.tasks.load import load
+from glassformer.tasks.text_classification.estimator import TextClassifier
+
+# What keeps torch to the instructions around each level's products.
+SWITCHES = {
+    "avx512": {},
+    "avx512vnni": LIMITS["avx512f"] | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI"},
+    "avxvnni": LIMITS["avx2"] | {"ONEDNN_MAX_CPU_ISA": "AVX2_VNNI"},
+    "avx2": LIMITS["avx2"],
+}
+SHAPES = ((384, 384), (384, 1536), (1536, 384))  # inputs, columns
+ROWS = (64, 256, 1024, 2048)
+TRAINED, HELD = 1000, 1000  # reviews of the training split; of the second some decide the gate
+Work = Callable[[], Any]
+
+
+def rows_in_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows as whole numbers with a scale each, by torch's operators."""
+    scale = x.abs().amax(1, keepdim=True).float().clamp_min(1e-35) / 127
+    return (x / scale).round().to(torch.int8), scale
+
+
+def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, Work], dict[str, bool]]:
+    """Each way to ``x W^T + b``, and whether the whole numbers of torch's are the right ones."""
+    packed = int8.pack(weight, bias)
+    half = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
+    own = int8.compute_dtype()
+    given = x.to(own)
+    whole, scale = int8.quantize(weight)
+    rows, _ = rows_in_int8(x)
+    turned, shifted = whole.T.contiguous(), (rows.to(torch.int16) + 128).to(torch.uint8)
+    ones, zeros = torch.ones(len(weight)), torch.zeros(len(weight), dtype=torch.int32)
+    prepacked = torch.ops.onednn.qlinear_prepack(whole, list(x.shape))
+
+    def one_dnn(numbers: Tensor, scales: Tensor, dtype: torch.dtype) -> Tensor:
+        settings = (zeros, None, 1.0, 0, dtype, "none", [], "")
+        return torch.ops.onednn.qlinear_pointwise(numbers, 1.0, 128, prepacked, scales, *settings)
+
+    def by_int_mm() -> Tensor:
+        numbers, own_scale = rows_in_int8(given)
+        return torch.addcmul(bias, torch._int_mm(numbers, turned).float(), own_scale * scale).to(own)
+
+    def by_one_dnn() -> Tensor:
+        numbers, own_scale = rows_in_int8(given)
+        sums = one_dnn((numbers.to(torch.int16) + 128).to(torch.uint8), scale, torch.float32)
+        return torch.addcmul(bias, sums, own_scale).to(own)
+
+    right = rows.double() @ whole.double().T
+    exact = {
+        "torch._int_mm": torch.equal(torch._int_mm(rows, turned).double(), right),
+        "onednn.qlinear_pointwise": torch.equal(one_dnn(shifted, ones, torch.float32).double(), right),
+    }
+    found: dict[str, Work] = {"torch, fp32": lambda: F.linear(x, weight, bias)}
+    if own == torch.bfloat16:
+        found["torch, bf16"] = lambda: F.linear(*half)
+    found |= {
+        "torch._int_mm, alone": lambda: torch._int_mm(rows, turned),
+        "onednn.qlinear_pointwise, alone": lambda: one_dnn(shifted, scale, torch.float32),
+        "torch._int_mm": by_int_mm,
+        "onednn.qlinear_pointwise": by_one_dnn,
+        "glassformer": lambda: int8.linear(given, packed),
+    }
+    return found, exact
+
+
+def timed(work: Work, least: float) -> float:
+    """Microseconds of the process's time a call."""
+    begin, calls = time.process_time(), 0
+    while not calls or time.process_time() < begin + least:
+        work()
+        calls += 1
+    return 1e6 * (time.process_time() - begin) / calls
+
+
+def products(rounds: int, least: float, seed: int) -> list[dict[str, Any]]:
+    """Every shape: microseconds of each way, taken in turn."""
+    generator, out = torch.Generator().manual_seed(seed), []
+    for inputs, columns in SHAPES:
+        for count in ROWS:
+            x = torch.randn(count, inputs, generator=generator)
+            weight = torch.randn(columns, inputs, generator=generator) * inputs**-0.5
+            works, exact = ways(x, weight, torch.randn(columns, generator=generator))
+            times: dict[str, list[float]] = {name: [] for name in works}
+            for turn in range(-1, rounds):  # the first round warms up
+                for name in list(works) if turn % 2 else list(works)[::-1]:
+                    spent = timed(works[name], least if turn >= 0 else 0.0)
+                    times[name] += [spent] if turn >= 0 else []
+            shape = {"rows": count, "inputs": inputs, "columns": columns, "exact": exact}
+            out.append(shape | {"microseconds": {name: spread(spent) for name, spent in times.items()}})
+            ours = out[-1]["microseconds"]["glassformer"]["median"]
+            print(f"{count} x {inputs} x {columns}: {ours:.0f} us", file=sys.stderr, flush=True)
+    return out
+
+
+def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> dict[str, Any]:
+    """Seconds of the process for the same reviews in each format, in turn; labels, accuracy, and the gate."""
+    clf = load(model)
+    clf.threads = 1
+    names = ["fp32", *(["bf16"] if kernels.computes(torch.bfloat16) else []), "int8"]
+    test = some_reviews("test", reviews, seed)
+    others = (part[TRAINED : TRAINED + held] for part in some_reviews("train", TRAINED + HELD, seed))
+    gate = clf.check_int8(*others)
+    print(f"gate: {gate}", file=sys.stderr, flush=True)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    answers: dict[str, np.ndarray] = {}
+    for turn in range(-1, rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            predictor = clf.predictor(name)  # made before the clock starts
+            few = test[0][: 64 if turn < 0 else None]
+            begin = time.process_time()
+            table = clf.evaluation_table(clf.check(few))
+            logits = clf.table_rows(predictor, table, "logits", torch.device("cpu"))
+            spent = time.process_time() - begin
+            if turn >= 0:
+                seconds[name].append(spent)
+                answers[name] = clf.chosen(clf.chances(logits))
+                print(f"round {turn + 1} {name}: {spent:.1f} s", file=sys.stderr, flush=True)
+    begin = time.process_time()
+    table = clf.evaluation_table(clf.check(test[0]))
+    targets = clf.targets(test[1], "test")
+    pairs = {name: list(zip(seconds[name], seconds["int8"], strict=True)) for name in names[:-1]}
+    return {
+        "reviews": reviews,
+        "tokens": int(table.table.lengths.sum()),
+        "seconds_of_tokenizing": round(time.process_time() - begin, 3),
+        "seconds": {name: spread(spent) for name, spent in seconds.items()},
+        "int8_against": {name: spread([a / b for a, b in pair]) for name, pair in pairs.items()},
+        "labels_as_in_fp32": {name: float((answers[name] == answers["fp32"]).mean()) for name in names},
+        "accuracy": {name: float((answers[name] == targets).mean()) for name in names},
+        "gate": gate,
+    }
+
+
+def some_reviews(split: str, count: int, seed: int) -> tuple[list[str], list[Any]]:
+    """So many reviews of one split and their labels, in random order."""
+    found = load_text_dataset("imdb", limit=count, seed=seed, splits=[split]).splits[split]
+    order = np.random.default_rng(seed).permutation(len(found.texts))
+    assert found.labels is not None
+    return [found.texts[i] for i in order], [found.labels[i] for i in order]
+
+
+def train_model(folder: Path, epochs: int | None, seed: int) -> None:
+    """MiniLM fine-tuned by the defaults (of ``epochs``, unless that is None), saved."""
+    texts, labels = some_reviews("train", TRAINED + HELD, seed)
+    TextClassifier(seed=seed, epochs=epochs).fit(texts[:TRAINED], labels[:TRAINED]).save(folder)
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """At the level that this process is kept to."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    found = loading.loaded()
+    assert isinstance(found, loading.Loaded), found
+    result: dict[str, Any] = {"level": found.level.title, "torch": torch.backends.cpu.get_cpu_capability()}
+    result["products"] = products(options.rounds, options.least, options.seed)
+    if options.reviews:
+        counts = options.reviews, options.held, options.rounds
+        result["prediction"] = prediction(options.model, *counts, options.seed)
+    return result
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--levels", nargs="+", choices=SWITCHES, default=["avx512", "avx2"])
+    parser.add_argument("--model", type=Path, help="a saved classifier of IMDb; default: one is trained")
+    parser.add_argument("--reviews", type=int, default=2000, help="0: products alone")
+    parser.add_argument(
+        "--held", type=int, default=1000, help="reviews that the gate is measured on, at most 1,000"
+    )
+    parser.add_argument("--epochs", type=int, help="of the training; default: the classifier's own")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--least", type=float, default=0.02, help="seconds that a product is repeated for")
+    parser.add_argument(
+        "--here", action="store_true", help="at the level that the environment says, to stdout"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS / "int8.json")
+    options = parser.parse_args(arguments)
+    if options.here:
+        print(json.dumps(measure(options)))
+        return 0
+    names = [level.name for level in loading.LEVELS if loading.cpu_flags() >= level.flags]
+    if missing := [name for name in options.levels if name not in names]:
+        print(f"the processor has no {', '.join(missing)}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as scratch:
+        if options.model is None and options.reviews:
+            options.model = Path(scratch) / "model"
+            train_model(options.model, options.epochs, options.seed)
+        for name in options.levels:
+            print(f"-- {name}", flush=True)
+            command = [
+                sys.executable,
+                "-m",
+                "benchmarks.speed.int8",
+                "--here",
+                "--rounds",
+                str(options.rounds),
+            ]
+            command += ["--seed", str(options.seed), "--least", str(options.least)]
+            command += ["--reviews", str(options.reviews), "--held", str(options.held)]
+            command += ["--model", str(options.model)]
+            own = {loading.SWITCH: name, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+            done = subprocess.run(
+                command, env=os.environ | SWITCHES[name] | own, stdout=subprocess.PIPE, text=True, check=True
+            )
+            here = environment()
+            found = json.loads(done.stdout.splitlines()[-1]) | {"switches": SWITCHES[name]} | here
+            settings = {"threads": 1, "seed": options.seed, "rounds": options.rounds, "clock": "process time"}
+            settings["trained_on"] = TRAINED
+            settings["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+            before = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
+            levels = before.get("levels", {}) | {name: found}
+            facts = {"benchmark": "products in int8", **here, **settings}
+            write_result(options.out, {**facts, "levels": levels})
+    print(f"written to {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

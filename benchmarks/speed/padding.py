@@ -1,0 +1,103 @@
+"""How much of what Hugging Face's Trainer computes is padding: counted, not timed.
+
+    .venv/bin/python -m benchmarks.speed.padding [--seeds 5]
+
+A benchmark of training times windows of some hundred reviews, where an epoch over IMDb has twenty thousand, and who groups
+by length finds fewer reviews alike among few. Padding is told as a share of all tokens that are computed, in batches of 32 padded
+to their longest review, reviews cut to 256 tokens, for three ways to draw a window, and for one epoch in transformers' own grouping:
+
+- *grouped*: reviews as they come, batched by transformers' ``LengthGroupedSampler`` (``train_sampling_strategy="group_by_length"``);
+- *sorted*: reviews as they come, sorted by length within 50 batches, as a loop by hand does (``plain_loop.py``);
+- *whole batches*: what the benchmarks take, whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.harness.common import RESULTS, count, environment, spread, write_result
+from benchmarks.speed.hf_trainer import batches_alike
+from benchmarks.speed.plain_loop import POOL
+from benchmarks.speed.train_imdb import BATCH, MAX_LENGTH, MODEL, load_rounds
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.text import encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import InputError
+
+WINDOWS = (96, 128, 256, 384)
+EPOCH = 21_000
+
+
+def padding(lengths: np.ndarray, batches: Sequence[Sequence[int]]) -> float:
+    """The share of padding in those batches, each padded to its longest row. ``lengths [N]`` in tokens."""
+    computed = sum(len(batch) * int(lengths[list(batch)].max()) for batch in batches)
+    return 1 - sum(int(lengths[list(batch)].sum()) for batch in batches) / computed
+
+
+def grouped(lengths: np.ndarray, seed: int) -> list[list[int]]:
+    """Batches as transformers' own grouping draws them."""
+    from transformers.trainer_pt_utils import LengthGroupedSampler
+
+    generator = torch.Generator().manual_seed(seed)
+    order = list(LengthGroupedSampler(BATCH, lengths=lengths.tolist(), generator=generator))
+    return [order[i : i + BATCH] for i in range(0, len(order), BATCH)]
+
+
+def windows(lengths: np.ndarray, rows: int, seed: int) -> dict[str, float]:
+    """Padding of the three ways in one window of so many rows; ``lengths`` of at least 50 batches, in random order."""
+    few = lengths[:rows]
+    pool = lengths[: POOL * BATCH]
+    return {
+        "grouped": padding(few, grouped(few, seed)),
+        "sorted": padding(few, batches_alike(few, BATCH, seed)),
+        "whole batches": padding(pool, batches_alike(pool, BATCH, seed)[: rows // BATCH]),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=count, default=20, help="draws of each window, of other reviews")
+    parser.add_argument("--out", type=Path, default=RESULTS / "padding.json")
+    options = parser.parse_args(arguments)
+    facts = environment("transformers")
+    try:
+        texts = load_rounds(0, EPOCH, seed=0)[0][0]
+        tokenizer = load_tokenizer(resolve_checkpoint(MODEL).path)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    lengths = np.asarray(encode(tokenizer, texts, max_length=MAX_LENGTH).lengths)
+    rows = []
+    for size in WINDOWS:
+        draws = []
+        for seed in range(options.seeds):
+            draws.append(windows(np.random.default_rng(seed).permutation(lengths), size, seed))
+        rows.append({"reviews": size} | {way: spread([draw[way] for draw in draws]) for way in draws[0]})
+    epochs = [padding(lengths, grouped(lengths, seed)) for seed in range(options.seeds)]
+    result = {
+        "benchmark": "padding in batches of IMDb reviews",
+        **facts,
+        "batch": BATCH,
+        "max_length": MAX_LENGTH,
+        "seeds": options.seeds,
+        "windows": rows,
+        "epoch": {"reviews": len(lengths), "grouped": spread(epochs)},
+    }
+    write_result(options.out, result)
+    for row in rows:
+        told = ", ".join(f"{way} {share['median']:.1%}" for way, share in row.items() if way != "reviews")
+        print(f"{row['reviews']} reviews: {told}")
+    print(f"an epoch of {len(lengths):,}: grouped {spread(epochs)['median']:.1%}\nwritten to {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""How much of the machine's matrix-product rate training and prediction reach, and what the rest goes into.
+
+    .venv/bin/python -m benchmarks.speed.rate [--model all-minilm-l6-v2] [--rounds 7] [--threads 2]
+
+A training step (forward, backward, update; 32 IMDb reviews, at most 256 tokens) and a forward pass of a batch of
+predictions (8,192 tokens) are timed in turn with products of the model's own feed-forward shape and of large
+square matrices in the same precision (bf16; fp32 where the processor has none), whichever is faster: the rate that the machine has for such work. Counted are the products that the
+result needs, of real tokens only: linear layers by torch's flop counter, attention as 4 d sum(length^2) a layer (in
+the last one 4 d sum(length), where [CLS] alone is read), twice that backward. What a kernel computes anew in its
+backward pass does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.harness.common import environment, result_file, spread, write_result
+from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, random_bert_base
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import InputError
+from glassformer.nn import kernels, linear
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_dtype
+from glassformer.tasks.build import build_model
+from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig, TextFitConfig
+from glassformer.train.loop import TextStream
+from glassformer.train.objectives import Classification
+from glassformer.train.optim import MasterOptimizer
+
+CPU = torch.device("cpu")
+# What an operation's time is booked as; names are searched in this order.
+PARTS = {
+    "matrix products": (
+        "aten::mm",
+        "aten::addmm",
+        "aten::bmm",
+        "aten::baddbmm",
+        "_Linear",
+        "_linear_pointwise",
+    ),
+    "attention": ("Attention", "scaled_dot_product"),
+    "GELU": ("gelu", "_Gelu"),
+    "layer norm": ("layer_norm", "_Norm"),
+    "optimiser": ("adamw", "linalg_vector_norm", "lerp", "_foreach"),
+    "embeddings": ("embedding", "index", "gather", "scatter", "sort", "unique"),
+    "copies, sums, additions": ("copy_", "cat", "sum", "add", "mul", "fill_", "zero_"),
+}
+
+
+def machine_rate(
+    shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype, seconds: float = 1.0
+) -> dict[str, float]:
+    """TFLOP/s of ``linear`` in that precision for each ``(rows, in, out)``, the median over ``seconds``."""
+    rates = {}
+    for rows, inside, outside in shapes:
+        x, weight = torch.randn(rows, inside).to(dtype), torch.randn(outside, inside).to(dtype)
+        found = []
+        with torch.inference_mode():
+            end = time.perf_counter() + seconds
+            while (begin := time.perf_counter()) < end:
+                torch.nn.functional.linear(x, weight)
+                found.append(2 * rows * inside * outside / (time.perf_counter() - begin) / 1e12)
+        rates[f"{rows} x {inside} x {outside}"] = float(np.median(found))
+    return rates
+
+
+class Work:
+    """Batches of real reviews, and one way to compute each of them."""
+
+    def __init__(
+        self, name: str, batches: list[Any], compute: Callable[[Any], Any], model: Any, backward: bool
+    ):
+        self.name, self.batches, self.compute = name, batches, compute
+        self.tokens = sum(b.packing.total for b in batches)
+        config, squares = (
+            model.encoder.config,
+            sum(int((np.array(b.packing.lengths) ** 2).sum()) for b in batches),
+        )
+        last = self.tokens if model.reads_first_rows_only else squares
+        pairs = squares * (config.num_layers - 1) + last  # of a query and a key, over all layers
+        self.attention = 4 * config.d_model * pairs * (3 if backward else 1)
+        self.linear = 0.0
+        self.shares: list[float] = []
+        self.seconds: list[float] = []
+
+    def count(self) -> None:
+        # the counter knows `mm` and its like only: what a kernel or oneDNN does by itself is done so for this once
+        with (
+            patch.object(kernels, "gives_gradient", return_value=False),
+            patch.object(linear, "_adds_bias", return_value=False),
+            FlopCounterMode(display=False) as counter,
+        ):
+            self.once()
+        counts = counter.get_flop_counts()["Global"]
+        self.linear = float(sum(n for op, n in counts.items() if "mm" in str(op)))
+
+    def once(self) -> float:
+        begin = time.perf_counter()
+        for batch in self.batches:
+            self.compute(batch)
+        return time.perf_counter() - begin
+
+    def turn(self, rate: float) -> None:
+        seconds = self.once()
+        self.seconds.append(seconds)
+        self.shares.append((self.linear + self.attention) / seconds / 1e12 / rate)
+
+    def parts(self) -> dict[str, float]:
+        """Share of the time in each kind of operation; ``between`` is what no operation of torch took."""
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            seconds = self.once()
+        times = dict.fromkeys([*PARTS, "other operations"], 0.0)
+        for event in found.key_averages():
+            kind = next(
+                (k for k, names in PARTS.items() if any(n in event.key for n in names)), "other operations"
+            )
+            times[kind] += event.self_cpu_time_total / 1e6
+        times["between"] = max(seconds - sum(times.values()), 0.0)
+        return {kind: round(t / sum(times.values()), 4) for kind, t in times.items()}
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "work": self.name,
+            "batches": len(self.batches),
+            "tokens": self.tokens,
+            "tflop_linear": round(self.linear / 1e12, 4),
+            "tflop_attention": round(self.attention / 1e12, 4),
+            "seconds": spread(self.seconds),
+            "share_of_rate": spread(self.shares),
+            "time_in": self.parts(),
+        }
+
+
+def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
+    settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, warmup=0.06, seed=0)
+    optimizer = MasterOptimizer(model, settings, dtype)
+    objective = Classification(np.arange(len(table)) % 2)
+    stream = TextStream(table, BatchSettings(32, 0, settings.length_window), 1, 0, CPU)
+    batches = [stream.pack(micro) for step in stream.steps(0)[:steps] for micro in step]
+
+    def step(batch: Any) -> None:
+        model.train()
+        (objective(model, batch).loss / 32).backward()
+        optimizer.step(settings.lr)
+
+    return Work("training step", batches, step, model, backward=True)
+
+
+def prediction(model: Any, table: TokenTable, batches: int) -> Work:
+    index = evaluation_batches(table.lengths, 8192)[:batches]
+
+    def forward(batch: Any) -> None:
+        model.eval()
+        with torch.inference_mode():
+            model(batch.ids, packing=batch.packing)
+
+    packed = [pack_texts(table, i) for i in index]
+    return Work("prediction, tokens to logits", packed, forward, model, backward=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batches", type=int, default=4, help="batches in a window")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--out", type=Path, help="the result file [default: results/rate[-bert-base][-LEVEL].json]"
+    )
+    options = parser.parse_args(arguments)
+    out = options.out or result_file(f"rate{'' if options.model == MODEL else '-' + options.model}")
+    torch.set_num_threads(options.threads)
+    keep_freed_memory()
+    facts = environment()
+    dtype = choose_dtype("auto", CPU)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = resolve_checkpoint(MODEL).path
+            texts = (
+                load_text_dataset("imdb", limit=64 * options.batches, splits=["train"]).splits["train"].texts
+            )
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        if options.model != MODEL:
+            path = random_bert_base(Path(folder), path)
+        tokenizer = load_tokenizer(path)
+        table = encode(tokenizer, texts, max_length=MAX_LENGTH)
+        config, text = ModelConfig(model=str(path)), TextConfig(max_length=MAX_LENGTH)
+        models = [build_model(config, text, tokenizer, 2) for _ in range(2)]
+    models[1].set_compute_dtype(dtype)
+    works = [
+        training(models[0], table, dtype, options.batches),
+        prediction(models[1], table, options.batches),
+    ]
+    width, inner = models[0].encoder.config.d_model, models[0].encoder.config.d_ff
+    shapes = [(8192, width, inner), (8192, inner, width), (4096, 4096, 4096)]
+    for work in works:
+        work.once()
+        work.count()
+    rates = []
+    for turn in range(options.rounds):
+        rates.append(machine_rate(shapes, dtype))
+        for work in works:
+            work.turn(max(rates[-1].values()))
+            print(
+                f"round {turn + 1}  {work.name:30} {work.shares[-1]:.1%} of {max(rates[-1].values()):.3f} TFLOP/s"
+            )
+    result = {
+        "benchmark": f"share of the machine's rate of products: {options.model} on IMDb reviews, {MAX_LENGTH} tokens at most",
+        **facts,
+        "model": options.model,
+        "threads": options.threads,
+        "precision": str(dtype).removeprefix("torch."),
+        "machine_tflops": {shape: spread([r[shape] for r in rates]) for shape in rates[0]},
+        "works": [work.summary() for work in works],
+    }
+    write_result(out, result)
+    print(f"written to {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,111 @@
+"""What a second process is worth on one machine: the same batches trained by one process and by two.
+
+    python -m benchmarks.speed.scaling [--rounds 3] [--reviews 640]
+
+Fine-tunes MiniLM on IMDb reviews with one thread a process, in turn: one process; two that know nothing of each other
+(what the machine has to give when both cores work); two of one training with DDP; the same with FSDP2. Tokens per
+second are read from each run's history, the first steps left out. Efficiency is the rate of two over twice that of one.
+Writes results/scaling.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.harness.common import RESULTS, environment, spread, write_result
+
+WARM = 4  # steps that are left out
+KEYS = (
+    "baselines=false",
+    "bootstrap=0",
+    "maps=0",
+    "verbose=0",
+    "threads=1",
+    "epochs=1",
+    "validation_fraction=0",
+)
+ARMS = {
+    "one process": (1, 1, "auto"),
+    "two trainings at once": (2, 1, "auto"),
+    "two processes, DDP": (1, 2, "ddp"),
+    "two processes, FSDP2": (1, 2, "fsdp"),
+}  # trainings at once, processes of each, strategy
+
+
+def begin(out: Path, processes: int, strategy: str, reviews: int) -> subprocess.Popen:
+    """A training by so many processes."""
+    program = [sys.executable, "-m"]
+    if processes > 1:
+        program += ["torch.distributed.run", "--nproc-per-node", str(processes), "--rdzv-backend", "c10d"]
+        program += ["--rdzv-endpoint", "localhost:0", "-m"]
+    command = [*program, "glassformer", "train", "imdb-minilm", "--out", str(out)]
+    for key in (*KEYS, f"limit={reviews}", f"strategy={strategy}"):
+        command += ["--set", key]
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def rate(out: Path) -> float:
+    """Tokens per second over the steps of a run, without the first ones."""
+    lines = (out / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [r for r in map(json.loads, lines) if r["kind"] == "step"]
+    counted = steps[WARM:]
+    return sum(r["tokens"] for r in counted) / (counted[-1]["seconds"] - steps[WARM - 1]["seconds"])
+
+
+def measure(name: str, home: Path, reviews: int) -> float:
+    """Tokens per second of all of an arm's processes together.
+
+    Raises:
+        RuntimeError: a training failed; what it said.
+    """
+    trainings, processes, strategy = ARMS[name]
+    outs = [home / f"run-{i}" for i in range(trainings)]
+    begun = [begin(out, processes, strategy, reviews) for out in outs]
+    for process in begun:
+        _, said = process.communicate()
+        if process.returncode:
+            raise RuntimeError(f"{name}: {said[-2000:]}")
+    return sum(rate(out) for out in outs)
+
+
+def summary(rates: dict[str, list[float]]) -> dict[str, dict]:
+    """Median and range of each arm's rates, and of its efficiency inside each round."""
+    alone = rates["one process"]
+    arms = {}
+    for name, found in rates.items():
+        arms[name] = {"tokens_per_second": spread(found), "rounds": len(found)}
+        if name != "one process":
+            arms[name]["efficiency"] = spread([two / one / 2 for two, one in zip(found, alone, strict=True)])
+    return arms
+
+
+def main() -> None:
+    """All arms in turn, and the result file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--reviews", type=int, default=640)
+    given = parser.parse_args()
+    facts, rates = environment(), {name: [] for name in ARMS}
+    for _ in range(given.rounds):
+        for name in ARMS:
+            with tempfile.TemporaryDirectory() as home:
+                rates[name].append(measure(name, Path(home), given.reviews))
+            print(f"{name}: {rates[name][-1]:,.0f} tokens/s", flush=True)
+        write_result(RESULTS / "scaling.json", {  # after each round, so that a stopped call leaves what it has
+            "benchmark": "a second process", **facts, "reviews": given.reviews, "arms": summary(rates),
+        })  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

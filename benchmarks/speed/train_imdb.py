@@ -1,0 +1,284 @@
+"""Fine-tuning speed: glassformer against Hugging Face's Trainer, MiniLM weights, real IMDb reviews.
+
+    make bench      (or: .venv/bin/python -m benchmarks.speed.train_imdb --rounds 5 --reviews 256)
+
+Contenders, timed in turn on the same reviews, cut to 256 tokens. A window has whole batches of similar length, as an epoch over
+many reviews has them, so that who pads does it no more than there:
+
+1. HF Trainer as it is commonly run: fp32, every review padded to 256 tokens, batches of 8, the
+   checkpoint's own dropout of 0.1.
+2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), those batches of 32, padded to the
+   longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews). The memory allocator is
+   told to keep freed blocks, for this one and those that follow.
+3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``plain_loop.py``).
+4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
+
+``--model bert-base`` takes BERT-base's size (12 layers, 768 wide) with random weights in the Hub's layout: a step costs
+the same whatever the weights are. ``--contenders best glassformer`` leaves the slow one out.
+
+All use AdamW at 5e-5 and clip the gradient's norm at 1. Loading, tokenizing and making the optimiser are not
+timed; drawing batches, forward, backward and update are. Tokens are real ones, [CLS] and [SEP] included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from benchmarks.harness.common import (
+    Contender,
+    Window,
+    environment,
+    half,
+    in_own_process,
+    ratios,
+    result_file,
+    take_turns,
+    write_result,
+)
+from benchmarks.speed.hf_trainer import Loop, Rows, TrainerLoop, batches_alike, be_quiet
+from benchmarks.speed.plain_loop import POOL, PlainLoop
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.text import TokenTable, encode
+from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.errors import InputError
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+MODEL = "all-minilm-l6-v2"
+MAX_LENGTH = 256
+LR = 5e-5
+BATCH = 32  # of all but the common setting
+
+Rounds = list[tuple[list[str], list[int]]]  # the reviews of each round; the last entry is the warm-up's
+
+
+def load_rounds(rounds: int, reviews: int, seed: int) -> Rounds:
+    """Real reviews, other ones for each round, in random order; labels 0 and 1."""
+    split = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["train"]).splits[
+        "train"
+    ]
+    assert split.labels is not None
+    order = np.random.default_rng(seed).permutation(len(split.texts))
+    targets = [int(label in (1, "pos")) for label in split.labels]
+    return [
+        ([split.texts[i] for i in part], [targets[i] for i in part])
+        for part in np.array_split(order, rounds + 1)
+    ]
+
+
+def epoch_rounds(rounds: int, reviews: int, batch: int, seed: int) -> Rounds:
+    """As ``load_rounds``, but the reviews of a window are whole batches of similar length, as an epoch over many reviews
+    has them: 50 batches of 32 or more are sorted together. Whoever pads does so no more than in such an epoch.
+    """
+    texts, targets = load_rounds(0, max((rounds + 1) * reviews, POOL * BATCH), seed)[0]
+    lengths = encode(load_tokenizer(resolve_checkpoint(MODEL).path), texts, max_length=MAX_LENGTH).lengths
+    batches, each = batches_alike(lengths, batch, seed), reviews // batch
+    windows = [np.concatenate(batches[i * each : (i + 1) * each]) for i in range(rounds + 1)]
+    return [([texts[i] for i in window], [targets[i] for i in window]) for window in windows]
+
+
+# --- Hugging Face's model ------------------------------------------------------------------------
+
+
+def trainer_contender(
+    name: str, path: Path, rounds: Rounds, *, batch: int, bf16: bool, grouped: bool, dropout: float | None
+) -> Contender:
+    """HF Trainer with one model and one optimiser, kept from window to window."""
+    sampling, width = ("sequential", None) if grouped else ("random", MAX_LENGTH)
+    loop = TrainerLoop(hf_model(path, dropout), lr=LR, batch=batch, bf16=bf16, sampling=sampling, width=width)
+    return looped(name, loop, path, rounds, choose=grouped)
+
+
+def hf_model(path: Path, dropout: float | None) -> torch.nn.Module:
+    """The classifier as transformers makes it; None keeps the checkpoint's own dropout."""
+    from transformers import AutoModelForSequenceClassification
+
+    be_quiet()
+    options = (
+        {} if dropout is None else {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    )
+    model = AutoModelForSequenceClassification.from_pretrained(path, num_labels=2, **options)
+    return model.to(choose_device())
+
+
+def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -> Contender:
+    """A loop over the rounds; with ``choose`` it may take either of transformers' attentions."""
+    tables = tokenize(path, rounds)
+
+    def rows(turn: int) -> Rows:
+        return Rows(
+            [
+                {"input_ids": ids, "labels": label}
+                for ids, label in zip(tables[turn], rounds[turn][1], strict=True)
+            ]
+        )
+
+    def run(turn: int) -> Window:
+        seconds, loss = loop.epoch(rows(turn), seed=max(turn, 0))
+        return Window(len(tables[turn]), int(tables[turn].lengths.sum()), seconds, loss)
+
+    if choose:
+        loop.choose_attention(rows(-1))
+
+    return Contender(name, loop.setting(), run)
+
+
+def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
+    tokenizer = load_tokenizer(path)
+    return [encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in rounds]
+
+
+# --- glassformer ----------------------------------------------------------------------------------
+
+
+def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int, **options: str) -> Window:
+    """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history.
+
+    Args:
+        options: further parameters, such as the head's.
+    """
+    from glassformer.tasks.text_classification.estimator import TextClassifier
+
+    classifier = TextClassifier(
+        str(path),
+        max_length=MAX_LENGTH,
+        epochs=1,
+        lr=LR,
+        schedule="constant",
+        warmup=0.0,
+        weight_decay=0.0,
+        batch_size=32,
+        dropout=0.0,
+        attention_dropout=0.0,
+        seed=seed,
+        **options,  # type: ignore[arg-type]
+    ).fit(texts, labels)
+    steps = [record for record in classifier.history_ if record["kind"] == "step"]
+    loss = sum(step["loss"] for step in steps) / len(steps)
+    return Window(len(texts), sum(step["tokens"] for step in steps), steps[-1]["seconds"], loss)
+
+
+def glassformer_contender(path: Path, rounds: Rounds) -> Contender:
+    precision = {torch.bfloat16: "bf16 weights, fp32 masters", torch.float32: "fp32"}
+    setting = {
+        "precision": precision[choose_dtype("auto", choose_device())],
+        "batch_size": 32,
+        "padding": "none",
+        "dropout": 0.0,
+    }
+    return Contender(
+        "glassformer", setting, lambda turn: run_glassformer(path, *rounds[turn], seed=max(turn, 0))
+    )
+
+
+def common(path: Path, rounds: Rounds) -> Contender:
+    name = "HF Trainer, as commonly run"
+    return trainer_contender(name, path, rounds, batch=8, bf16=False, grouped=False, dropout=None)
+
+
+def best(path: Path, rounds: Rounds) -> Contender:
+    name = "HF Trainer, at its best"
+    return trainer_contender(name, path, rounds, batch=BATCH, bf16=half(), grouped=True, dropout=0.0)
+
+
+def plain(path: Path, rounds: Rounds) -> Contender:
+    loop = PlainLoop(hf_model(path, dropout=0.0), lr=LR, batch=BATCH)
+    return looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
+
+
+def glassformer(path: Path, rounds: Rounds) -> Contender:
+    return glassformer_contender(path, rounds)
+
+
+MAKERS = {"common": common, "best": best, "plain": plain, "glassformer": glassformer}
+
+
+def make(key: str, path: Path, rounds: Rounds) -> Contender:
+    """The contender of that key, made in its own process."""
+    logging.disable(logging.WARNING)
+    if key != "common":
+        keep_freed_memory()
+    return MAKERS[key](path, rounds)
+
+
+def random_bert_base(folder: Path, vocabulary: Path) -> Path:
+    """A folder as the Hub has bert-base-uncased, with random weights and the vocabulary of another folder."""
+    from transformers import BertConfig, BertModel
+
+    torch.manual_seed(0)
+    BertModel(BertConfig()).save_pretrained(folder)
+    for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
+        shutil.copy(file, folder)
+    return folder
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="timed windows of each contender")
+    parser.add_argument("--reviews", type=int, default=256, help="reviews in a window")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
+    parser.add_argument("--contenders", choices=MAKERS, nargs="+", default=list(MAKERS))
+    parser.add_argument(
+        "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"
+    )
+    options = parser.parse_args(arguments)
+    if options.reviews < BATCH or options.reviews % BATCH:
+        parser.error(f"--reviews {options.reviews}: give a multiple of {BATCH}, the reviews of a batch")
+    facts = environment("transformers", "accelerate")
+    out = options.out or result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            rounds = epoch_rounds(options.rounds, options.reviews, BATCH, options.seed)
+            path = resolve_checkpoint(MODEL).path
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        if options.model != MODEL:
+            path = random_bert_base(Path(folder), path)
+        contenders = {key: in_own_process(make, key, path, rounds) for key in options.contenders}
+        take_turns(list(contenders.values()), options.rounds)
+    against = {}
+    if ours := contenders.pop("glassformer", None):
+        against = {peer.name: ratios(ours, peer) for peer in contenders.values()}
+    measured = [*contenders.values(), *([ours] if ours else [])]
+    result = {
+        "benchmark": f"one epoch of fine-tuning {options.model} on IMDb reviews",
+        **facts,
+        "model": options.model,
+        "weights": "random" if options.model != MODEL else "all-MiniLM-L6-v2",
+        "reviews_per_window": options.reviews,
+        "max_length": MAX_LENGTH,
+        "seed": options.seed,
+        "contenders": [contender.summary() for contender in measured],
+        "glassformer_against": against,
+    }
+    write_result(out, result)
+    for name, ratio in against.items():
+        print(f"glassformer: {ratio['median']:.2f}x {name} ({ratio['min']:.2f} to {ratio['max']:.2f})")
+    print(f"written to {out}")
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

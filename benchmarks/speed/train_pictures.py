@@ -1,0 +1,294 @@
+"""Training a ViT on pictures: glassformer against a plain loop over transformers' ViTForImageClassification.
+
+    make bench-train_pictures ARGS='--size small'      (or: --size base)
+
+``small`` is the model of the recipe cifar10-vit (8 layers, 192 wide, patches of 4 x 4 pixels) on CIFAR-10; ``base`` is
+ViT-B/16 on the same pictures scaled up to 224 pixels. Two settings differ from the recipe: PatchDropout is off, since
+it makes less work, and [CLS] stands before the patches and is read, since transformers' model cannot do without it.
+
+Contenders, timed in turn on the same batches, from the same random weights; each peer has the faster of transformers'
+attentions, tried on the warm-up's pictures:
+
+1. transformers in fp32.
+2. transformers under bf16 autocast (this one and the next where the processor has bf16).
+3. transformers with bf16 weights: no copies, but less exact, since small updates are lost in such weights.
+4. glassformer, with the loop, the objective and the optimiser of ``ImageClassifier``: bf16 where the machine has it,
+   with fp32 masters.
+
+No dropout anywhere; all use fused AdamW, clip the gradient's norm at 1, keep one model over all windows, and tell the
+memory allocator to keep freed blocks. Decoding is not timed; forward, backward and update are. glassformer also
+normalises its 8-bit pixels inside the clock; the peers find theirs ready in their number format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from benchmarks.harness.common import (
+    Contender,
+    Window,
+    count,
+    environment,
+    glassformer_epoch,
+    half,
+    in_own_process,
+    loss_differences,
+    ratios,
+    report,
+    result_file,
+    take_turns,
+    write_result,
+)
+from benchmarks.speed.hf_attention import choose_attention
+from glassformer.data.image_batching import Changes, ImageStream
+from glassformer.data.image_sources import load_image_dataset
+from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
+from glassformer.errors import InputError
+from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.models.image import ImageEncoder as ViT
+from glassformer.process import keep_freed_memory
+from glassformer.runtime import choose_device, choose_dtype, set_seed
+from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.image_classification.build import build_model, build_transform
+from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+from glassformer.train.config import ClassifierFitConfig
+from glassformer.train.objectives import ImageClassification
+from glassformer.train.optim import MasterOptimizer
+
+CLASSES = 10
+LR = 1e-4
+
+
+@dataclass(frozen=True)
+class Size:
+    """One of the two comparisons."""
+
+    model: str
+    batch: int
+    pictures: int  # in a window, unless said otherwise
+    pixels: int
+
+
+SIZES = {
+    "small": Size("the model of cifar10-vit", batch=128, pictures=512, pixels=32),
+    "base": Size("ViT-B/16", batch=16, pictures=48, pixels=224),
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """The pictures of one window ``[n, C, H, W]``, 8 bits a value, and their classes ``[n]``."""
+
+    pixels: np.ndarray
+    targets: np.ndarray
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every contender is given: a folder with the first weights, the rounds (the last is the warm-up's)."""
+
+    folder: Path
+    rounds: list[Round]
+    transform: ImageTransform
+    tokens: int  # of one picture
+    batch: int
+
+    def stream(self, turn: int, device: torch.device) -> ImageStream:
+        """The batches of a window: the same for all."""
+        table = PixelTable(self.rounds[turn].pixels)
+        return ImageStream(table, self.transform, Changes(), self.tokens, self.batch, 1, max(turn, 0), device)
+
+    def window(self, turn: int, seconds: float, loss: float) -> Window:
+        n = len(self.rounds[turn].targets)
+        return Window(n, n * self.tokens, seconds, loss)
+
+
+def build(size: str, seed: int) -> tuple[ViT, ImageTransform]:
+    """A model with random weights, and how pictures are made ready for it."""
+    set_seed(seed)
+    if size == "small":
+        recipe = load_recipe("cifar10-vit")
+        model = replace(recipe.model, patch_dropout=0.0, class_token=True, pooling="first")
+        transform = build_transform(recipe.image, model)
+    else:
+        model = ImageModelConfig(model="vit-base", pooling="first")
+        transform = build_transform(ImageConfig(image_size=SIZES[size].pixels), model)
+    return build_model(model, transform, CLASSES), transform
+
+
+def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int) -> list[Round]:
+    """Real pictures, other ones for each round, in random order."""
+    limit = (rounds + 1) * pictures
+    split = load_image_dataset("cifar10", limit=limit, seed=seed, splits=["train"]).splits["train"]
+    assert split.labels is not None
+    _, targets = np.unique(split.labels, return_inverse=True)
+    table = read_pictures(split.images, transform, split.origin, split.rows)
+    order = np.random.default_rng(seed).permutation(len(split))
+    return [Round(table.pixels[part], targets[part]) for part in np.array_split(order, rounds + 1)]
+
+
+# --- transformers ---------------------------------------------------------------------------------
+
+
+def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bool) -> Contender:
+    """The loop that everybody writes, over transformers' model."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    device = choose_device()
+    model: Any = transformers.ViTForImageClassification.from_pretrained(
+        work.folder, dtype=weights, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    ).to(device)
+    model.train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, weight_decay=0.0, fused=True)
+
+    def epoch(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> list[float]:
+        losses = []
+        for pixels, targets in batches:
+            with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
+                logits = model(pixel_values=pixels).logits
+            loss = F.cross_entropy(logits.float(), targets)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(float(loss.detach()))
+        return losses
+
+    def batches(turn: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        stream = work.stream(turn, device)
+        made = []
+        for (draw,) in stream.steps(0):
+            targets = torch.from_numpy(work.rounds[turn].targets[draw.index]).to(device)
+            made.append((stream.pack(draw).pixels.to(weights), targets))
+        return made
+
+    def run(turn: int) -> Window:
+        ready = batches(turn)
+        started = time.perf_counter()
+        losses = epoch(ready)
+        return work.window(turn, time.perf_counter() - started, float(np.mean(losses)))
+
+    warm_up = batches(-1)
+    attention = choose_attention(model, lambda: epoch(warm_up))
+    optimizer.state.clear()
+
+    setting = {
+        "precision": "bf16 autocast" if autocast else f"{weights} weights".replace("torch.", ""),
+        "batch_size": work.batch,
+        "attention": attention,
+        "optimiser": "AdamW, fused",
+    }
+    return Contender(name, setting, run, noun="pictures")
+
+
+# --- glassformer ----------------------------------------------------------------------------------
+
+
+def glassformer_contender(work: Work) -> Contender:
+    config = ClassifierFitConfig(
+        epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=work.batch
+    )
+    device = choose_device()
+    dtype = choose_dtype("auto", device)
+    network = load_pretrained(work.folder, dropout=0.0, attention_dropout=0.0).to(device)
+    optimizer = MasterOptimizer(network, config, dtype)
+
+    def run(turn: int) -> Window:
+        objective = ImageClassification(work.rounds[turn].targets)
+        seconds, loss = glassformer_epoch(network, optimizer, config, work.stream(turn, device), objective)
+        return work.window(turn, seconds, loss)
+
+    setting = {
+        "precision": "bf16 weights, fp32 masters" if dtype == torch.bfloat16 else "fp32",
+        "batch_size": work.batch,
+        "optimiser": "AdamW, fused",
+    }
+    return Contender("glassformer", setting, run, noun="pictures")
+
+
+# --- the comparison -------------------------------------------------------------------------------
+
+MAKERS = {
+    "fp32": partial(plain_contender, "transformers, fp32", weights=torch.float32, autocast=False),
+    "autocast": partial(plain_contender, "transformers, bf16 autocast", weights=torch.float32, autocast=True),
+    "bf16": partial(plain_contender, "transformers, bf16 weights", weights=torch.bfloat16, autocast=False),
+    "glassformer": glassformer_contender,
+}
+
+
+def make(key: str, work: Work) -> Contender:
+    """The contender of that key, made in its own process."""
+    logging.disable(logging.WARNING)
+    keep_freed_memory()
+    return MAKERS[key](work)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--rounds", type=count, default=5, help="timed windows of each contender")
+    parser.add_argument("--pictures", type=count, help="in a window [default: 512 small, 48 base]")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--out", type=Path, help="the result file [default: results/train_pictures-SIZE[-LEVEL].json]"
+    )
+    options = parser.parse_args(arguments)
+    size = SIZES[options.size]
+    pictures = options.pictures or size.pictures
+    out = options.out or result_file(f"train_pictures-{options.size}")
+    facts = environment("transformers")
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            network, transform = build(options.size, options.seed)
+            rounds = load_rounds(transform, options.rounds, pictures, options.seed)
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+        save_pretrained(network, Path(temporary))
+        tokens = network.config.embedding.num_tokens
+        work = Work(Path(temporary), rounds, transform, tokens, size.batch)
+        contenders = [
+            in_own_process(make, key, work) for key in MAKERS if half() or key in ("fp32", "glassformer")
+        ]
+        take_turns(contenders, options.rounds)
+    *peers, ours = contenders
+    c = network.config.encoder
+    result: dict[str, Any] = {
+        "benchmark": f"training {size.model} on CIFAR-10 pictures of {size.pixels} pixels",
+        **facts,
+        "threads": facts["machine"]["threads"],
+        "weights": "random, the same for all",
+        "sizes": {"d_model": c.d_model, "num_layers": c.num_layers, "num_heads": c.num_heads, "d_ff": c.d_ff},
+        "tokens_per_picture": tokens,
+        "pictures_per_window": pictures,
+        "seed": options.seed,
+        "contenders": [contender.summary() for contender in contenders],
+        "glassformer_against": {peer.name: ratios(ours, peer) for peer in peers},
+        "loss_against_glassformer": loss_differences(ours, peers),
+    }
+    write_result(out, result)
+    report(ours, peers, out)
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

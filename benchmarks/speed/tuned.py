@@ -1,0 +1,170 @@
+"""What ``gf.tune_process()`` is worth: training and prediction of a small encoder with it and without.
+
+    .venv/bin/python -m benchmarks.speed.tuned [--rounds 7] [--texts 600] [--threads 2] [--busy 2]
+
+Four contenders, each in a process of its own, take turns: training steps (batches, forward, backward, clipping and
+update of the package's own loop) and prediction from texts to probabilities, in a process as Python starts it and in a
+tuned one. Texts are made up: words drawn from 5,000, a few to a few hundred of them. All rounds are run twice, on the
+machine as it is and beside ``--busy`` processes that compute without end. Figures go to
+``benchmarks/results/tuned.json``: texts and tokens a second, the tuned process over the other round by round, and the
+largest memory of each process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import resource
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness.common import (
+    RESULTS,
+    Contender,
+    Window,
+    count,
+    environment,
+    in_own_process,
+    ratios,
+    take_turns,
+    write_result,
+)
+from glassformer.process import SETTINGS, tune_process
+
+WORKS = ("training", "prediction")
+MODEL: dict[str, Any] = {
+    "d_model": 128,
+    "num_layers": 2,
+    "num_heads": 4,
+    "d_ff": 512,
+    "max_length": 256,
+    "min_count": 1,
+}
+
+
+@dataclass(frozen=True)
+class Measured(Window):
+    """A window, and the largest memory that its process has had so far."""
+
+    peak_mb: float = 0.0
+
+
+def made_up(number: int, seed: int = 0) -> tuple[list[str], list[int]]:
+    """So many texts of 5 to 250 words, and a class for each."""
+    rng = np.random.default_rng(seed)
+    lengths = np.clip(np.exp(rng.normal(4.0, 0.8, number)), 5, 250).astype(int)
+    texts = [" ".join(f"word{w}" for w in rng.integers(0, 5_000, length)) for length in lengths]
+    return texts, (np.arange(number) % 2).tolist()
+
+
+def make(work: str, tuned: bool, number: int, threads: int) -> Contender:
+    """One of the two works. The settings of the environment were there before this process began."""
+    if tuned:
+        tune_process()
+    import glassformer as gf
+
+    texts, labels = made_up(number)
+    settings: dict[str, Any] = MODEL | {"batch_size": 16, "lr": 1e-3, "precision": "fp32", "threads": threads}
+
+    def train(turn: int) -> Window:
+        clf = gf.TextClassifier("encoder-mini", epochs=1, seed=turn + 1, **settings).fit(texts, labels)
+        steps = [record for record in clf.history_ if record["kind"] == "step"]
+        tokens, loss = sum(s["tokens"] for s in steps), statistics.fmean(s["loss"] for s in steps)
+        return Measured(number, tokens, steps[-1]["seconds"], loss, peak_mb())
+
+    classifier: list[Any] = []
+
+    def predict(turn: int) -> Window:
+        if not classifier:
+            few: dict[str, Any] = settings | {"vocab_size": 5_000}
+            classifier.append(gf.TextClassifier("encoder-mini", epochs=1, seed=1, **few).fit(texts, labels))
+        clf = classifier[0]
+        tokens = int(clf.encode(texts).lengths.sum())
+        started = time.perf_counter()
+        probabilities = clf.predict_proba(texts)
+        return Measured(
+            number, tokens, time.perf_counter() - started, float(probabilities.max(1).mean()), peak_mb()
+        )
+
+    name = f"{work}, {'tuned' if tuned else 'as Python starts it'}"
+    about = {"work": work, "tuned": tuned, "texts": number, "threads": threads, **MODEL}
+    return Contender(name, about, train if work == "training" else predict, noun="texts")
+
+
+def peak_mb() -> float:
+    """The largest memory of this process so far; Linux counts it in KiB."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def begun(work: str, tuned: bool, given: argparse.Namespace) -> Contender:
+    """The contender in a process that begins with the environment of its kind."""
+    before = dict(os.environ)
+    for name in SETTINGS:
+        os.environ.pop(name, None)
+    if tuned:
+        os.environ.update(SETTINGS)
+    try:
+        return in_own_process(make, work, tuned, given.texts, given.threads)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def compute_without_end() -> None:
+    while True:
+        sum(range(10_000))
+
+
+@contextmanager
+def busy(number: int) -> Iterator[None]:
+    """So many other processes at work."""
+    context = multiprocessing.get_context("spawn")
+    others = [context.Process(target=compute_without_end, daemon=True) for _ in range(number)]
+    for other in others:
+        other.start()
+    try:
+        yield
+    finally:
+        for other in others:
+            other.terminate()
+
+
+def measured(given: argparse.Namespace, others: int) -> dict[str, Any]:
+    """All rounds beside so many other processes."""
+    pairs = {work: [begun(work, tuned, given) for tuned in (True, False)] for work in WORKS}
+    contenders = [contender for pair in pairs.values() for contender in pair]
+    with busy(others):
+        take_turns(contenders, given.rounds)
+    gains = {work: ratios(ours, other) for work, (ours, other) in pairs.items()}
+    for work, gain in gains.items():
+        print(f"{work} beside {others}: {gain['median']:.2f} times ({gain['min']:.2f} to {gain['max']:.2f})")
+    return {"busy": others, "gain": gains, "contenders": [c.summary() for c in contenders]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=count, default=7)
+    parser.add_argument("--texts", type=count, default=600)
+    parser.add_argument("--threads", type=count, default=2)
+    parser.add_argument("--busy", type=count, default=2, help="other processes of the second part")
+    parser.add_argument("--out", type=Path, default=RESULTS / "tuned.json")
+    given = parser.parse_args(arguments)
+    result = environment("scikit-learn") | {"threads": given.threads, "rounds": given.rounds}
+    result |= {name: measured(given, others) for name, others in (("alone", 0), ("beside", given.busy))}
+    write_result(given.out, result)
+    print(f"written to {given.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
