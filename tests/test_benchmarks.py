@@ -31,7 +31,7 @@ TINY = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2, "in
 LASTING = """
 import os, sys, time
 sys.path.insert(0, {root!r})
-from benchmarks.harness.common import Contender, in_own_process
+from benchmarks.harness.rounds import Contender, in_own_process
 
 def make():
     return Contender("slow", {{"pid": os.getpid()}}, lambda turn: time.sleep(600))
@@ -90,7 +90,7 @@ def test_the_plain_loop_trains_on_every_row_once_in_batches_of_like_length(tool)
     rows = tool("hf_trainer").Rows(
         [{"input_ids": np.full(2 + i % 11, 5 + 7 * (i % 2)), "labels": i % 2} for i in range(37)]
     )
-    loop = tool("plain_loop").PlainLoop(model, lr=1e-2, batch=4)
+    loop = tool("hf_trainer").PlainLoop(model, lr=1e-2, batch=4)
     batches = loop.batches(rows, np.random.default_rng(0))
     assert sorted(i for batch in batches for i in batch) == list(range(37))
     widths = [{len(rows[i]["input_ids"]) for i in batch} for batch in batches]
@@ -134,7 +134,7 @@ def test_a_peer_gets_the_attention_that_is_faster_here_and_nothing_is_learnt_in_
         with torch.no_grad():
             model.weight += 1.0
 
-    said = tool("hf_attention").choose_attention(model, work)
+    said = tool("hf_trainer").choose_attention(model, work)
     assert model.name == "eager"
     assert said.startswith("eager (sdpa: ")
     assert torch.equal(model.weight, before)
@@ -222,25 +222,25 @@ def test_reviews_that_give_too_few_pairs_are_refused(tool, monkeypatch):
 
 
 def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
-    common, speed = tool("common"), tool("tables_speed")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
-    assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`.\n"
-    assert speed.pretraining() == "Not measured yet: `make bench-pretrain`.\n"
+    rounds, speed = tool("rounds"), tool("tables_speed")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
+    assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`."
+    assert speed.pretraining() == "Not measured yet: `make bench-pretrain`."
     windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
     peer, ours = (
-        common.Contender(
-            name, {}, lambda turn: None, [common.Window(6, 60, *each) for each in found], "pictures"
+        rounds.Contender(
+            name, {}, lambda turn: None, [rounds.Window(6, 60, *each) for each in found], "pictures"
         )
         for name, found in windows.items()
     )
     result = {
-        **common.environment(),
+        **tool("results").environment(),
         "threads": 1,
         "contenders": [peer.summary(), ours.summary()],
-        "glassformer_against": {"peer": common.ratios(ours, peer)},
-        "loss_against_glassformer": common.loss_differences(ours, [peer]),
+        "glassformer_against": {"peer": rounds.ratios(ours, peer)},
+        "loss_against_glassformer": rounds.loss_differences(ours, [peer]),
     }
-    common.write_result(tmp_path / "train_pictures-base.json", result)
+    tool("results").write_result(tmp_path / "train_pictures-base.json", result)
     stored = json.loads((tmp_path / "train_pictures-base.json").read_text(encoding="utf-8"))
     assert stored["contenders"][0]["windows"][0] == {
         "pictures": 6,
@@ -263,16 +263,16 @@ def test_a_table_says_which_attention_its_peers_had(tool):
         return [peer, {"name": "glassformer", "setting": {"precision": "bf16 weights, fp32 masters"}}]
 
     told = tool("tables_speed").attentions
-    assert told(rows("eager (sdpa: 1.36 times the time)"))[1].startswith(
+    assert told(rows("eager (sdpa: 1.36 times the time)"))[0].startswith(
         "Attention taken: HF Trainer, at its best: eager"
     )
-    assert told(rows("sdpa"))[1].startswith("Measured before peers had the choice")
+    assert told(rows("sdpa"))[0].startswith("Measured before peers had the choice")
     assert told(rows("sdpa")[1:]) == []
 
 
 def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
     speed = tool("tables_speed")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert speed.nearest_peers() == "Not measured yet: `make bench-inference`."
 
     def rate(of: float) -> dict[str, Any]:
@@ -303,10 +303,9 @@ def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
 
 
 def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp_path):
-    tables, speed = tool("tables"), tool("tables_speed")
+    tables = tool("tables")
     assert set(tables.PROMISED) <= (tool("reliability").ROWS | tool("reliability").PEER).keys()
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
-    monkeypatch.setattr(tables, "read", speed.read)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert tables.scoreboard() == "Not measured yet: `make soak`."
     row = {"asked": 1213, "run": 11, "passed": 7}
     (tmp_path / "reliability.json").write_text(json.dumps({"rows": {"kills": row}}), encoding="utf-8")
@@ -353,7 +352,7 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
         ["--limit", "31", "--rounds", "2", "--before", "abc", "--out", str(tmp_path / "end-to-end.json")]
     )
     assert turns == ["tree", whole.ROOT.name, whole.ROOT.name, "tree"]
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     lines = speed.end_to_end().splitlines()
     assert lines[2] == "| before (commit abc) | 30 (30 to 30) | 50 | 1,234 | 75.00% of 4 |"
     assert lines[3].startswith("| now | 10 (10 to 10) |")

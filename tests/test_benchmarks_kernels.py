@@ -36,7 +36,7 @@ def test_both_ways_are_timed_in_turn_and_told(tool, monkeypatch, tmp_path):
     for kind, names in (("alone", 3), ("whole", 2)):
         assert len(found[kind]) == names
         assert all(way["min"] > 0 for one in found[kind].values() for way in one["milliseconds"].values())
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert speed.kernels_fp32().startswith("Not measured yet")
     machine = {"cpu": "a processor", "load_before": [0.5]}
     facts = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-11-25", "threads": 1, "rounds": 3}
@@ -62,13 +62,13 @@ def test_products_in_int8_are_timed_and_the_table_names_wrong_sums(tool, monkeyp
 
     if int8.why_not():
         pytest.skip(f"no int8: {int8.why_not()}")
-    bench, speed, table = tool("int8"), tool("tables_speed"), tool("tables_int8")
+    bench, table = tool("int8"), tool("tables_speed")
     monkeypatch.setattr(bench, "SHAPES", ((13, 7),))
     monkeypatch.setattr(bench, "ROWS", (3, 1024))
     found = bench.products(rounds=1, least=0.0, seed=0)
     assert [(one["rows"], one["inputs"], one["columns"]) for one in found] == [(3, 13, 7), (1024, 13, 7)]
     assert all(way["min"] > 0 for one in found for way in one["microseconds"].values())
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert table.int8().startswith("Not measured yet")
     found[1]["exact"] = {"torch._int_mm": False, "onednn.qlinear_pointwise": True}
     seconds = {"median": 2.0, "min": 1.5, "max": 2.5}

@@ -24,8 +24,8 @@ def tool(monkeypatch):
 
 
 def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
-    speed, levels = tool("tables_speed"), tool("tables_levels")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    levels = tool("tables_speed")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     ratio = {"median": 2.0, "min": 1.5, "max": 2.5}
     fine = {"glassformer_against": {"HF Trainer, at its best": ratio}}
     (tmp_path / "train_imdb-avx2.json").write_text(json.dumps(fine), encoding="utf-8")
@@ -47,12 +47,12 @@ def test_a_level_that_was_not_at_hand_says_so(tool, monkeypatch, tmp_path):
 
 
 def test_a_level_has_a_file_of_its_own(tool, monkeypatch):
-    common = tool("common")
+    results = tool("results")
     flags = {"avx2": levels_of("avx2"), "amx": levels_of("amx"), "none": frozenset({"sse2"})}
     for name, ending in (("avx2", "-avx2"), ("amx", ""), ("none", "-none")):
-        monkeypatch.setattr(common, "cpu_flags", lambda name=name: flags[name])
-        assert common.level() == name
-        assert common.result_file("rate").name == f"rate{ending}.json"
+        monkeypatch.setattr(results, "cpu_flags", lambda name=name: flags[name])
+        assert results.level() == name
+        assert results.result_file("rate").name == f"rate{ending}.json"
 
 
 def test_products_count_whoever_makes_them(tool):
@@ -85,8 +85,8 @@ def test_a_peak_is_of_the_work_alone(tool):
 
 
 def test_peaks_are_told_by_length_and_by_documents(tool, monkeypatch, tmp_path):
-    speed, memory = tool("tables_speed"), tool("tables_memory")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
+    memory = tool("tables_speed")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert memory.memory("training", "tokens").startswith("Not measured yet")
     found = {
         "machine": {"cpu": "X", "load_before": [0.5]},
@@ -100,13 +100,13 @@ def test_peaks_are_told_by_length_and_by_documents(tool, monkeypatch, tmp_path):
         ],
     }
     (tmp_path / "memory-avx2.json").write_text(json.dumps(found), encoding="utf-8")
-    lines = memory.memory("training", "tokens", "-avx2").splitlines()
+    lines = memory.memory("training", "tokens", ending="-avx2").splitlines()
     assert lines[0] == "| Peak, MB | 128 tokens | 256 tokens |"
     assert lines[2] == "| a | 1,280 | 2,560 |"
     assert lines[5] == "Attention taken (tokens): a: sdpa; b: eager."
     found["training"][1]["setting"]["attention"] = "eager"
     (tmp_path / "memory-avx2.json").write_text(json.dumps(found), encoding="utf-8")
-    told = memory.memory("training", "tokens", "-avx2")
+    told = memory.memory("training", "tokens", ending="-avx2")
     assert "a: sdpa at 128, eager at 256; b: eager." in told
 
 

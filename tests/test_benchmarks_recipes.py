@@ -85,7 +85,7 @@ def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
 
 def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, monkeypatch):
     tables = benchmark("tables")
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
     result = {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs}
     (tmp_path / "recipe-cifar10-vit-stem.json").write_text(json.dumps(result), encoding="utf-8")

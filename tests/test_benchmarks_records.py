@@ -127,8 +127,8 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match="0 flips of 120 examples"):
         tool.measure(recipe, tmp_path / "none", flips=0, folds=2, seed=0, say=lambda line: None)
 
-    tables = benchmark("tables_trust")
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    tables = benchmark("tables_quality")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert tables.label_noise().startswith("Not measured yet")
     where = {
         "machine": {"cpu": "X", "threads": 1},
@@ -175,8 +175,8 @@ def test_calibration_is_measured_on_a_copy_and_told(tmp_path, monkeypatch, capsy
     assert before == {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
     found = json.loads((tmp_path / "calibration-run.json").read_text(encoding="utf-8"))
     assert found["splits"].keys() == {"validation", "test"}
-    tables = benchmark("tables_trust")
-    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    tables = benchmark("tables_quality")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     lines = tables.calibration().splitlines()
     after = found["splits"]["test"]["after"]
     assert lines[3].startswith(f"| `run` | test, {after['n']} | {found['temperature']:.2f} | ")
@@ -260,14 +260,14 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     (judged,) = (tmp_path / "work").glob("explain-model-*.jsonl")
     tokens = [json.loads(line)["tokens"] for line in judged.read_text(encoding="utf-8").splitlines()]
     assert tokens == [11] * 3
-    told = benchmark("tables_trust")._explained(result)
+    told = benchmark("tables_quality").explained_run(result)
     assert "3 test texts of" in told
     assert ", cut to 11 tokens**" in told
     assert "| Stays under: synonym | Stays under: typo |" in told
     assert f"another one decides: {result['counter_examples']['found']} of 5" in told
     one = {"text": "a *b*", "in_words": "“b” gets 90%"}
     result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}
-    told = benchmark("tables_trust")._explained(result)
+    told = benchmark("tables_quality").explained_run(result)
     assert "another one decides: 4 of 5. The clearest:\n\n- *a \\*b\\** “b” gets 90%\n" in told
     assert told.count("“b” gets 90%") == 3
 
@@ -283,7 +283,7 @@ def test_a_length_that_the_model_does_not_read_is_refused(length, explained, cap
 
 
 def test_texts_of_the_data_mean_nothing_in_a_page(monkeypatch):
-    verbatim = benchmark("tables_trust").verbatim
+    verbatim = benchmark("tables_quality").verbatim
     assert verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
 
 

@@ -113,10 +113,10 @@ def test_more_seeds_of_one_of_the_two_leave_the_other_alone(bench, monkeypatch, 
 
 
 def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path):
-    language, speed = benchmark("tables_language"), benchmark("tables_speed")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
-    assert language.quality().startswith("Not measured yet")
-    assert language.word_vectors_fit().startswith("Not measured yet")
+    tables = benchmark("tables_quality")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
+    assert tables.word_vectors_quality().startswith("Not measured yet")
+    assert benchmark("tables_speed").word_vectors_fit().startswith("Not measured yet")
     seeds = {
         "0": {"glassformer": {"google": 13.0}, "gensim": {"google": 11.0}},
         "1": {"gensim": {"google": 12.0}},
@@ -125,16 +125,16 @@ def test_the_tables_have_a_line_for_each_number_of_epochs(monkeypatch, tmp_path)
     parts = {n: {"seeds": seeds, "difference": {"google": apart}} for n in ("5", "1")}
     result = {"setting": {"threads": 1, "dim": 100}, "epochs": parts | {"3": {"seeds": seeds}}}
     (tmp_path / "word2vec-quality.json").write_text(json.dumps(result), encoding="utf-8")
-    lines = language.quality().splitlines()
+    lines = tables.word_vectors_quality().splitlines()
     assert lines[2:4] == [
         f"| {n} | Google analogies | 13.0 | 11.5 | +1.5 (-0.2 to +3.0) | 1 and 2 |" for n in (1, 5)
     ]
 
 
 def test_seconds_stand_beside_what_they_gave_in_their_order(monkeypatch, tmp_path):
-    language, speed = benchmark("tables_language"), benchmark("tables_speed")
-    monkeypatch.setattr(speed, "RESULTS", tmp_path)
-    assert language.quality_by_seconds("-avx2").startswith("Not measured yet")
+    tables = benchmark("tables_quality")
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
+    assert tables.word_vectors_seconds("-avx2").startswith("Not measured yet")
     timed = {
         "1": {"glassformer": [7.0, 5.0, 6.0], "gensim": [43.0]},
         "5": {"glassformer": [34.0], "gensim": [168.0]},
@@ -145,7 +145,7 @@ def test_seconds_stand_beside_what_they_gave_in_their_order(monkeypatch, tmp_pat
     seeds = {"0": {"glassformer": one, "gensim": one}, "1": {"glassformer": one | {"google": 21.0}}}
     result = {"epochs": {"5": {"seeds": seeds}, "1": {"seeds": {"0": {"glassformer": one}}}}}
     (tmp_path / "word2vec-quality.json").write_text(json.dumps(result), encoding="utf-8")
-    assert language.quality_by_seconds("-avx2").splitlines()[2:] == [
+    assert tables.word_vectors_seconds("-avx2").splitlines()[2:] == [
         "| glassformer | 1 | 6 | 50.0 | 30.0 | 20.0 |",
         "| glassformer | 5 | 34 | 50.0 | 30.0 | 20.5 |",
         "| gensim | 5 | 168 | 50.0 | 30.0 | 20.0 |",

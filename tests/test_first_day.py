@@ -17,7 +17,7 @@ def day(monkeypatch):
 
 def quick(step) -> bool:
     """Whether a step trains nothing and needs no step before it: it looks at a table, or ``train`` refuses it."""
-    words = step.do if isinstance(step.do, tuple) else ("",)
+    words = step.do.split() if isinstance(step.do, str) else [""]
     refused = (
         words[0] == "train"
         and step.code == 2
@@ -39,7 +39,7 @@ def test_what_the_doctor_and_refusals_say(day, kind, tmp_path, monkeypatch):
 def test_a_step_that_is_not_as_told_is_noticed(day, tmp_path, monkeypatch):
     def steps(home: Path):
         (home / "a.csv").write_text("text,label\na fine film,x\na dull film,y\n")
-        doctor = ("data", "doctor", "a.csv")
+        doctor = "data doctor a.csv"
         return [
             day.Step("as told", doctor, ("2 classes",)),
             day.Step("not said", doctor, ("60 classes",)),

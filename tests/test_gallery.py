@@ -53,7 +53,7 @@ def drawn(gallery, folder):
 
     def draw(name: str, *recipes: str):
         found = [gallery.GalleryRun.of(gallery.find_run(recipe, [folder])) for recipe in recipes]
-        return getattr(gallery.draw, name)(*found)
+        return getattr(gallery, name)(*found)
 
     return draw
 
@@ -149,7 +149,7 @@ def test_an_alignment(gallery, tmp_path):
     ]
     run_task(load_recipe("multi30k-rnn-additive", [*settings, "d_model=16", "threads=1", "seed=3"]), run)
     assert gallery.find_run("multi30k-rnn-additive", [tmp_path]) == run
-    made = gallery.draw.alignment(gallery.GalleryRun.of(run))
+    made = gallery.alignment(gallery.GalleryRun.of(run))
     assert "dog" in "".join(svg_texts(made.content)) or "number" in "".join(svg_texts(made.content))
     assert " BLEU (20" in made.caption
     found = gallery.GalleryRun.of(run)  # a recipe as given is judged by greedy search
@@ -183,11 +183,11 @@ def test_an_arm_of_a_study_is_found_in_its_folder(gallery, tmp_path):
 
 def test_a_published_run_is_read_from_its_result_file(gallery):
     run = gallery.GalleryRun.published("imdb-encoder-small-given")
-    made = gallery.draw.curves(run)
+    made = gallery.curves(run)
     assert {"training", "test", "epoch 5"} <= set(svg_texts(made.content))
     assert len(re.findall(r"\d\d\.\d%", made.caption.partition(". Each")[0])) == 5
     with pytest.raises(GlassformerError, match=r"no grid\.png"):
-        gallery.draw.grid(run)
+        gallery.grid(run)
     with pytest.raises(GlassformerError, match="no such result file"):
         gallery.GalleryRun.published("none")
 
@@ -201,7 +201,7 @@ def test_a_run_that_is_missing_is_one_line(gallery, tmp_path, monkeypatch, capsy
 
 
 def test_a_picture_too_large_is_not_written(gallery, folder, monkeypatch):
-    monkeypatch.setitem(gallery.PICTURES, "small", gallery.Picture(("digits",), gallery.draw.confusion))
+    monkeypatch.setitem(gallery.PICTURES, "small", gallery.Picture(("digits",), gallery.confusion))
     content, text = gallery.make("small", [folder])
     assert text.startswith("```{figure} gallery/small.svg\n:alt: A table of 10 by 10 counts.")
     monkeypatch.setattr(gallery, "MOST", len(content) - 1)

@@ -100,15 +100,15 @@ def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
             write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
     measured = {"machine": {"cpu": "X", "bf16": []}, "date": "2026-01-02T03:04"}
     result = {"questions": {"stem": module.judged(tmp_path, "stem", [0, 1]) | {"measured": measured}}}
-    tables_questions = benchmark("tables_questions")
+    tables_questions = benchmark("tables_quality")
 
-    monkeypatch.setattr(tables_questions, "read", lambda name: result)
+    monkeypatch.setattr(benchmark("markdown"), "read", lambda name: result)
     made = tables_questions.questions()
     assert "## What does a convolution stem alone give?" in made
     assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | less than 3 points |" in made
     assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
     assert "examples. Transformers in fp32, on X, 2026-01-02." in made
-    monkeypatch.setattr(tables_questions, "read", lambda name: None)
+    monkeypatch.setattr(benchmark("markdown"), "read", lambda name: None)
     assert tables_questions.questions().startswith("Not measured yet")
 
 

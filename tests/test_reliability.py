@@ -47,10 +47,10 @@ def test_killed_trainings_resume_to_the_same_bits(count):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "count"),
-    [("interrupt_tests.stops(20)", 20), ("interrupt_tests.starts(3)", 3), ("race_tests.races(10)", 10)],
+    [("interrupt_tests.stops(20)", 20), ("interrupt_tests.starts(3)", 3), ("interrupt_tests.races(10)", 10)],
 )
 def test_commands_stopped_and_racing(call, count):
-    runs = run(f"(interrupt_tests.warm(), {call})[1]", modules="interrupt_tests, race_tests")
+    runs = run(f"(interrupt_tests.warm(), {call})[1]", modules="interrupt_tests")
     assert len(runs) == count
     assert [one for one in runs if not one["passed"]] == []
 
@@ -153,7 +153,7 @@ def test_a_soak_of_the_server_answers_right():
 
 @pytest.mark.slow
 def test_settings_that_cannot_be_are_refused():
-    runs = run("bad_settings.settings(77)", modules="bad_settings")
+    runs = run("bad_files.settings(77)", modules="bad_files")
     assert [one for one in runs if not one["passed"]] == []
     assert len(runs) == 77
 

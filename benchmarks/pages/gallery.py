@@ -10,15 +10,330 @@ figure, all read from the files of the run.
 
 from __future__ import annotations
 
-import argparse
+import io
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.pages import gallery_pictures as draw
-from benchmarks.pages.gallery_runs import Drawn, GalleryRun, find_run
+import numpy as np
+
+from benchmarks.harness.results import RESULTS, parse
+from glassformer.config import to_dict
+from glassformer.data.augment import contact_sheet, sheet_columns
+from glassformer.data.image_sources import ImageSplit
+from glassformer.data.sources import data_folders
 from glassformer.errors import GlassformerError, InputError
+from glassformer.explain.alignment import picture as alignment_picture
+from glassformer.explain.architecture import Block
+from glassformer.explain.architecture import draw as draw_blocks
+from glassformer.explain.sheets import as_file, heads, pictures
+from glassformer.report.charts import bar_panels, confusion_matrix, learning_curves
+from glassformer.report.published import headline
+from glassformer.report.tables import confusions
+from glassformer.study.grid import folder_name
+from glassformer.tasks.catalog import TASKS, load_recipe
+from glassformer.tasks.load import load
+from glassformer.tasks.run_folder import Run, read_run_recipe
+
+# Keys that decide how a run goes, not what comes out of it.
+ASIDE = {"name", "summary", "expect", "seed", "threads", "verbose", "baselines", "device", "checkpoint_every"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A picture with its words."""
+
+    content: bytes
+    alt: str  # for those who cannot see it
+    caption: str
+
+
+@dataclass(frozen=True)
+class GalleryRun:
+    """A finished run with its recipe."""
+
+    folder: Path | None  # None: of a result file
+    metrics: dict[str, Any]
+    recipe: Any
+    records: list[dict[str, Any]]  # of the training
+
+    @classmethod
+    def of(cls, folder: Path) -> GalleryRun:
+        """The run in a folder; CheckpointError where there is none that has ended."""
+        run = Run.of(folder)
+        return cls(folder, run.metrics, read_run_recipe(folder), list(run.history))
+
+    @classmethod
+    def published(cls, name: str) -> GalleryRun:
+        """The first run in the result file of a recipe.
+
+        Raises:
+            InputError: it has none.
+        """
+        file = RESULTS / f"recipe-{name}.json"
+        if not file.is_file():
+            raise InputError(
+                "no such result file", where=str(file), fix=f"benchmarks/quality/recipes.py {name}"
+            )
+        found = json.loads(file.read_text(encoding="utf-8"))
+        first = found["runs"][0]
+        return cls(None, first, load_recipe(name, found["overrides"]), first["evaluations"])
+
+    def file(self, name: str) -> Path:
+        """A file of its folder.
+
+        Raises:
+            InputError: it has no such file.
+        """
+        if self.folder is None or not (self.folder / name).exists():
+            raise InputError(f"the run has no {name}", where=str(self.folder or self.recipe.name))
+        return self.folder / name
+
+    @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        return [record for record in self.records if record["kind"] == "evaluation"]
+
+    def told(self) -> str:
+        """Recipe, changed settings, seed and the run's own figure, in a sentence."""
+        changed = changed_settings(self.recipe)
+        words = f"Recipe `{self.recipe.name}`"
+        if changed:
+            words += " with " + ", ".join(f"`{key} = {value}`" for key, value in changed.items())
+        words += f", seed {self.metrics['seed']}; this run reached {self.figure()}"
+        return f"{words} ({str(self.metrics.get('date', ''))[:10]})."
+
+    def figure(self) -> str:
+        """What the run is judged by, with the number of examples where it says so."""
+        found = headline(self.metrics, self.recipe.name)
+        if found is None:
+            raise InputError("the run has no figure", where=str(self.folder or self.recipe.name))
+        value, unit = found
+        judged = self.metrics.get("judged", "")
+        n = (self.metrics.get(judged) or {}).get("n")
+        words = unit.format(value).removesuffix(" (validation)")
+        return f"{words} on {n:,} {judged} examples" if n else words
+
+
+def find_run(recipe: str, folders: Sequence[Path]) -> Path:
+    """The folder of a finished run of a recipe, the lowest seed first, or of an arm of a study (STUDY/ARM).
+
+    Raises:
+        InputError: there is none.
+    """
+    study, _, arm = recipe.partition("/")
+    for folder in folders:
+        place = folder / study / "arms" / folder_name(arm) / "seed-0"
+        if arm and (place / "metrics.json").is_file():
+            return place
+        for name in (*(f"{recipe}-seed{seed}" for seed in range(10)), recipe):
+            if (folder / name / "metrics.json").is_file():
+                return folder / name
+    where = ", ".join(map(str, folders))
+    raise InputError(f"no finished run of {recipe}", where=where, fix=f"glassformer train {recipe} --out ...")
+
+
+def changed_settings(recipe: Any) -> dict[str, Any]:
+    """Settings of a run that differ from those of the recipe that ships under its name."""
+    shipped, own = flat(to_dict(load_recipe(recipe.name))), flat(to_dict(recipe))
+    found = {
+        key.rpartition(".")[2]: without_place(value)
+        for key, value in own.items()
+        if key.rpartition(".")[2] not in ASIDE and shipped.get(key) != value
+    }
+    return found
+
+
+def without_place(value: Any) -> Any:
+    """A setting; of a folder or file the last two names, for its place on this machine says nothing."""
+    return "/".join(Path(value).parts[-2:]) if isinstance(value, str) and value.startswith("/") else value
+
+
+def flat(values: dict[str, Any]) -> dict[str, Any]:
+    """``{"train": {"lr": 0.1}}`` as ``{"train.lr": 0.1}``."""
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
+    return out
+
+
+SENTENCE = "madrid is in spain while tokyo is in japan"  # words of the corpus, not a line of it
+WORDS = ("france", "paris", "king")  # whose neighbors are shown
+SHOWN = 5  # fills and neighbors
+PHOTOS = 3
+LEVEL = "strong"  # of the augmentation ladder
+LICENCE = re.compile(r"^(\S+) CC-BY by (.*) - \S+$", re.MULTILINE)
+
+
+def grid(run: GalleryRun) -> Drawn:
+    """The first judged picture of each class under its true and its predicted label: the grid of the run."""
+    file = run.file("grid.png")
+    examples = json.loads(run.file("pictures.json").read_text(encoding="utf-8"))["examples"]
+    right = sum(e["label"] == e["predicted"] for e in examples)
+    wrong = [f"{e['label']} as {e['predicted']}" for e in examples if e["label"] != e["predicted"]]
+    told = f"{right} of {len(examples)} are right" + (f"; taken wrongly: {', '.join(wrong)}" if wrong else "")
+    return Drawn(file.read_bytes(), f"{len(examples)} small pictures, one a class, with true and predicted label: {told}",
+                 f"{told}. {run.told()}")  # fmt: skip
+
+
+def confusion(run: GalleryRun) -> Drawn:
+    """The confusion matrix of the judged split."""
+    scores = run.metrics[run.metrics["judged"]]
+    pairs = [f"{p['label']} taken for {p['predicted']} ({p['count']})" for p in confusions(scores)[:3]]
+    most = f"Most often mistaken: {', '.join(pairs)}" if pairs else "Two classes"
+    content = confusion_matrix(scores["labels"], scores["confusion"])
+    return Drawn(content.encode(), f"A table of {len(scores['labels'])} by {len(scores['labels'])} counts. {most}",
+                 f"{most}. {run.told()}")  # fmt: skip
+
+
+def curves(run: GalleryRun) -> Drawn:
+    """Loss and accuracy over the epochs; the judged split too, where the weights of each epoch were judged."""
+    epochs = run.metrics.get("epochs") or []
+    drawn = learning_curves(run.evaluations, epochs)
+    if not drawn:
+        raise InputError("fewer than two evaluations", where=run.recipe.name)
+    each = ", ".join(f"{e['accuracy']:.1%}" for e in epochs)
+    told = f"Test accuracy after each epoch: {each}. " if epochs else ""
+    told += "Each epoch's weights were kept and judged at the end; nothing was chosen by them. " * bool(
+        epochs
+    )
+    return Drawn(drawn.encode(), f"Two panels: loss and accuracy over {len(run.evaluations)} epochs. {told}".strip(),
+                 f"{told}{run.told()}")  # fmt: skip
+
+
+def architecture(run: GalleryRun) -> Drawn:
+    """The model from tokens to logits, layers open."""
+    blocks = [Block.from_dict(block) for block in run.metrics["architecture"]]
+    names = ", ".join(f"{b.repeat} times {b.name}" if b.repeat > 1 else b.name for b in blocks)
+    total = sum(b.parameters for b in blocks)
+    content = as_file(draw_blocks(blocks, "layers"))
+    return Drawn(content.encode(), f"Boxes from input to output: {names}; {total:,} parameters", run.told())
+
+
+def maps(run: GalleryRun) -> Drawn:
+    """The attention maps of the last layer, a head each, for one sentence."""
+    e = load(run.file("model")).explain(SENTENCE, method="attention", maps=True)
+    strongest = max(e.words(), key=lambda word: word[1])
+    last = e.maps[-1][:, 0]  # [H, T]: what each head's [CLS] reads
+    each = "; ".join(
+        f"head {i + 1} reads *{e.tokens[int(row.argmax())]}* most ({row.max():.0%})"
+        for i, row in enumerate(last)
+    )
+    said = {"1": "yes", "0": "no"}[str(e.label)]  # whether a European country is named
+    told = (
+        f"“{SENTENCE}”: the answer is {said} (label {e.label}), {e.probability:.1%} sure. From [CLS], {each}."
+    )
+    alt = f"{len(last)} square maps of {len(e.tokens)} tokens; of the words, [CLS] reads {strongest[0]} most"
+    return Drawn(heads(e).encode(), alt, f"{told} {run.told()}")
+
+
+def alignment(run: GalleryRun) -> Drawn:
+    """What each word of the first example's translation was read from."""
+    example = json.loads(run.file("alignments.json").read_text(encoding="utf-8"))["examples"][0]
+    content = as_file(alignment_picture(example["source"], example["target"], example["weights"]))
+    text, said = " ".join(str(example["text"]).split()), " ".join(str(example["translation"]).split())
+    alt = "A table: a row a token of the German translation, a column a token of the English text, dark near a diagonal"
+    return Drawn(content.encode(), alt, f"“{text}” → “{said}”. {run.told()}")
+
+
+def augmentation(run: GalleryRun) -> Drawn:
+    """What each step of the ladder and both ways to mix make of some training pictures."""
+    split, rows = _firsts(TASKS[run.recipe.task].load(run.recipe).train)
+    sheet = contact_sheet([split.images[i] for i in rows], LEVEL, split.origin)
+    file = io.BytesIO()
+    sheet.quantize(64).save(file, "PNG", optimize=True)
+    names = ", ".join(sheet_columns(LEVEL))
+    told = f"Columns: {names}; drawn from one fixed seed, from the training pictures of `{run.recipe.data.source}`."
+    return Drawn(file.getvalue(), f"{len(rows)} photos in rows, changed from left to right: {names}",
+                 f"{told} No model has a part in it.{_credits(split, rows)}")  # fmt: skip
+
+
+def before_and_after(before: GalleryRun, after: GalleryRun) -> Drawn:
+    """Rollout and occlusion of the same pictures: a head on frozen weights, then all weights fine-tuned."""
+    split, rows = _firsts(TASKS[after.recipe.task].load(after.recipe).validation)
+    content, right = _maps_of_two(split, rows, before, after, ("before", "after"))
+    told = f"Before fine-tuning {right[0]} of these {len(rows)} validation pictures are named rightly, after it {right[1]}."
+    runs = f"Before: {_lower(before.told())} After: {_lower(after.told())}"
+    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion before and after. {told}",
+                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+
+
+def by_two_arms(plain: GalleryRun, augmented: GalleryRun) -> Drawn:
+    """Rollout and occlusion of the same pictures by two arms of a study: without and with augmentation."""
+    split, rows = _firsts(TASKS[plain.recipe.task].load(plain.recipe).validation)
+    content, right = _maps_of_two(split, rows, plain, augmented, ("without", "with"))
+    told = f"Trained without augmentation the model names {right[0]} of these {len(rows)} validation pictures rightly, with it {right[1]}."
+    runs = f"Without: {_lower(plain.told())} With: {_lower(augmented.told())}"
+    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion by both models. {told}",
+                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+
+
+def _maps_of_two(
+    split: ImageSplit, rows: list[int], first: GalleryRun, second: GalleryRun, names: tuple[str, str]
+) -> tuple[str, list[int]]:
+    """Rollout and occlusion of some pictures by two models as SVG, and how many each names rightly."""
+    models = [load(run.file("model")) for run in (first, second)]
+    methods = ("rollout", "occlusion")
+    sheet = [[model.explain(split.images[i], method=m) for m in methods for model in models] for i in rows]
+    truth = [str(split.labels[i]) for i in rows]
+    right = [sum(str(row[k].label) == name for row, name in zip(sheet, truth, strict=True)) for k in (0, 1)]
+    titles = [f"{m}\n{when}" for m in methods for when in names]
+    return pictures(sheet, titles, truth), right
+
+
+def fills(run: GalleryRun) -> Drawn:
+    """The most probable words for the masks of the recipe's own sentences."""
+    panels = {
+        asked["text"]: [(w["token"], w["probability"]) for w in words[:SHOWN]]
+        for asked in run.metrics["sentences"]
+        for words in asked["fills"][:1]
+    }
+    first = "; ".join(f"“{text}” → {words[0][0]} ({words[0][1]:.0%})" for text, words in panels.items())
+    return Drawn(bar_panels(panels, columns=1).encode(), f"Bars: the five most probable words. First come {first}",
+                 f"{first}. {run.told()}")  # fmt: skip
+
+
+def neighbors(run: GalleryRun) -> Drawn:
+    """The nearest words of some words before the training, and after it."""
+    after = load(run.file("model"))
+    before = after.untrained()
+    panels = {
+        f"{word}, {when}": vectors.most_similar(word, SHOWN)
+        for word in WORDS
+        for when, vectors in (("before", before), ("after", after))
+    }
+    nearest = "; ".join(
+        f"{word}: {before.most_similar(word, 1)[0][0]} before, {after.most_similar(word, 1)[0][0]} after"
+        for word in WORDS
+    )
+    told = f"The nearest word of {nearest}."
+    return Drawn(bar_panels(panels, "{:.2f}").encode(), f"Bars of cosines, before and after training. {told}",
+                 f"{told} {run.told()}")  # fmt: skip
+
+
+def _firsts(split: ImageSplit) -> tuple[ImageSplit, list[int]]:
+    """The split, and the places of its first picture of each of the first classes."""
+    labels = np.array(split.labels or [])
+    return split, [int(np.flatnonzero(labels == name)[0]) for name in sorted(set(labels.tolist()))[:PHOTOS]]
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+def _credits(split: ImageSplit, rows: list[int]) -> str:
+    """Who took the photos, where the data set has a list of it."""
+    file = next((p for f in data_folders() if (p := Path(f) / "flowers" / "LICENSE.txt").is_file()), None)
+    if file is None:
+        return ""
+    people: dict[str, Any] = {
+        Path(n).name: who for n, who in LICENCE.findall(file.read_text(encoding="utf-8"))
+    }
+    names = [people[n] for i in rows if (n := Path(split.names()[i]).name) in people]
+    return f" Photos (CC BY 2.0): {', '.join(dict.fromkeys(names))}." if names else ""
+
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "gallery.md"
@@ -39,20 +354,20 @@ class Picture:
 
 
 PICTURES = {
-    "cifar10-grid": Picture(("cifar10-vit-stem",), draw.grid, "png"),
-    "cifar10-confusion": Picture(("cifar10-vit-stem",), draw.confusion),
-    "cifar10-curves": Picture(("cifar10-vit-stem",), draw.curves),
-    "imdb-architecture": Picture(("imdb-encoder-small-given",), draw.architecture),
-    "imdb-curves": Picture(("imdb-encoder-small-given",), draw.curves, recorded=True),
-    "europe-maps": Picture(("europe-given",), draw.maps),
-    "multi30k-alignment": Picture(("multi30k-rnn-additive-given",), draw.alignment),
-    "flowers-augmentation": Picture(("flowers-vit-given",), draw.augmentation, "png"),
-    "flowers-before-after": Picture(("flowers-vit-frozen", "flowers-vit-tuned"), draw.before_and_after),
-    "imdb-fills": Picture(("imdb-mlm-given",), draw.fills),
-    "countries-neighbors": Picture(("countries-word2vec-given",), draw.neighbors),
+    "cifar10-grid": Picture(("cifar10-vit-stem",), grid, "png"),
+    "cifar10-confusion": Picture(("cifar10-vit-stem",), confusion),
+    "cifar10-curves": Picture(("cifar10-vit-stem",), curves),
+    "imdb-architecture": Picture(("imdb-encoder-small-given",), architecture),
+    "imdb-curves": Picture(("imdb-encoder-small-given",), curves, recorded=True),
+    "europe-maps": Picture(("europe-given",), maps),
+    "multi30k-alignment": Picture(("multi30k-rnn-additive-given",), alignment),
+    "flowers-augmentation": Picture(("flowers-vit-given",), augmentation, "png"),
+    "flowers-before-after": Picture(("flowers-vit-frozen", "flowers-vit-tuned"), before_and_after),
+    "imdb-fills": Picture(("imdb-mlm-given",), fills),
+    "countries-neighbors": Picture(("countries-word2vec-given",), neighbors),
     "flowers-ladder-maps": Picture(
         ("flowers-ladder-backbone/baseline", "flowers-ladder-backbone/strong"),
-        draw.by_two_arms,
+        by_two_arms,
         section="Where a ViT looks, trained without and with augmentation\n\n"
         "Rollout of [CLS] and occlusion by patch, of two arms of the study `flowers-ladder-backbone`: the pictures of\n"
         "[row 11](results/row-11.md).",
@@ -97,12 +412,11 @@ def make(name: str, runs: Sequence[Path]) -> tuple[bytes, str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        runs=([Path("runs")], "folders of run folders"),
+        only=dict(nargs="*", choices=list(PICTURES), metavar="NAME", help=", ".join(PICTURES)),
     )
-    parser.add_argument("--runs", type=Path, nargs="+", default=[Path("runs")], help="folders of run folders")
-    parser.add_argument("--only", nargs="*", choices=list(PICTURES), metavar="NAME", help=", ".join(PICTURES))
-    args = parser.parse_args()
     FOLDER.mkdir(exist_ok=True)
     page = PAGE.read_text(encoding="utf-8")
     for name in args.only or [n for n, p in PICTURES.items() if not p.section or f"picture: {n} " in page]:

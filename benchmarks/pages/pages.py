@@ -9,7 +9,6 @@ axe-core calls serious or critical. Decision records look alike: ``--records`` s
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "docs" / "_build"
@@ -150,23 +149,16 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        only=([], "pages whose path holds one of these, and no reports"),
+        merge=(False, "with --only: write these pages into the result file"),
+        skip=dict(nargs="*", default=[], help="pages whose path holds one of these are left out"),
+        reports=dict(nargs="*", type=Path, help="these, instead of those of a quick demo"),
+        records=3,
+        shots=(Path, "a folder for pictures of what was seen"),
+        out=RESULTS / "pages.json",
     )
-    parser.add_argument(
-        "--only", nargs="+", default=[], help="pages whose path holds one of these, and no reports"
-    )
-    parser.add_argument(
-        "--merge", action="store_true", help="with --only: write these pages into the result file"
-    )
-    parser.add_argument(
-        "--skip", nargs="*", default=[], help="pages whose path holds one of these are left out"
-    )
-    parser.add_argument("--reports", nargs="*", type=Path, help="these, instead of those of a quick demo")
-    parser.add_argument("--records", type=int, default=3)
-    parser.add_argument("--shots", type=Path, help="a folder for pictures of what was seen")
-    parser.add_argument("--out", type=Path, default=RESULTS / "pages.json")
-    options = parser.parse_args()
     import axe_playwright_python
     from playwright.sync_api import sync_playwright
 

@@ -1,82 +1,118 @@
-"""The tables of speed and cost, each from its file in benchmarks/results; see tables.py."""
+"""The tables of speed, memory and cost, and of speed by kind of processor."""
 
 from __future__ import annotations
 
-import json
 import statistics
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from statistics import median
 from typing import Any
 
-RESULTS = Path(__file__).parents[1] / "results"
+from benchmarks.pages.markdown import Table, measured, missing, of, read, spread, table, text, times
+
+# The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
+LEVELS = {"": "AMX", "-avx512": "AVX512-BF16", "-avx2": "AVX2"}
+TRAINED = (("train_imdb", "Fine-tuning MiniLM"), ("train_imdb-bert-base", "Fine-tuning, BERT-base's size"))
+ANSWERED = ("HF pipeline", "HF, sorted", "ONNX Runtime, fp32", "ONNX Runtime, int8", "OpenVINO")
+BERT_BASE = "benchmarks/speed/train_imdb.py --model bert-base --contenders best glassformer"
+WORKS = (  # the result file and its part, what is done, and the rate
+    ("train_imdb", "", "Fine-tuning MiniLM, real tokens", "tokens_per_second"),
+    ("inference", "labels", "Reviews to labels", "reviews_per_second"),
+    ("inference", "vectors", "Reviews to embeddings", "reviews_per_second"),
+    ("pretrain", "", "Pre-training, real tokens", "tokens_per_second"),
+)
+INT8_WAYS = {
+    "torch, fp32": "fp32",
+    "torch, bf16": "bf16",
+    "torch._int_mm": "`_int_mm`",
+    "onednn.qlinear_pointwise": "`qlinear_pointwise`",
+    "glassformer": "ours",
+}
+WINDOWS = {
+    "grouped": "Trainer's own grouping, reviews as they come",
+    "sorted": "sorted by length, reviews as they come",
+    "whole batches": "whole batches of an epoch, as windows are now",
+}
 
 
-def read(name: str) -> dict[str, Any] | None:
-    path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+# --- training -------------------------------------------------------------------------------------
 
 
-def training(name: str = "train_imdb", command: str = "make bench") -> str:
-    """Training speed beside the peers, from train_imdb.json or a file like it."""
-    result = read(name)
-    if result is None:
-        return f"Not measured yet: `{command}`.\n"
-    lines = ["| Contender | Real tokens/s (median, range) | glassformer is |", "|---|---|---|"]
-    for c in result["contenders"]:
-        speed = c["tokens_per_second"]
-        ratio = result["glassformer_against"].get(c["name"])
-        times = f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
-        lines.append(
-            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) | {times} |"
-        )
-    return "\n".join([*lines, *attentions(result["contenders"])]) + "\n"
+def fine_tuning(result: dict[str, Any]) -> str:
+    """Training speed beside the peers."""
+    rows = [
+        (c["name"], spread(c["tokens_per_second"]), times(result["glassformer_against"].get(c["name"])))
+        for c in result["contenders"]
+    ]
+    lines = table("Contender | Real tokens/s (median, range) | glassformer is", rows)
+    return text(lines, *attentions(result["contenders"]))
+
+
+training = of("train_imdb", "make bench")(fine_tuning)
+training_base = of("train_imdb-bert-base", BERT_BASE)(fine_tuning)
+
+
+def training_there(ending: str) -> str:
+    """Fine-tuning MiniLM at that level, peer by peer, and on which machine."""
+    found = [result for stem, _ in TRAINED if (result := read(stem + ending))]
+    return training(ending=ending) + "\n\n" + (measured({"threads": 2} | found[0]) if found else "")
 
 
 def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     """Which attention the peers took that were given the choice; and that one in bf16 was not, where it was not."""
-    ours = [c for c in contenders if c["name"].startswith("glassformer")]
+    apart = ("OpenVINO", "as it comes")
     peers = [
         c
         for c in contenders
-        if c not in ours and "OpenVINO" not in c["name"] and "as it comes" not in c["name"]
+        if not c["name"].startswith("glassformer") and not any(word in c["name"] for word in apart)
     ]
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
-    told = ["", "Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
+    told = ["Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
     if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
-        told += [
-            "",
-            "Measured before peers had the choice: those in bf16 had sdpa, which may not be their faster attention.",
-        ]
+        told.append(
+            "Measured before peers had the choice: those in bf16 had sdpa, which may not be their faster attention."
+        )
     return told
 
 
-def training_base(ending: str = "") -> str:
-    """The same at BERT-base's size."""
-    command = "benchmarks/speed/train_imdb.py --model bert-base --contenders best glassformer"
-    return training("train_imdb-bert-base" + ending, command)
+def compared(rate: str, unit: str, result: dict[str, Any]) -> str:
+    """Contenders with their rate, the ratio to each peer, and how far its loss lies from ours."""
+    rows = []
+    for c in result["contenders"]:
+        speed, apart = c[rate], result["loss_against_glassformer"].get(c["name"])
+        shown = spread(speed, ",.0f" if speed["median"] >= 100 else ",.1f")
+        ratio = times(result["glassformer_against"].get(c["name"]))
+        rows.append((c["name"], shown, ratio, "" if apart is None else f"{apart:+.1%}"))
+    lines = table(f"Contender | {unit} (median, range) | glassformer is | Its loss, beside ours", rows)
+    return text(lines, *attentions(result["contenders"]), measured(result))
 
 
-def end_to_end(ending: str = "") -> str:
-    """The whole command before the work on speed and now, from end-to-end.json."""
-    result = read("end-to-end" + ending)
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/end_to_end.py`.\n"
+pretraining = of("pretrain", "make bench-pretrain")(partial(compared, "tokens_per_second", "Real tokens/s"))
+
+
+@of("train_pictures-{}", "make bench-train_pictures ARGS='--size {}'")
+def pictures(result: dict[str, Any], size: str) -> str:
+    """Training on pictures beside a loop over transformers' model."""
+    return compared("pictures_per_second", "Pictures/s", result)
+
+
+@of("end-to-end", "benchmarks/speed/end_to_end.py")
+def end_to_end(result: dict[str, Any]) -> str:
+    """The whole command before the work on speed and now."""
     said = {"before": f"before (commit {result['before']})", "now": "now"}
-    lines = [
-        "| | Seconds, command to report (median, range) | Training's tokens/s | Peak memory, MB | Test accuracy |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for when, runs in result["runs"].items():
-        took, first = result["seconds"][when], runs[0]
-        lines.append(
-            f"| {said[when]} | {took['median']:,.0f} ({took['min']:,.0f} to {took['max']:,.0f}) "
-            f"| {statistics.median(run['tokens_per_second'] for run in runs):,.0f} "
-            f"| {max(run['peak_memory_mb'] for run in runs):,} | {first['accuracy']:.2%} of {first['judged']:,} |"
-        )
-    told = f"Before took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
-    part = (
-        f"; at most {result['limit']:,} examples of a split." if result["limit"] else "; the whole data set."
+        rate = statistics.median(run["tokens_per_second"] for run in runs)
+        peak, first = max(run["peak_memory_mb"] for run in runs), runs[0]
+        judged = f"{first['accuracy']:.2%} of {first['judged']:,}"
+        rows.append((said[when], spread(result["seconds"][when]), f"{rate:,.0f}", f"{peak:,}", judged))
+    head = (
+        "| Seconds, command to report (median, range) | Training's tokens/s | Peak memory, MB | Test accuracy"
     )
-    return "\n".join([*lines, "", told + part, "", measured(result)]) + "\n"
+    told = f"Before took {times(result['before_against_now'])} as long, over {len(runs)} rounds"
+    limit = result["limit"]
+    part = f"; at most {limit:,} examples of a split." if limit else "; the whole data set."
+    return text(table(head, rows), told + part, measured(result))
 
 
 def equal_accuracy() -> str:
@@ -84,97 +120,337 @@ def equal_accuracy() -> str:
     full = read("equal-accuracy-full")
     if full is not None and "difference" in full:
         gap, runs = full["difference"], [{"seed": seed, **run} for seed, run in full["runs"].items()]
-        low, high = gap["interval"]
-        interval = f"95 % interval {low:+.2f} to {high:+.2f}"
+        points, interval = gap["points"], "95 % interval {:+.2f} to {:+.2f}".format(*gap["interval"])
     elif (full := read("equal-accuracy")) is not None:
         gap, runs = full["difference_points"], full["runs"]
-        gap, interval = {"points": gap["mean"]}, f"{gap['min']:+.2f} to {gap['max']:+.2f}"
+        points, interval = gap["mean"], f"{gap['min']:+.2f} to {gap['max']:+.2f}"
     else:
-        return "Not measured yet: `make bench-equal_accuracy`.\n"
+        return missing("make bench-equal_accuracy")
     names = list(full["accuracy"])
-    lines = [f"| Seed | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    for run in runs:
-        if all(name in run for name in names):
-            lines.append(
-                f"| {run['seed']} | " + " | ".join(f"{run[name]['accuracy']:.2%}" for name in names) + " |"
-            )
-    lines.append("| mean | " + " | ".join(f"{full['accuracy'][name]:.2%}" for name in names) + " |")
-    said = f"Ours minus the Trainer's: {gap['points']:+.2f} points ({interval})"
+    rows = [
+        (run["seed"], *(f"{run[name]['accuracy']:.2%}" for name in names))
+        for run in runs
+        if all(name in run for name in names)
+    ]
+    rows.append(("mean", *(f"{full['accuracy'][name]:.2%}" for name in names)))
     learned = f"{full['train_reviews']:,} reviews to learn from, {full['judged_reviews']:,} judged a seed"
-    return "\n".join([*lines, "", f"{said}; {learned}."]) + "\n"
+    said = f"Ours minus the Trainer's: {points:+.2f} points ({interval}); {learned}."
+    return text(table(f"Seed | {' | '.join(names)}", rows), said)
 
 
-def pretraining(ending: str = "") -> str:
-    """Pre-training beside HF Trainer, from pretrain.json."""
-    return compared("pretrain" + ending, "make bench-pretrain", "tokens_per_second", "Real tokens/s")
+@of("padding", "benchmarks/speed/padding.py")
+def padding(result: dict[str, Any]) -> str:
+    """Shares of padding, a line a way to draw a window, a column a size of it."""
+    windows, epoch = result["windows"], result["epoch"]
+    lines = table(
+        "Padding in a window of | " + " | ".join(f"{row['reviews']} reviews" for row in windows),
+        [(said, *(spread(row[way], ".1%") for row in windows)) for way, said in WINDOWS.items()],
+    )
+    told = (
+        f"In an epoch of {epoch['reviews']:,} reviews the Trainer's own grouping pads {epoch['grouped']['median']:.1%}. "
+        f"Counted, not timed: median and range over {result['seeds']} draws of reviews, batches of {result['batch']}, "
+        f"at most {result['max_length']} tokens; transformers {result['versions']['transformers']}, {result['date'][:10]}."
+    )
+    return text(lines, told)
 
 
-def pictures(size: str, ending: str = "") -> str:
-    """Training on pictures beside a loop over transformers' model, from train_pictures-SIZE.json."""
-    command = f"make bench-train_pictures ARGS='--size {size}'"
-    return compared(f"train_pictures-{size}{ending}", command, "pictures_per_second", "Pictures/s")
+# --- prediction -----------------------------------------------------------------------------------
 
 
-def compared(name: str, command: str, rate: str, unit: str) -> str:
-    """Contenders with their rate, the ratio to each peer, and how far its loss lies from ours."""
-    result = read(name)
-    if result is None:
-        return f"Not measured yet: `{command}`.\n"
-    lines = [
-        f"| Contender | {unit} (median, range) | glassformer is | Its loss, beside ours |",
-        "|---|---|---|---|",
-    ]
-    for c in result["contenders"]:
-        speed, apart = c[rate], result["loss_against_glassformer"].get(c["name"])
-        form = ",.0f" if speed["median"] >= 100 else ",.1f"
-        lines.append(
-            f"| {c['name']} | {speed['median']:{form}} ({speed['min']:{form}} to {speed['max']:{form}}) "
-            f"| {times(result['glassformer_against'].get(c['name']))} | {'' if apart is None else f'{apart:+.1%}'} |"
-        )
-    return "\n".join([*lines, *attentions(result["contenders"]), "", measured(result)]) + "\n"
-
-
-def times(ratio: dict[str, float] | None) -> str:
-    """A ratio with its range."""
-    return f"{ratio['median']:.1f} × ({ratio['min']:.1f} to {ratio['max']:.1f})" if ratio else ""
-
-
-def inference_part(part: str, checked: str, ending: str = "") -> str:
-    result = read("inference" + ending)
-    if result is None:
-        return "Not measured yet: `make bench-inference`.\n"
-    found = result[part]
-    lines = [
-        f"| Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in |",
-        "|---|---|---|---|---|",
-    ]
+def inference_part(part: str, checked: str, result: dict[str, Any]) -> str:
+    found, rows = result[part], []
     for c in found["contenders"]:
-        speed = c["reviews_per_second"]
         same = found["agreement"].get(c["name"])
-        lines.append(
-            f"| {c['name']} | {speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f}) "
-            f"| {times(found['glassformer_against'].get(c['name']))} | {'' if same is None else f'{same:.4f}'} "
-            f"| {c['setting']['prepare_seconds']:.0f} s |"
-        )
-    against = found.get("int8_against", {})
-    if against:
+        ratio = times(found["glassformer_against"].get(c["name"]))
+        ready = f"{c['setting']['prepare_seconds']:.0f} s"
+        rate = spread(c["reviews_per_second"])
+        rows.append((c["name"], rate, ratio, "" if same is None else f"{same:.4f}", ready))
+    int8 = ""
+    if against := found.get("int8_against", {}):
         gate = result["int8_gate"]
         told = ", ".join(f"{times(ratio)} {name}" for name, ratio in against.items())
-        lines += [
-            "",
-            f"In int8 glassformer is {told}; its gate: {gate['agree']:.2%} of {gate['n']:,} labels as in fp32.",
-        ]
-    return "\n".join([*lines, *attentions(found["contenders"]), "", measured(result)])
+        int8 = f"In int8 glassformer is {told}; its gate: {gate['agree']:.2%} of {gate['n']:,} labels as in fp32."
+    head = f"Contender | Reviews/s (median, range) | glassformer is | {checked} | Made ready in"
+    return text(table(head, rows), int8, *attentions(found["contenders"]), measured(result))
 
 
-def inference(ending: str = "") -> str:
-    """Raw text to labels beside the peers, from inference.json."""
-    return inference_part("labels", "Equal labels", ending)
+inference = of("inference", "make bench-inference")(partial(inference_part, "labels", "Equal labels"))
+embedding = of("inference", "make bench-inference")(partial(inference_part, "vectors", "Lowest cosine"))
 
 
-def embedding(ending: str = "") -> str:
-    """Raw text to embeddings beside sentence-transformers, from inference.json."""
-    return inference_part("vectors", "Lowest cosine", ending)
+@of("int8", "benchmarks/speed/int8.py")
+def int8(result: dict[str, Any]) -> str:
+    """Prediction and products in int8 beside the other formats, at levels limited by switches."""
+    rows, products = [], []
+    told = [f"Products in milliseconds. Seconds of the process, {result['rounds']} rounds."]
+    for level in result["levels"].values():
+        found, name = level["prediction"], level["level"]
+        for way, seconds in found["seconds"].items():
+            ratio = times(found["int8_against"].get(way))
+            share, right = found["labels_as_in_fp32"][way], found["accuracy"][way]
+            spent = spread(seconds, ".1f")
+            rows.append((name, f"{found['reviews']:,}", way, spent, ratio, f"{share:.2%}", f"{right:.2%}"))
+        for one in (product for product in level["products"] if product["rows"] == 1024):
+            spent = {way: one["microseconds"].get(way, {}).get("median") for way in INT8_WAYS}
+            wrong = {way: " (sums wrong)" * (one["exact"].get(way) is False) for way in INT8_WAYS}
+            shown = ["" if t is None else f"{t / 1000:.2f}{wrong[way]}" for way, t in spent.items()]
+            products.append((name, f"{one['inputs']} → {one['columns']}", *shown))
+        gate = found["gate"]
+        passed = f"gate {'passed' if gate['passed'] else 'not passed'}"
+        told.append(
+            f"{name}: {passed}, {gate['agree']:.2%} of {gate['n']:,} labels. {measured(result | level)}"
+        )
+    lines = table("Level | Reviews | Format | Seconds | int8 takes less | Labels as in fp32 | Accuracy", rows)
+    beside = table("Level | Layer, 1,024 rows | " + " | ".join(INT8_WAYS.values()), products)
+    return text([*lines, "", *beside], " ".join(told))
+
+
+@of("families", "make bench-families")
+def families(result: dict[str, Any]) -> str:
+    """RoBERTa, DistilBERT and MPNet of base size beside transformers at its best."""
+    rows = []
+    for family, works in result["families"].items():
+        for work, found in works.items():
+            ours_last = sorted(found["contenders"], key=lambda c: c["name"].startswith("glassformer"))
+            rates = [f"{c['tokens_per_second']['median']:,.0f}" for c in ours_last]
+            (name, ratio), *_ = found["glassformer_against"].items()
+            peer, ours = rates
+            rows.append((f"{family}, {work}", name, peer, ours, times(ratio)))
+    lines = table("Work | Peer | Peer, real tokens/s | glassformer | glassformer is", rows)
+    return text(lines, measured(result))
+
+
+# --- parts and costs ------------------------------------------------------------------------------
+
+
+@of("maps", "make bench-maps")
+def maps(result: dict[str, Any]) -> str:
+    """What attention maps cost."""
+    rows = []
+    for c in result["contenders"]:
+        share = result["time_against_plain"].get(c["name"])
+        slower = times(result["all_maps_against"].get(c["name"]))
+        rows.append((c["name"], spread(share, ".2f") if share else "", slower and slower + " the time"))
+    head = "Forward pass | Time, of the plain one | Against all maps of glassformer"
+    return text(table(head, rows), measured(result))
+
+
+@of("cost-attention", "benchmarks/speed/cost.py attention")
+def cost(result: dict[str, Any]) -> str:
+    """Attention's variants against length."""
+    kinds = ("full", "local", "linear")
+    rows = [
+        (f"{int(n):,}", *(f"{found[k]['median_ms']:,.0f}, {found[k]['added_mb']:,.0f}" for k in kinds))
+        for n, found in result["attention_forward_backward"].items()
+    ]
+    lines = table("Length | " + " | ".join(f"{k}: ms, MB" for k in kinds), rows)
+    return text(lines, measured(result))
+
+
+@of("cost-encoder", "benchmarks/speed/cost.py encoder")
+def cost_encoder(result: dict[str, Any]) -> str:
+    """A training step of an encoder by the kind of its attention and the length."""
+    kinds = list(result["forward_backward"]["1024"])
+    rows = [
+        (f"{int(n):,}", *(f"{found[kind]['median_ms']:,.0f}" for kind in kinds))
+        for n, found in result["forward_backward"].items()
+    ]
+    lines = table("Tokens a text | " + " | ".join(f"{kind} (ms)" for kind in kinds), rows)
+    about = f"{result['num_layers']} layers of {result['d_model']}, {result['tokens']:,} tokens, {result['dtype']}, {result['clock']}; local: places on either side."
+    return "\n".join([*lines, "", about, measured(result)])
+
+
+@of("cost-texts", "benchmarks/speed/cost.py texts")
+def texts(result: dict[str, Any]) -> str:
+    """Prediction of many texts."""
+    rows = [
+        [f"{row[key]:,.0f}" for key in ("texts", "texts_per_second", "added_mb", "texts_mb")]
+        for row in result["rows"]
+    ]
+    lines = table("Texts | Texts/s | Memory added, MB | The texts themselves, MB", rows)
+    return text(lines, measured(result))
+
+
+def rate(ending: str = "") -> str:
+    """The share of the machine's rate, and where the time goes, from rate.json and rate-bert-base.json."""
+    found = [r for name in ("rate", "rate-bert-base") if (r := read(name + ending))]
+    if not found:
+        return missing("benchmarks/speed/rate.py")
+    works = [(r["model"], w) for r in found for w in r["works"]]
+    shares = [w["share_of_rate"] for _, w in works]
+    rows = [
+        (
+            "Share of the rate",
+            *(f"**{s['median']:.0%}** ({s['min']:.0%} to {s['max']:.0%})" for s in shares),
+        ),
+        *(
+            (f"Time in {part}", *(f"{w['time_in'][part]:.1%}" for _, w in works))
+            for part in works[0][1]["time_in"]
+        ),
+    ]
+    told = []
+    for r in found:
+        shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
+        numbers = "fp32" if r["precision"] == "float32" else "bf16"
+        told.append(
+            f"{r['model']}: the machine's rate in {numbers} is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
+        )
+    if len({r["machine"]["cpu"] for r in found}) > 1:
+        told.append("The models were measured on different processors, so their columns do not compare.")
+    lines = table("| " + " | ".join(f"{model}: {w['work']}" for model, w in works), rows)
+    return "\n".join([*lines, "", *told])
+
+
+@of("kernels-fp32", "benchmarks/speed/kernels_fp32.py")
+def kernels_fp32(result: dict[str, Any]) -> str:
+    """Torch's way beside the kernels in fp32, at levels limited by switches."""
+    levels = list(result["levels"].values())
+    rows = [
+        (name, *(times(level[kind][name]["glassformer_against_torch"], 2) for level in levels))
+        for kind in ("whole", "alone")
+        for name in levels[0][kind]
+    ]
+    took = [found["milliseconds"] for found in levels[0]["whole"].values()]
+    told = [f"{t['torch']['median']:,.0f} and {t['glassformer']['median']:,.0f} ms" for t in took]
+    about = (
+        f"Training step and prediction over {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: "
+        f"{'; '.join(told)}. {result['rounds']} rounds, the process's time on one core. {measured(result)}"
+    )
+    return text(table("| " + " | ".join(f"{level['level']}: torch takes" for level in levels), rows), about)
+
+
+@of("tuned", "benchmarks/speed/tuned.py")
+def tuned(result: dict[str, Any]) -> str:
+    """A tuned process beside one as Python starts it."""
+    rows = []
+    for part in (result["alone"], result["beside"]):
+        for work, gain in part["gain"].items():
+            peaks = [
+                f"{c['windows'][-1]['peak_mb']:,.0f} MB"
+                for tuned in (True, False)
+                for c in part["contenders"]
+                if c["setting"]["work"] == work and c["setting"]["tuned"] is tuned
+            ]
+            rows.append((work, part["busy"] or "none", times(gain, 2), peaks[0], peaks[1]))
+    head = "Work | Other busy processes | Tuned is | Largest memory, tuned | As Python starts it"
+    return text(table(head, rows), f"{result['rounds']} rounds. {measured(result)}")
+
+
+@of("memory", "benchmarks/speed/memory.py")
+def memory(result: dict[str, Any], part: str, unit: str) -> str:
+    """Megabytes at the peak, a line a contender: ``training`` by length, ``prediction`` by documents."""
+    by = {"training": "length", "prediction": "documents"}[part]
+    sizes = sorted({row[by] for row in result[part]})
+    names = dict.fromkeys(row["name"] for row in result[part])
+    peaks = {(row["name"], row[by]): row["peak_mb"] for row in result[part]}
+    lines = table(
+        "Peak, MB | " + " | ".join(f"{size:,} {unit}" for size in sizes),
+        [(name, *(f"{peaks[name, size]:,.0f}" for size in sizes)) for name in names],
+    )
+    return text(lines, attention(result[part], by, unit), measured(result))
+
+
+def attention(rows: list[dict[str, Any]], by: str, unit: str) -> str:
+    """Which of transformers' attentions each contender had, for memory hangs on it: eager holds all weights."""
+    taken: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        if said := row["setting"].get("attention"):
+            taken.setdefault(row["name"], {}).setdefault(said.split()[0], []).append(f"{row[by]:,}")
+    told = []
+    for name, kinds in taken.items():
+        each = [f"{kind} at {' and '.join(sizes)}" for kind, sizes in kinds.items()]
+        told.append(f"{name}: {', '.join(each if len(kinds) > 1 else kinds)}")
+    return f"Attention taken ({unit}): {'; '.join(told)}." if told else ""
+
+
+@of("startup", "benchmarks/speed/startup.py")
+def startup(result: dict[str, Any]) -> str:
+    """Seconds and memory of processes that only begin."""
+    rows = [
+        (f"`{row['name']}`", spread(row["seconds"], ".2f"), f"{row['peak_mb']['median']:,.0f}")
+        for row in result["rows"]
+    ]
+    lines = table("Process | Seconds (median, range) | Peak, MB", rows)
+    return text(lines, f"{result['rounds']} rounds in turn. {measured(result)}")
+
+
+# --- word vectors ---------------------------------------------------------------------------------
+
+
+@of("word2vec-speed", "benchmarks/speed/word2vec.py speed")
+def word_vectors(result: dict[str, Any]) -> str:
+    """Words a second beside gensim."""
+    rows = []
+    for c in result["contenders"]:
+        ours = c["name"].startswith("glassformer")
+        rows.append((c["name"], spread(c["tokens_per_second"]), "" if ours else times(result["ratio"])))
+    where = result["environment"]
+    lines = table("Contender | Words/s (median, range) | glassformer is", rows)
+    return text(lines, measured(where | {"threads": where["machine"]["threads"]}))
+
+
+@of("word2vec-fit", "benchmarks/speed/word2vec.py fit")
+def word_vectors_fit(result: dict[str, Any]) -> str:
+    """Seconds from sentences to vectors beside gensim."""
+    rows = []
+    for n, part in result["epochs"].items():
+        ours, theirs = (f"{median(part['seconds'][kind]):,.0f}" for kind in ("glassformer", "gensim"))
+        rows.append((n, ours, theirs, times(part["ratio"])))
+    where = result["environment"] | {"threads": result["setting"]["threads"]}
+    return text(table("Epochs | glassformer, s | gensim, s | glassformer is", rows), measured(where))
+
+
+# --- by kind of processor -------------------------------------------------------------------------
+
+
+def levels() -> str:
+    """How many times the peers' speed, a column a level; and the share of the rate of bare products."""
+    columns = [found(ending) for ending in LEVELS]
+    names = dict.fromkeys(name for column in columns for name in column)
+    rows = [(name, *(c.get(name, "not measured") for c in columns)) for name in names]
+    return text(table("Work and peer | " + " | ".join(LEVELS.values()), rows))
+
+
+def found(ending: str) -> dict[str, str]:
+    """The cells of one level, by row."""
+    cells: dict[str, str] = {}
+    for stem, said in TRAINED:
+        if result := read(stem + ending):
+            for peer, ratio in result["glassformer_against"].items():
+                cells[f"{said}: {peer}"] = times(ratio)
+    if result := read("train_pictures-small" + ending):
+        cells["Training a small ViT: transformers at its best"] = nearest(result)
+    if result := read("inference" + ending):
+        part, off = result["labels"], not (result.get("int8_gate") or {"passed": True})["passed"]
+        names = {
+            peer: next((known for known in ANSWERED if peer.startswith(known)), peer)
+            for peer in part["glassformer_against"]
+        }
+        for peer, ratio in part["glassformer_against"].items():
+            cells[f"Prediction: {names[peer]}"] = times(ratio)
+        for peer, ratio in part.get("int8_against", dict.fromkeys(names) if off else {}).items():
+            cells[f"Prediction, ours in int8: {names[peer]}"] = "gate not passed" if off else times(ratio)
+        if "vectors" in result:
+            cells["Embeddings: sentence-transformers"] = nearest(result["vectors"])
+    if result := read("pretrain" + ending):
+        cells["Pre-training: HF Trainer, at its best"] = nearest(result)
+    if result := read("word2vec-speed" + ending):
+        cells["Word vectors, words a second: gensim"] = times(result["ratio"])
+    if result := read("word2vec-fit" + ending):
+        for n, part in result["epochs"].items():
+            epochs = "1 epoch" if n == "1" else f"{n} epochs"
+            cells[f"Sentences to word vectors, {epochs}: gensim"] = times(part["ratio"])
+    for stem, model in (("rate", "MiniLM"), ("rate-bert-base", "BERT-base's size")):
+        for work in (read(stem + ending) or {"works": ()})["works"]:
+            kind = work["work"].split(",")[0]
+            said = f"Share of the rate of torch's bare products, {model}: {kind}"
+            cells[said] = spread(work["share_of_rate"], ".0%")
+    return cells
+
+
+def nearest(result: dict[str, Any]) -> str:
+    """The ratio to the peer that comes nearest."""
+    return times(min(result["glassformer_against"].values(), key=lambda ratio: ratio["median"]))
 
 
 def nearest_peers(ending: str = "", level: str = "") -> str:
@@ -183,64 +459,33 @@ def nearest_peers(ending: str = "", level: str = "") -> str:
     ``ending`` is that of a level's files, ``level`` the level's name.
     """
     found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
-    if result := read("train_imdb" + ending):
-        ratios = result["glassformer_against"]
-        found.append(
-            ("Fine-tuning MiniLM, real tokens", result["contenders"], "tokens_per_second", ratios, result)
-        )
-    if result := read("inference" + ending):
-        for part, said in (("labels", "Reviews to labels"), ("vectors", "Reviews to embeddings")):
-            one = result[part]
-            found.append((said, one["contenders"], "reviews_per_second", one["glassformer_against"], result))
-    if result := read("pretrain" + ending):
-        ratios = result["glassformer_against"]
-        found.append(("Pre-training, real tokens", result["contenders"], "tokens_per_second", ratios, result))
+    for stem, part, said, rate in WORKS:
+        if result := read(stem + ending):
+            one = result[part] if part else result
+            found.append((said, one["contenders"], rate, one["glassformer_against"], result))
     if result := read("word2vec-speed" + ending):
         where = result["environment"]
-        where = where | {"threads": where["machine"]["threads"]}
-        ratios = {
-            c["name"]: result["ratio"]
-            for c in result["contenders"]
-            if not c["name"].startswith("glassformer")
-        }
+        peers = [c["name"] for c in result["contenders"] if not c["name"].startswith("glassformer")]
+        ratios = dict.fromkeys(peers, result["ratio"])
         found.append(("Word vectors, words", result["contenders"], "tokens_per_second", ratios, where))
-    lines = ["| Work, each a second | Nearest peer | glassformer | glassformer is |", "|---|---|---|---|"]
+    if not found:
+        return missing("make bench-inference")
+    rows, before = [], []
     places: dict[str, list[str]] = {}
-    before = []
     for said, contenders, rate, ratios, where in found:
-        nearest = min(ratios, key=lambda name: ratios[name]["median"])
-        peer = next(c for c in contenders if c["name"] == nearest)
+        name = min(ratios, key=lambda name: ratios[name]["median"])
+        peer = next(c for c in contenders if c["name"] == name)
         ours = next(c for c in contenders if c["name"].startswith("glassformer"))
-        rates = f"{peer[rate]['median']:,.0f} | {ours[rate]['median']:,.0f}"
-        lines.append(f"| {said} | {nearest}: {rates} | {times(ratios[nearest])} |")
+        theirs = f"{name}: {peer[rate]['median']:,.0f}"
+        rows.append((said, theirs, f"{ours[rate]['median']:,.0f}", times(ratios[name])))
         before += [(said, line) for line in attentions(contenders) if line.startswith("Measured before")]
         places.setdefault(where["machine"]["cpu"], []).append(said[0].lower() + said[1:])
-    if not found:
-        return "Not measured yet: `make bench-inference`."
     machines = [f"{cpu} ({', '.join(works)})" if len(places) > 1 else cpu for cpu, works in places.items()]
     told = [f"Two threads on {'; '.join(machines)}{level and f', {level}'}."]
     if before:  # the same words for each of them
         told.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
+    lines = table("Work, each a second | Nearest peer | glassformer | glassformer is", rows)
     return "\n".join([*lines, "", *told])
-
-
-def families() -> str:
-    """RoBERTa and DistilBERT of base size beside transformers at its best, from families.json."""
-    result = read("families")
-    if result is None:
-        return "Not measured yet: `make bench-families`.\n"
-    lines = ["| Work | Peer | Peer, real tokens/s | glassformer | glassformer is |", "|---|---|---|---|---|"]
-    for family, works in result["families"].items():
-        for work, found in works.items():
-            peer, ours = (c["tokens_per_second"]["median"] for c in sorted_by_side(found["contenders"]))
-            (name, ratio), *_ = found["glassformer_against"].items()
-            lines.append(f"| {family}, {work} | {name} | {peer:,.0f} | {ours:,.0f} | {times(ratio)} |")
-    return "\n".join([*lines, "", measured(result)]) + "\n"
-
-
-def sorted_by_side(contenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The peers first, ours last."""
-    return sorted(contenders, key=lambda c: c["name"].startswith("glassformer"))
 
 
 def against_trainer(setting: str, ending: str = "") -> str:
@@ -251,140 +496,50 @@ def against_trainer(setting: str, ending: str = "") -> str:
     )
 
 
-def maps(ending: str = "") -> str:
-    """What attention maps cost, from maps.json."""
-    result = read("maps" + ending)
-    if result is None:
-        return "Not measured yet: `make bench-maps`.\n"
-    lines = ["| Forward pass | Time, of the plain one | Against all maps of glassformer |", "|---|---|---|"]
-    for c in result["contenders"]:
-        share = result["time_against_plain"].get(c["name"])
-        share = f"{share['median']:.2f} ({share['min']:.2f} to {share['max']:.2f})" if share else ""
-        slower = result["all_maps_against"].get(c["name"])
-        lines.append(f"| {c['name']} | {share} | {times(slower) and times(slower) + ' the time'} |")
-    return "\n".join([*lines, "", measured(result)])
-
-
-def word_vectors(ending: str = "") -> str:
-    """Words a second beside gensim, from word2vec-speed.json."""
-    result = read("word2vec-speed" + ending)
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/word2vec.py speed`.\n"
-    lines = ["| Contender | Words/s (median, range) | glassformer is |", "|---|---|---|"]
-    where = result["environment"]
-    for c in result["contenders"]:
-        speed, ours = c["tokens_per_second"], c["name"].startswith("glassformer")
-        shown = f"{speed['median']:,.0f} ({speed['min']:,.0f} to {speed['max']:,.0f})"
-        lines.append(f"| {c['name']} | {shown} | {'' if ours else times(result['ratio'])} |")
-    return "\n".join([*lines, "", measured(where | {"threads": where["machine"]["threads"]})])
-
-
-def cost() -> str:
-    """Attention's variants against length, from cost-attention.json."""
-    result = read("cost-attention")
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/cost.py attention`.\n"
-    kinds = ("full", "local", "linear")
-    lines = ["| Length | " + " | ".join(f"{k}: ms, MB" for k in kinds) + " |", "|---|---|---|---|"]
-    for length, found in result["attention_forward_backward"].items():
-        cells = [f"{found[k]['median_ms']:,.0f}, {found[k]['added_mb']:,.0f}" for k in kinds]
-        lines.append(f"| {int(length):,} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", measured(result)])
-
-
-def texts() -> str:
-    """Prediction of many texts, from cost-texts.json."""
-    result = read("cost-texts")
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/cost.py texts`.\n"
-    lines = ["| Texts | Texts/s | Memory added, MB | The texts themselves, MB |", "|---|---|---|---|"]
-    for row in result["rows"]:
-        lines.append(
-            f"| {row['texts']:,} | {row['texts_per_second']:,.0f} | {row['added_mb']:,.0f} | {row['texts_mb']:,.0f} |"
-        )
-    return "\n".join([*lines, "", measured(result)])
-
-
-def rate(ending: str = "") -> str:
-    """The share of the machine's rate, and where the time goes, from rate.json and rate-bert-base.json."""
-    found = [r for name in ("rate", "rate-bert-base") if (r := read(name + ending))]
-    if not found:
-        return "Not measured yet: `benchmarks/speed/rate.py`.\n"
-    works = [(r["model"], w) for r in found for w in r["works"]]
-    lines = [
-        "| | " + " | ".join(f"{model}: {w['work']}" for model, w in works) + " |",
-        "|---|" + "---|" * len(works),
-    ]
-    shares = [w["share_of_rate"] for _, w in works]
-    told = [f"**{s['median']:.0%}** ({s['min']:.0%} to {s['max']:.0%})" for s in shares]
-    lines.append("| Share of the rate | " + " | ".join(told) + " |")
-    for part in works[0][1]["time_in"]:
-        lines.append(
-            f"| Time in {part} | " + " | ".join(f"{w['time_in'][part]:.1%}" for _, w in works) + " |"
-        )
-    told = []
-    for r in found:
-        shape, best = max(r["machine_tflops"].items(), key=lambda x: x[1]["median"])
-        numbers = "fp32" if r["precision"] == "float32" else "bf16"
-        told.append(
-            f"{r['model']}: the machine's rate in {numbers} is {best['median']:.2f} TFLOP/s ({shape}). {measured(r)}"
-        )
-    if len({r["machine"]["cpu"] for r in found}) > 1:
-        told.append("The models were measured on different processors, so their columns do not compare.")
-    return "\n".join([*lines, "", *told])
-
-
-def kernels_fp32() -> str:
-    """Torch's way beside the kernels in fp32, at levels limited by switches, from kernels-fp32.json."""
-    result = read("kernels-fp32")
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/kernels_fp32.py`.\n"
-    levels = list(result["levels"].values())
-    lines = ["| | " + " | ".join(f"{level['level']}: torch takes" for level in levels) + " |"]
-    lines.append("|---|" + "---|" * len(levels))
-    for kind in ("whole", "alone"):
-        for name in levels[0][kind]:
-            found = [level[kind][name]["glassformer_against_torch"] for level in levels]
-            told = [f"{r['median']:.2f} × ({r['min']:.2f} to {r['max']:.2f})" for r in found]
-            lines.append(f"| {name} | " + " | ".join(told) + " |")
-    took = [levels[0]["whole"][name]["milliseconds"] for name in levels[0]["whole"]]
-    told = [f"{t['torch']['median']:,.0f} and {t['glassformer']['median']:,.0f} ms" for t in took]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Training step and prediction over {sum(levels[0]['tokens']):,} tokens with {levels[0]['level']}: "
-            f"{'; '.join(told)}. {result['rounds']} rounds, the process's time on one core. {measured(result)}",
-        ]
-    )
-
-
-def tuned() -> str:
-    """A tuned process beside one as Python starts it, from tuned.json."""
-    result = read("tuned")
-    if result is None:
-        return "Not measured yet: `benchmarks/speed/tuned.py`.\n"
-    lines = [
-        "| Work | Other busy processes | Tuned is | Largest memory, tuned | As Python starts it |",
-        "|---|---|---|---|---|",
-    ]
-    for part in (result["alone"], result["beside"]):
-        for work, gain in part["gain"].items():
-            peaks = [
-                f"{c['windows'][-1]['peak_mb']:,.0f} MB"
-                for tuned in (True, False)
-                for c in part["contenders"]
-                if c["setting"]["work"] == work and c["setting"]["tuned"] is tuned
-            ]
-            ratio = f"{gain['median']:.2f} × ({gain['min']:.2f} to {gain['max']:.2f})"
-            lines.append(f"| {work} | {part['busy'] or 'none'} | {ratio} | {peaks[0]} | {peaks[1]} |")
-    return "\n".join([*lines, "", f"{result['rounds']} rounds. {measured(result)}"])
-
-
-def measured(result: dict[str, Any]) -> str:
-    """On which machine, with how many threads, when."""
-    m = result["machine"]
-    return (
-        f"Measured on {m['cpu']}, {result['threads']} thread{'s' * (result['threads'] > 1)}, load before "
-        f"{m['load_before'][0]:.1f}; torch {result['versions']['torch']}, {result['date'][:10]}."
-    )
+# Tables of a level's files: the name and the level's ending, as in `training-avx2`.
+OF_LEVEL: dict[str, Callable[[str], str]] = {
+    "training": training_there,
+    "training-bert-base": lambda ending: training_base(ending=ending),
+    "inference": lambda ending: inference(ending=ending),
+    "embedding": lambda ending: embedding(ending=ending),
+    "pictures-small": lambda ending: pictures("small", ending=ending),
+    "pretraining": lambda ending: pretraining(ending=ending),
+    "end-to-end": lambda ending: end_to_end(ending=ending),
+    "maps": lambda ending: maps(ending=ending),
+    "rate": rate,
+    "memory-training": lambda ending: memory("training", "tokens", ending=ending),
+    "memory-prediction": lambda ending: memory("prediction", "documents", ending=ending),
+    "startup": lambda ending: startup(ending=ending),
+    "word-vectors": lambda ending: word_vectors(ending=ending),
+    "word-vectors-fit": lambda ending: word_vectors_fit(ending=ending),
+}
+TABLES: dict[str, Table] = {
+    **{
+        name + ending: partial(make, ending) for name, make in OF_LEVEL.items() for ending in LEVELS if ending
+    },
+    "levels": levels,
+    "training": training,
+    "training-bert-base": training_base,
+    "end-to-end": end_to_end,
+    "equal-accuracy": equal_accuracy,
+    "pretraining": pretraining,
+    "pictures-small": partial(pictures, "small"),
+    "pictures-base": partial(pictures, "base"),
+    "padding": padding,
+    "inference": inference,
+    "embedding": embedding,
+    "int8": int8,
+    "families": families,
+    "maps": maps,
+    "cost": cost,
+    "cost-encoder": cost_encoder,
+    "texts": texts,
+    "rate": rate,
+    "kernels-fp32": kernels_fp32,
+    "tuned": tuned,
+}
+FIGURES: dict[str, Callable[[], str]] = {
+    name + ending: partial(against_trainer, setting, ending)
+    for name, setting in (("best", "at its best"), ("common", "as commonly run"))
+    for ending in LEVELS
+}

@@ -10,7 +10,6 @@ file those lines count that import one of a task's files or name what such an im
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 from collections import defaultdict
@@ -18,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, commit, write_result
+from benchmarks.harness.results import RESULTS, commit, parse, write_result
 
 PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
 
@@ -184,9 +183,7 @@ def naming(name: str, own: set[str]) -> set[int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--out", type=Path, default=RESULTS / "task-price.json")
-    args = parser.parse_args()
+    args = parse(__doc__, out=RESULTS / "task-price.json")
     found = prices()
     write_result(args.out, {"commit": commit(), "tasks": found})
     for row in found:

@@ -20,7 +20,6 @@ thread each; seconds are of the fit alone; of more than 5,000 test examples 5,00
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -33,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 FOLDER = RESULTS / "quality"
 ENCODER = "all-minilm-l6-v2"
@@ -330,15 +329,14 @@ def table() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--data", nargs="+", default=DATA, choices=DATA)
-    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
-    parser.add_argument("--methods", nargs="+", default=[*METHODS], choices=METHODS)
-    parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument(
-        "--table", action="store_true", help="print the table of what was measured, and measure nothing"
+    args = parse(
+        __doc__,
+        data=dict(nargs="+", default=DATA, choices=DATA),
+        rows=dict(nargs="+", default=ROWS, choices=ROWS),
+        methods=dict(nargs="+", default=[*METHODS], choices=METHODS),
+        draws=3,
+        table=(False, "print the table of what was measured, and measure nothing"),
     )
-    args = parser.parse_args()
     if args.table:
         print(table())
         return

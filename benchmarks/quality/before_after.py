@@ -10,7 +10,6 @@ of some pictures (``--figure``) stays out of the repository, since photographs b
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import numpy as np
 from rich.progress import track
 from scipy.stats import spearmanr
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.explain.methods import explain_input
 from glassformer.tasks.image_classification.run import load as load_pictures
 from glassformer.tasks.load import load
@@ -83,14 +82,13 @@ def draw(path: Path, shown: list[tuple[Any, list[dict[str, np.ndarray]], list[st
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        ("runs", dict(type=Path, nargs=2, metavar="RUN", help="before and after")),
+        count=50,
+        figure=Path,
+        out=RESULTS / "before-after.json",
     )
-    parser.add_argument("runs", type=Path, nargs=2, metavar="RUN", help="before and after")
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--figure", type=Path)
-    parser.add_argument("--out", type=Path, default=RESULTS / "before-after.json")
-    args = parser.parse_args()
     facts = environment()
     pair = [load(run / "model") for run in args.runs]
     splits = load_pictures(read_run_recipe(args.runs[0]))

@@ -9,7 +9,6 @@ its log loss, and the test split is looked at before and after. Intervals by boo
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.cli.evaluate import check_run
 from glassformer.errors import InputError
 from glassformer.study.calibration import calibrate_run
@@ -34,13 +33,13 @@ def measure(run: Path) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        ("run", dict(type=Path, help="a run folder")),
+        argv=arguments,
+        threads=torch.get_num_threads(),
+        results=(RESULTS, "where the result file goes"),
     )
-    parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the result file goes")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts = environment()
     try:

@@ -15,13 +15,12 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer import TextRegressor
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.errors import InputError
@@ -94,18 +93,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        halves=20,
+        epochs=8,
+        train_layers=0,
+        model=(str, "instead of MiniLM"),
+        limit=(int, "pairs of each split: a quick look"),
+        seed=0,
+        threads=torch.get_num_threads(),
+        results=(RESULTS, "where the result file goes"),
     )
-    parser.add_argument("--halves", type=int, default=20)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--train-layers", type=int, default=0)
-    parser.add_argument("--model", help="instead of MiniLM")
-    parser.add_argument("--limit", type=int, help="pairs of each split: a quick look")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the result file goes")
-    options = parser.parse_args(arguments)
     facts = environment("scikit-learn", "scipy")
     try:
         found = measure(options)

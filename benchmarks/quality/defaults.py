@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.baselines import pixel_logistic, tfidf_logistic
@@ -121,12 +121,14 @@ def wanted(args: argparse.Namespace, done: list[dict[str, Any]]) -> Iterator[tup
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--only", nargs="*", default=[], metavar="PART", help="of a kind's name")
-    parser.add_argument("--data", nargs="*", default=[])
-    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS)
-    args = parser.parse_args(argv)
+    args = parse(
+        __doc__,
+        argv=argv,
+        only=dict(nargs="*", default=[], help="of a kind's name"),
+        data=dict(nargs="*", default=[]),
+        sizes=dict(nargs="*", type=int, default=SIZES),
+        seeds=dict(nargs="*", type=int, default=SEEDS),
+    )
     found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     rows: list[dict[str, Any]] = found.get("rows", [])
     sets: dict[str, Examples] = {}

@@ -13,12 +13,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.evaluate.calibrate import BINS, error_interval
 
 SIZES = (100, 300, 1000, 3000)
@@ -72,14 +71,7 @@ def coverage(n: int, off: float, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--trials", type=int, default=200)
-    parser.add_argument("--resamples", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "error-intervals.json")
-    options = parser.parse_args()
+    options = parse(__doc__, trials=200, resamples=150, seed=0, out=RESULTS / "error-intervals.json")
     began, settings = time.perf_counter(), []
     for n in SIZES:
         for off in OFFS:

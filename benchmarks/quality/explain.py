@@ -14,7 +14,6 @@ tuned on them. Those judged so far lie in ``--work``, so that an interrupted run
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import time
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import ConfigError, InputError
@@ -134,31 +133,28 @@ def rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        ("run", dict(type=Path)),
+        data="imdb",
+        count=(500, "inputs for the table"),
+        noise=(30, "inputs for the randomisation check"),
+        stable=(200, "inputs for stability"),
+        ablate=(200, "inputs for heads and their ablation"),
+        search=(1000, "sentences searched for counter-examples"),
+        draws=(5, "random orders an input"),
+        max_length=(int, "tokens of a text that are read; default: the run's own"),
+        seed=0,
+        work=Path("runs"),
+        name=dict(default=None, help="of the result; the run's folder by default"),
+        out=(Path, "the result file [default: results/explain-NAME.json]"),
     )
-    parser.add_argument("run", type=Path)
-    parser.add_argument("--data", default="imdb")
-    parser.add_argument("--count", type=int, default=500, help="inputs for the table")
-    parser.add_argument("--noise", type=int, default=30, help="inputs for the randomisation check")
-    parser.add_argument("--stable", type=int, default=200, help="inputs for stability")
-    parser.add_argument("--ablate", type=int, default=200, help="inputs for heads and their ablation")
-    parser.add_argument("--search", type=int, default=1000, help="sentences searched for counter-examples")
-    parser.add_argument("--draws", type=int, default=5, help="random orders an input")
-    parser.add_argument(
-        "--max-length", type=int, help="tokens of a text that are read; default: the run's own"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--work", type=Path, default=Path("runs"))
-    parser.add_argument("--name", default=None, help="of the result; the run's folder by default")
-    parser.add_argument("--out", type=Path, help="the result file [default: results/explain-NAME.json]")
-    args = parser.parse_args()
     try:
         clf = load(args.run)
         cut_texts(clf, args.max_length)
         inputs, labels = load_test(clf, args.data)
     except InputError as error:
-        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+        args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
     order = np.random.default_rng(args.seed).permutation(len(inputs))
     changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
                                     args.stable, args.seed)  # fmt: skip

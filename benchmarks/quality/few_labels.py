@@ -25,7 +25,6 @@ soon as it is there; the same command goes on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import tempfile
@@ -36,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, count, environment, write_result
+from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
 from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text, encode, word_tokenizer
@@ -243,13 +242,12 @@ def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequen
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        seeds=list(range(5)),
+        labels=dict(type=count, nargs="+", default=[20, 50, 100, 200]),
+        out=RESULTS / "few-labels.json",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--labels", type=count, nargs="+", default=[20, 50, 100, 200])
-    parser.add_argument("--out", type=Path, default=RESULTS / "few-labels.json")
-    args = parser.parse_args()
     draft = args.out.with_suffix(".partial.json")
     old = draft if draft.is_file() else args.out
     fits = json.loads(old.read_text(encoding="utf-8"))["fits"] if old.is_file() else []

@@ -21,7 +21,6 @@ the processor, which other work beside it changes little; shares of time are of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import tempfile
@@ -29,12 +28,11 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 MODEL, MAX_LENGTH, TESTED = "all-minilm-l6-v2", 128, 2000
 PAIRS, BATCH, RATE, WARMUP = 20, 16, 2e-5, 0.1  # of SetFit: Tunstall et al. (2022), section 4.2 and its code
@@ -222,17 +220,16 @@ def beside(records: list[dict[str, Any]], other: str) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        data=dict(nargs="+", default=list(DATA), choices=list(DATA)),
+        examples=[8, 16, 64],
+        methods=dict(nargs="+", default=list(METHODS), choices=list(METHODS)),
+        draws=10,
+        most_draws=(5, "of 64 examples a class and more"),
+        precision=dict(default="auto", choices=["auto", "bf16", "fp32"]),
+        out=RESULTS / "few-shot.json",
     )
-    parser.add_argument("--data", nargs="+", default=list(DATA), choices=list(DATA))
-    parser.add_argument("--examples", type=int, nargs="+", default=[8, 16, 64])
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
-    parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--most-draws", type=int, default=5, help="of 64 examples a class and more")
-    parser.add_argument("--precision", default="auto", choices=["auto", "bf16", "fp32"])
-    parser.add_argument("--out", type=Path, default=RESULTS / "few-shot.json")
-    args = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.simplefilter("ignore")
     import torch
@@ -249,7 +246,7 @@ def main() -> None:
         for record in result["records"]:
             record.setdefault("processor", result["machine"]["cpu"])
         if result["precision"] != precision:
-            parser.error(f"{args.out} holds figures in {result['precision']}: name another --out")
+            args.error(f"{args.out} holds figures in {result['precision']}: name another --out")
     records = result["records"]
     done = {(r["data"], r["examples"], r["draw"], r["method"]) for r in records}
     loaded: dict[str, Any] = {}

@@ -10,13 +10,12 @@ C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` a
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.quality.few_shot import DATA, drawn, opened
 
 CHOICES, BINS = (1.0, 4.0, 16.0, 64.0), 15
@@ -116,15 +115,14 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        draws=5,
+        tested=400,
+        vectors=Path("few-shot-vectors"),
+        known=(False, "only draws whose vectors lie there"),
+        out=RESULTS / "few-shot-heads.json",
     )
-    parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--tested", type=int, default=400)
-    parser.add_argument("--vectors", type=Path, default=Path("few-shot-vectors"))
-    parser.add_argument("--known", action="store_true", help="only draws whose vectors lie there")
-    parser.add_argument("--out", type=Path, default=RESULTS / "few-shot-heads.json")
-    args = parser.parse_args()
     records, loaded = [], {}
     for data in DATA:
         for each in (8, 16):

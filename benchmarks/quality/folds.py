@@ -10,7 +10,6 @@ study's baseline: Student's t over the seeds with the examples' draw added, corr
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import time
@@ -19,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.harness.seeds import corrected, paired
 from glassformer.config import parse_settings
 from glassformer.data.image import open_picture
@@ -83,16 +82,15 @@ def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        "study",
+        runs=Path("runs"),
+        folds=5,
+        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        minutes=(0.0, "begin nothing after so many; 0: no limit"),
+        out=Path,
     )
-    parser.add_argument("study")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
-    parser.add_argument("--out", type=Path)
-    args = parser.parse_args()
     study = load_study(args.study)
     runs, settings = args.runs / f"{study.name}-folds", parse_settings(args.overrides)
     source = settings.pop("source", None) or expand(study, settings)[0].recipe.data.source

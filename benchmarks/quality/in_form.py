@@ -11,7 +11,6 @@ other recipes stay. Needs transformers, the real data sets, and 2 GB of disk a r
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 from collections import Counter
@@ -24,7 +23,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
@@ -189,21 +188,18 @@ def merged(path: Path, record: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        ("recipes", dict(nargs="*", metavar="RECIPE", help=f"of {', '.join(LAYOUTS)}; default: all")),
+        limit=(256, "examples of every split"),
+        seed=(0, "of the random checkpoints"),
+        runs=Path("runs") / "in-form",
+        overrides=dict(flag="--set", nargs="*", default=["epochs=1"], metavar="KEY=VALUE"),
+        out=(RESULTS / "in-form.json", "the result file [%(default)s]"),
     )
-    parser.add_argument("recipes", nargs="*", metavar="RECIPE", help=f"of {', '.join(LAYOUTS)}; default: all")
-    parser.add_argument("--limit", type=int, default=256, help="examples of every split")
-    parser.add_argument("--seed", type=int, default=0, help="of the random checkpoints")
-    parser.add_argument("--runs", type=Path, default=Path("runs") / "in-form")
-    parser.add_argument("--set", dest="overrides", nargs="*", default=["epochs=1"], metavar="KEY=VALUE")
-    parser.add_argument(
-        "--out", type=Path, default=RESULTS / "in-form.json", help="the result file [%(default)s]"
-    )
-    args = parser.parse_args()
     console = Console(stderr=True)
     if strange := [name for name in args.recipes if name not in LAYOUTS]:
-        parser.error(f"no recipe {strange[0]!r} here; give some of {', '.join(LAYOUTS)}")
+        args.error(f"no recipe {strange[0]!r} here; give some of {', '.join(LAYOUTS)}")
     overrides = [f"limit={args.limit}", *args.overrides]
     for name in args.recipes or LAYOUTS:
         layout = LAYOUTS[name]
@@ -212,7 +208,7 @@ def main() -> None:
             weights = random_checkpoint(layout, args.runs.resolve(), args.seed)
             record = run_in_form(name, weights, args.runs / name, overrides, console.print)
         except GlassformerError as error:
-            parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+            args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
         source = f"random (seed {args.seed}), in the layout of {layout.name}"
         record["weights_source"] = record["weights_source"].replace(f"local folder {weights}", source)
         record |= {"layout": layout.name, "layout_files": sorted(p.name for p in weights.iterdir()),

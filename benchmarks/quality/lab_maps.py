@@ -10,7 +10,6 @@ Student's t over the seeds. The same command goes on where it was stopped.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.quality.lab_fits import (
     LEARNED_PICTURES,
     LEARNED_REVIEWS,
@@ -82,14 +81,13 @@ def summed_up(by_seed: list[dict[str, float]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        seeds=list(range(5)),
+        minutes=(0.0, "begin nothing after so many; 0: no limit"),
+        runs=Path("runs/lab-maps"),
+        out=RESULTS / "lab-maps.json",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
-    parser.add_argument("--runs", type=Path, default=Path("runs/lab-maps"))
-    parser.add_argument("--out", type=Path, default=RESULTS / "lab-maps.json")
-    args = parser.parse_args()
     args.runs.mkdir(parents=True, exist_ok=True)
     began, head, missing = time.monotonic(), environment(), 0
     for seed in args.seeds:

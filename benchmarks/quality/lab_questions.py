@@ -17,7 +17,6 @@ it has of other questions, or of this one with more seeds, stays.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.harness.seeds import corrected, paired
 from benchmarks.quality.lab_fits import (
     FITS,
@@ -296,23 +295,18 @@ def merged(path: Path, found: dict[str, Any], head: dict[str, Any]) -> dict[str,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        ("questions", dict(nargs="*", choices=[[], *QUESTIONS], help="all unless named")),
+        seeds=list(range(5)),
+        minutes=(0.0, "begin nothing after so many; 0: no limit"),
+        runs=Path("runs/lab-questions"),
+        out=RESULTS / "lab-questions.json",
+        words=(False, "train nothing; write the words of all questions of the file anew"),
     )
-    parser.add_argument("questions", nargs="*", choices=[[], *QUESTIONS], help="all unless named")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
-    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
-    parser.add_argument("--runs", type=Path, default=Path("runs/lab-questions"))
-    parser.add_argument("--out", type=Path, default=RESULTS / "lab-questions.json")
-    parser.add_argument(
-        "--words",
-        action="store_true",
-        help="train nothing; write the words of all questions of the file anew",
-    )
-    args = parser.parse_args()
     if args.words:
         if not args.out.is_file():
-            parser.error(f"{args.out} is not there: without --words it is made")
+            args.error(f"{args.out} is not there: without --words it is made")
         kept = json.loads(args.out.read_text(encoding="utf-8"))
         questions = {key: worded(key, one) for key, one in kept["questions"].items()}
         write_result(args.out, kept | {"questions": questions})

@@ -9,7 +9,6 @@ its last weights. The folds go on where they were stopped. Writes ``benchmarks/r
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
@@ -112,24 +111,23 @@ def measure(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        "recipe",
+        flips=500,
+        folds=5,
+        seed=(0, "of the flips; the recipe has its own"),
+        runs=Path("runs"),
+        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        out=(Path, "the result file [default: results/label-noise-RECIPE.json]"),
     )
-    parser.add_argument("recipe")
-    parser.add_argument("--flips", type=int, default=500)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0, help="of the flips; the recipe has its own")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--out", type=Path, help="the result file [default: results/label-noise-RECIPE.json]")
-    args = parser.parse_args()
     console = Console(stderr=True)
     try:
         recipe = load_recipe(args.recipe, args.overrides)
         folder = args.runs / f"label-noise-{recipe.name}"
         found = measure(recipe, folder, args.flips, args.folds, args.seed, console.print)
     except GlassformerError as error:
-        parser.exit(error.exit_code, f"{parser.prog}: error: {error}\n")
+        args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
     summary = {
         "recipe": recipe.name, "overrides": args.overrides, "seed": args.seed, "recipe_seed": recipe.train.seed,
         **found, **environment("scikit-learn"),

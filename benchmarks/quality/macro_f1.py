@@ -15,13 +15,12 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, written
 from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, macro_f1_of, macro_f1_of_sets
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets
 
@@ -246,14 +245,14 @@ def false_alarms(options: argparse.Namespace) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        trials=1000,
+        resamples=1000,
+        seed=0,
+        results=(RESULTS, "where the result file goes"),
     )
-    parser.add_argument("--trials", type=int, default=1000)
-    parser.add_argument("--resamples", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the result file goes")
-    options = parser.parse_args(arguments)
     result = environment("scipy") | {
         "benchmark": "coverage of intervals of macro-F1",
         "settings": {key: getattr(options, key) for key in ("trials", "resamples", "seed")},
@@ -264,9 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "false_alarms": false_alarms(options),
     }
     out = options.results / "macro-f1-intervals.json"
-    write_result(out, result)
-    print(f"written to {out}")
-    return 0
+    return written(out, result)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ has both figures with their intervals, the paired difference, and how many answe
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, commit, write_result
+from benchmarks.harness.results import RESULTS, commit, parse, write_result
 from glassformer.report.published import duration
 from glassformer.study.answers import read_answers
 from glassformer.study.compare import compare_runs
@@ -76,18 +75,17 @@ def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        "recipe",
+        seed=0,
+        runs=Path("runs"),
+        commit=(str, "that runs which are finished already were trained at"),
     )
-    parser.add_argument("recipe")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--commit", help="that runs which are finished already were trained at")
-    args = parser.parse_args()
     half = args.runs / f"{args.recipe}-seed{args.seed}"
     full = args.runs / f"{args.recipe}-fp32-seed{args.seed}"
     if not (half / "metrics.json").is_file():
-        parser.exit(
+        args.exit(
             2,
             f"error: no finished run in {half}: first benchmarks/quality/recipes.py {args.recipe} --seeds {args.seed}\n",
         )

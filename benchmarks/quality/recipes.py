@@ -10,7 +10,6 @@ commit that its runs were trained at; of a run that was finished before, say it 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from dataclasses import asdict
@@ -20,7 +19,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness.common import RESULTS, commit, write_result
+from benchmarks.harness.results import RESULTS, commit, parse, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import ASIDE, headline
@@ -197,20 +196,17 @@ def judge_baselines(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        "recipe",
+        seeds=[0, 1, 2],
+        runs=Path("runs"),
+        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        baselines=(False, "of a finished first run, judge these again"),
+        commit=(str, "that runs which are finished already were trained at"),
+        beside=(int, "other trainings that shared the GPU: such times say little"),
+        replace=(False, "give up runs that have other settings"),
     )
-    parser.add_argument("recipe")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--baselines", action="store_true", help="of a finished first run, judge these again")
-    parser.add_argument("--commit", help="that runs which are finished already were trained at")
-    parser.add_argument(
-        "--beside", type=int, help="other trainings that shared the GPU: such times say little"
-    )
-    parser.add_argument("--replace", action="store_true", help="give up runs that have other settings")
-    args = parser.parse_args()
     console = Console(stderr=True)
     if args.baselines:
         judge_baselines(args.runs / f"{args.recipe}-seed{args.seeds[0]}")
@@ -220,7 +216,7 @@ def main() -> None:
         results = known_runs(path, digest, args.seeds, args.replace)
         check_finished([args.runs / f"{args.recipe}-seed{seed}" for seed in args.seeds], digest)
     except GlassformerError as error:
-        parser.exit(2, f"error: {error}\n")
+        args.exit(2, f"error: {error}\n")
     for seed in args.seeds:
         # The baselines of one split are the same for every seed; the first run has them.
         begun = load_recipe(args.recipe)

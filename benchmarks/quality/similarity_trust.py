@@ -12,14 +12,13 @@ removed but replaced by the mask: two masks in the same place make texts more al
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.data.scored_pairs import load_scored_pairs
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.vocabulary import Vocabulary
@@ -75,14 +74,13 @@ def beside_random(strongest: list[float], random: list[float]) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        ("model", dict(nargs="?", help="a saved Embedder; without it the untouched checkpoint")),
+        pairs=300,
+        random=10,
+        seed=0,
     )
-    parser.add_argument("model", nargs="?", help="a saved Embedder; without it the untouched checkpoint")
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--random", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
     torch.set_num_threads(1)
     embedder = gf.load(args.model) if args.model else gf.Embedder()
     embedder.set_params(threads=1, precision="fp32")

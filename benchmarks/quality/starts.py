@@ -11,15 +11,13 @@ there for the same limit is not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.run import Corpus, load_corpus
@@ -51,16 +49,16 @@ def learn(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = parse(
+        __doc__,
+        argv=arguments,
+        recipe="imdb-mlm",
+        limit=(10000, "texts of every split"),
+        seeds=[0],
+        starts=dict(nargs="+", choices=STARTS, default=list(STARTS)),
+        threads=1,
+        out=RESULTS / "starts.json",
     )
-    parser.add_argument("--recipe", default="imdb-mlm")
-    parser.add_argument("--limit", type=int, default=10_000, help="texts of every split")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--starts", nargs="+", choices=STARTS, default=list(STARTS))
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "starts.json")
-    given = parser.parse_args(arguments)
     recipe = load_recipe(given.recipe, [f"limit={given.limit}", "validation_size=500"])
     corpus = load_corpus(recipe)
     known = MaskedLM._get_param_names()

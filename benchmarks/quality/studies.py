@@ -9,12 +9,11 @@ found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made fr
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
 
-from benchmarks.harness.common import RESULTS, write_result
+from benchmarks.harness.results import RESULTS, parse, write_result
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
@@ -26,19 +25,18 @@ def say(text: str) -> None:  # of the module's, since processes are sent it
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        "study",
+        runs=Path("runs"),
+        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        workers=1,
+        words=(False, "train nothing; write the sentences anew"),
     )
-    parser.add_argument("study")
-    parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--set", dest="overrides", nargs="*", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--words", action="store_true", help="train nothing; write the sentences anew")
-    args = parser.parse_args()
     if args.words:
         path = RESULTS / f"study-{args.study}.json"
         if not path.is_file():
-            parser.error(f"{path} is not there: without --words it is made")
+            args.error(f"{path} is not there: without --words it is made")
         kept = json.loads(path.read_text(encoding="utf-8"))
         write_result(path, kept | sentences(kept))
         return

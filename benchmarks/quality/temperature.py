@@ -13,16 +13,14 @@ log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.evaluate.calibrate import COLDEST, HOTTEST, smoothing
 
 TEMPERATURES = np.exp(np.linspace(np.log(COLDEST), np.log(HOTTEST), 300))
@@ -146,14 +144,14 @@ def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        draws=(400, "validation parts of each size"),
+        seed=0,
+        threads=torch.get_num_threads(),
+        results=(RESULTS, "where the result file goes"),
     )
-    parser.add_argument("--draws", type=int, default=400, help="validation parts of each size")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the result file goes")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts = environment()
     rows = measure(options.draws, options.seed)

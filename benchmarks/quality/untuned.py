@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import RESULTS, count, environment, write_result
+from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
 
 RESULT = RESULTS / "untuned.json"
 TFIDF = "TF-IDF + logistic regression"
@@ -169,20 +169,18 @@ def wanted(
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__,
+        argv=argv,
+        only=dict(nargs="*", default=[], help="of a table's or a model's name"),
+        seeds=dict(nargs="*", type=int, default=SEEDS),
+        limit=dict(type=count, help="so many texts of each split, for a try: give --out too"),
+        out=RESULT,
     )
-    parser.add_argument(
-        "--only", nargs="*", default=[], metavar="PART", help="of a table's or a model's name"
-    )
-    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS)
-    parser.add_argument("--limit", type=count, help="so many texts of each split, for a try: give --out too")
-    parser.add_argument("--out", type=Path, default=RESULT)
-    args = parser.parse_args(argv)
     if "GLASSFORMER_DATA" not in os.environ:
-        parser.error("GLASSFORMER_DATA names no folder of data sets")
+        args.error("GLASSFORMER_DATA names no folder of data sets")
     if args.limit and args.out == RESULT:
-        parser.error("--limit is for a try: give --out FILE")
+        args.error("--limit is for a try: give --out FILE")
     rows: list[dict[str, Any]] = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)

@@ -11,14 +11,12 @@ soon as it has ended, and the same command goes on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, count, environment, write_result
+from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
 from glassformer.evaluate.vectors import given_questions, judge_analogies, unit_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -140,13 +138,9 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    args = parse(
+        __doc__, seeds=[0, 1, 2], steps=dict(type=count, default=25600), out=RESULTS / "word-steps.json"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--steps", type=count, default=25_600)
-    parser.add_argument("--out", type=Path, default=RESULTS / "word-steps.json")
-    args = parser.parse_args()
     head = {"benchmark": "word steps", "title": "Over the steps", **environment()}
     head |= {"recipe": RECIPE, "steps": args.steps, "seeds": args.seeds}
     old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.is_file() else {}

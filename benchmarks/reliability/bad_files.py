@@ -6,6 +6,7 @@ it. Every other exception, code that runs, or an answer that differs from what w
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import pickle
@@ -14,7 +15,7 @@ import shutil
 import struct
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 import torch
 from PIL import Image
 
+import glassformer as gf
 from benchmarks.reliability.kill_tests import scratch
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.native import load_state, save_state
@@ -158,16 +160,23 @@ def read_state(folder: Path) -> None:
 
 def refused(read: Callable[[], Any], what: str, marker: Path) -> dict:
     """Whether ``read`` ends in an InputError, soon, and nothing was executed."""
-    started = time.perf_counter()
+    answer, said, seconds = outcome(read)
+    passed = answer == "refused" and not marker.exists() and seconds < MOST_SECONDS
+    return {"what": what, "passed": passed, "said": said[:200]}
+
+
+def outcome(read: Callable[[], Any], name: str = "") -> tuple[str, str, float]:
+    """What reading comes to (``read``, ``refused`` by an InputError with that name, ``failed``), what was said, seconds."""
+    started, answer, said = time.perf_counter(), "read", ""
     try:
         read()
-        said, passed = "was read", False
     except InputError as error:
-        said, passed = str(error)[:100], True
-    except Exception as error:
-        said, passed = repr(error)[:200], False
-    seconds = time.perf_counter() - started
-    return {"what": what, "passed": passed and not marker.exists() and seconds < MOST_SECONDS, "said": said}
+        answer, said = "refused" if name in str(error) else "failed", str(error)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of compiled code is no Exception
+        answer, said = "failed", f"{type(error).__name__}: {error}"
+    return answer, said, time.perf_counter() - started
 
 
 # --- tables -------------------------------------------------------------------------------------------
@@ -251,18 +260,11 @@ def mutated(content: bytes, seed: int) -> bytes:
 
 def _read(path: Path, body: bytes, read: Callable[[Path], None]) -> dict:
     path.write_bytes(body)
-    started = time.perf_counter()
-    try:
-        read(path)
-        said, passed = "read", True
-    except InputError as error:
-        said, passed = "refused", path.name in str(error)
-    except Exception as error:
-        said, passed = repr(error)[:200], False
-    seconds = time.perf_counter() - started
+    answer, said, seconds = outcome(lambda: read(path), path.name)
     path.unlink()
-    fine = passed and seconds < MOST_SECONDS
-    return {"file": path.name, "passed": fine, "answer": said, "seconds": round(seconds, 3)}
+    fine = answer != "failed" and seconds < MOST_SECONDS
+    told = said[:200] if answer == "failed" else answer
+    return {"file": path.name, "passed": fine, "answer": told, "seconds": round(seconds, 3)}
 
 
 def readers(count: int) -> list[dict]:
@@ -300,20 +302,11 @@ def readers(count: int) -> list[dict]:
         for i in range(count):
             path, read = work[i % len(work)]
             path.write_bytes(mutated(whole[path], i))
-            started, said, passed = time.perf_counter(), "read", True
-            try:
-                read()
-            except InputError:
-                said = "refused"
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # a panic of compiled code is no Exception
-                said, passed = f"{type(error).__name__}: {error}"[:200], False
-            seconds = time.perf_counter() - started
+            answer, said, seconds = outcome(read)
             path.write_bytes(whole[path])
-            out.append(
-                {"file": path.name, "seed": i, "answer": said, "passed": passed and seconds < MOST_SECONDS}
-            )
+            fine = answer != "failed" and seconds < MOST_SECONDS
+            told = said[:200] if answer == "failed" else answer
+            out.append({"file": path.name, "seed": i, "answer": told, "passed": fine})
     return out
 
 
@@ -384,3 +377,84 @@ def pictures(count: int) -> list[dict]:
         out = [_read(home / f"{i}.jpg", body, _picture) for i, body in enumerate(work)]
     more = peak_memory_mb() - before
     return [one | {"passed": one["passed"] and more < MOST_MB} for one in out]
+
+
+TEXTS = ["a fine film", "a bad film", "bad , not fine", "a fine one"]
+SMALL = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5, "epochs": 1, "threads": 1}
+VALUES: tuple[Any, ...] = (
+    None, True, "", "9", "a", [], [1], {}, {"a": 1}, 0, -1, 1.5, -1e-3, 7, 10**5, 10**7, 10**10, 2**63, 10**40, 1e308,
+    float("nan"), float("inf"),
+)  # fmt: skip
+
+
+def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
+    """The path to every value of an object, inner ones too; of a list the first is enough."""
+    items = (
+        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    )
+    for key, inner in items:
+        yield (*path, key)
+        yield from places(inner, (*path, key))
+
+
+def changed(settings: dict[str, Any], seed: int) -> tuple[dict[str, Any], str]:
+    """The same with one key dropped or one value replaced, and what was done."""
+    rng, out = random.Random(seed), copy.deepcopy(settings)
+    *outer, last = rng.choice(list(places(settings)))
+    inside = out
+    for key in outer:
+        inside = inside[key]
+    name = ".".join(map(str, (*outer, last)))
+    if rng.random() < 0.25:
+        del inside[last]
+        return out, f"{name} dropped"
+    inside[last] = rng.choice(VALUES)
+    return out, f"{name} = {str(inside[last])[:20]}"
+
+
+def folders(home: Path) -> dict[str, tuple[Path, tuple[str, ...], Callable[[Path], Any]]]:
+    """A saved folder of each kind, its files of settings, and how it is used."""
+    texts = gf.TextClassifier("encoder-mini", min_count=1, max_length=9, **SMALL).fit(TEXTS, [0, 1, 1, 0])
+    rnn = gf.TextClassifier("lstm", min_count=1, max_length=9, epochs=1, threads=1, d_model=6)
+    pixels = np.random.default_rng(3).integers(0, 256, (4, 8, 8, 3), np.uint8)
+    pictures = gf.ImageClassifier("vit-tiny", image_size=8, patch_size=4, **SMALL).fit(pixels, [0, 1, 1, 0])
+    vectors = gf.Word2Vec(dim=5, min_count=1, epochs=1, threads=1).fit([text.split() for text in TEXTS * 9])
+    translator = gf.Translator(min_count=1, max_length=9, **SMALL).fit(TEXTS, TEXTS)
+    both = ("config.json", "glassformer.json")
+    return {
+        "texts": (texts.save(home / "texts"), both, lambda p: gf.load(p).predict(TEXTS)),
+        "rnn": (rnn.fit(TEXTS, [0, 1, 1, 0]).save(home / "rnn"), both, lambda p: gf.load(p).predict(TEXTS)),
+        "pictures": (
+            pictures.save(home / "pictures"), (*both, "preprocessor_config.json"),
+            lambda p: gf.load(p).predict(pixels),
+        ),
+        "vectors": (
+            vectors.save(home / "vectors"), ("glassformer.json", "words.json"),
+            lambda p: gf.load(p).most_similar("a"),
+        ),
+        "translator": (translator.save(home / "translator"), both, lambda p: gf.load(p).translate(TEXTS[:1])),
+    }  # fmt: skip
+
+
+def settings(count: int) -> list[dict]:
+    """``count`` changed folders."""
+    out = []
+    with scratch() as home:
+        kinds = folders(home)
+        work = [(kind, name) for kind, (_, names, _) in kinds.items() for name in names]
+        for seed in range(count):
+            kind, name = work[seed % len(work)]
+            whole, _, use = kinds[kind]
+            content, what = changed(json.loads((whole / name).read_text(encoding="utf-8")), seed)
+
+            def write(folder: Path, whole: Path = whole, name: str = name, content: Any = content) -> None:
+                shutil.copytree(whole, folder, dirs_exist_ok=True, ignore=lambda *_: ["manifest.json"])
+                (folder / name).write_text(json.dumps(content), encoding="utf-8")
+
+            folder = write_folder(home / "changed", write, overwrite=True)
+            answer, said, seconds = outcome(lambda: use(folder))  # noqa: B023
+            told = said[:200] if answer == "failed" else answer
+            fine = answer != "failed" and seconds < MOST_SECONDS
+            about = {"file": f"{kind}/{name}", "changed": what, "seed": seed}
+            out.append(about | {"answer": told, "passed": fine})
+    return out

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from benchmarks.harness.common import RESULTS
+from benchmarks.harness.results import RESULTS
 
 MOST_DIFFERENCE = 1e-4  # of a logit
 MOST_MS = 100  # until a refusal

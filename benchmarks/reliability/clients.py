@@ -10,7 +10,6 @@ openapi-python-client: an environment of its own keeps their needs apart.
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import os
@@ -26,8 +25,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.harness.common import RESULTS, environment, write_result
-from benchmarks.harness.server_process import running
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.servers import running
 from glassformer.data.image import open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
@@ -129,18 +128,17 @@ def compared(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        ("runs", dict(type=Path, nargs="+", help="run folders of classifiers")),
+        python=(sys.executable, "with requests and openapi-python-client"),
+        inputs=(200, "of each model"),
+        batch=(8, "inputs in a request"),
+        tolerance=1e-05,
+        threads=torch.get_num_threads(),
+        seed=0,
+        out=RESULTS / "clients.json",
     )
-    parser.add_argument("runs", type=Path, nargs="+", help="run folders of classifiers")
-    parser.add_argument("--python", default=sys.executable, help="with requests and openapi-python-client")
-    parser.add_argument("--inputs", type=int, default=200, help="of each model")
-    parser.add_argument("--batch", type=int, default=8, help="inputs in a request")
-    parser.add_argument("--tolerance", type=float, default=1e-5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "clients.json")
-    options = parser.parse_args()
     facts, models = environment("fastapi", "uvicorn"), {}
     serve = [sys.executable, "-m", "glassformer.cli.app", "serve", *options.runs, "--port", "PORT"]
     with (

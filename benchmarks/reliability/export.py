@@ -6,7 +6,6 @@ stem. They are fitted to few examples, so that their logits lie apart. ``--model
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.data.sources import load_text_dataset
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.outputs import samples_of
@@ -62,15 +61,15 @@ def build(name: str, threads: int, texts: Sequence[str], labels: Sequence[Any]) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        inputs=1000,
+        threads=torch.get_num_threads(),
+        model=(Path, "also this run, on examples of its own, with int8"),
+        only=dict(nargs="+", choices=[*TEXTS, *PICTURES], help="these builds"),
+        out=RESULTS / "export.json",
     )
-    parser.add_argument("--inputs", type=int, default=1000)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--model", type=Path, help="also this run, on examples of its own, with int8")
-    parser.add_argument("--only", nargs="+", choices=[*TEXTS, *PICTURES], help="these builds")
-    parser.add_argument("--out", type=Path, default=RESULTS / "export.json")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts = environment("onnx", "onnxscript", "onnxruntime")
     split = load_text_dataset("imdb", limit=256, seed=0, splits=["train"]).splits["train"]

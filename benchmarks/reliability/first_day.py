@@ -9,11 +9,11 @@ what is said, words that must not be, and files that must be there afterwards. C
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 import time
 import traceback
@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.reliability.first_day_pictures import picture_steps
 from benchmarks.reliability.first_day_steps import Step
 from benchmarks.reliability.first_day_tables import table_steps
@@ -63,7 +63,7 @@ def take(step: Step) -> tuple[int, str]:
                 said.write(str(error))
                 code = error.exit_code
         else:
-            code = main([str(word) for word in step.do])
+            code = main(shlex.split(step.do))
     return code, " ".join(said.getvalue().split())
 
 
@@ -100,12 +100,7 @@ def run(kinds: Sequence[str], home: Path, say=lambda line: None) -> list[dict]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--only", choices=KINDS, action="append")
-    parser.add_argument("--out", type=Path, default=RESULTS / "first-day.json")
-    options = parser.parse_args()
+    options = parse(__doc__, only=dict(choices=KINDS, action="append"), out=RESULTS / "first-day.json")
     started = time.perf_counter()
     with TemporaryDirectory() as home:
         rows = run(options.only or list(KINDS), Path(home), lambda line: print(line, flush=True))

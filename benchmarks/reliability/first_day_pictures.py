@@ -11,14 +11,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.reliability.first_day_steps import Step, raw, table
+from benchmarks.reliability.first_day_steps import Step, raw, settings, table
 
-SMALL = [
-    word for pair in (
-        "image_size=16", "patch_size=8", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1",
-        "precision=fp32", "bootstrap=20", "baselines=false", "threads=1",
-    ) for word in ("--set", pair)
-]  # fmt: skip
+SMALL = settings(
+    "image_size=16", "patch_size=8", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1",
+    "precision=fp32", "bootstrap=20", "baselines=false", "threads=1",
+)  # fmt: skip
 
 
 def picture_steps(home: Path) -> list[Step]:
@@ -50,15 +48,18 @@ def encoded(image: Image.Image, kind: str = "JPEG") -> bytes:
 
 def train(what: str, path: str, *told: str, sets: tuple[str, ...] = (), code: int = 0, out: str = "") -> Step:
     out = out or "runs/" + what.replace(" ", "-")
-    more = [word for pair in sets for word in ("--set", pair)]
     made = (f"{out}/report.html",) if code == 0 else ()
     return Step(
-        f"pictures: {what}", ("train", "--images", path, "--out", out, *SMALL, *more), told, code, made=made
+        f"pictures: {what}",
+        f"train --images {path} --out {out} {SMALL} {settings(*sets)}",
+        told,
+        code,
+        made=made,
     )
 
 
 def doctor(what: str, path: str, *told: str, code: int = 0, untold: tuple[str, ...] = ()) -> Step:
-    return Step(f"pictures, data doctor: {what}", ("data", "doctor", path), told, code, untold)
+    return Step(f"pictures, data doctor: {what}", f"data doctor {path}", told, code, untold)
 
 
 def first() -> list[Step]:
@@ -68,13 +69,13 @@ def first() -> list[Step]:
         doctor("a good folder", "good", "no picture stands there twice", untold=("warning",)),
         train("a good folder", "good", "held out", out="run"),
         train("photographs", "jpg"),
-        Step("pictures: data show", ("data", "show", "good"), ("cat: 20, dog: 20",)),
-        Step("pictures: augmentations", ("data", "show", "good", "--augment", "light", "--out", "sheet.png"), (), made=("sheet.png",)),
-        Step("pictures: predict a file", ("predict", "run", "good/cat/0.png"), ("cat|dog",)),
-        Step("pictures: predict a folder", ("predict", "run", "good/cat", "--out", "cats.csv"), ("20 pictures",)),
-        Step("pictures: predict what is not there", ("predict", "run", "good/cow"), ("no such picture",), 2),
-        Step("pictures: predict a sentence", ("predict", "run", "a cat"), ("this model reads pictures",), 2),
-        Step("pictures: evaluate", ("evaluate", "run"), ("accuracy",)),
+        Step("pictures: data show", "data show good", ("cat: 20, dog: 20",)),
+        Step("pictures: augmentations", "data show good --augment light --out sheet.png", (), made=("sheet.png",)),
+        Step("pictures: predict a file", "predict run good/cat/0.png", ("cat|dog",)),
+        Step("pictures: predict a folder", "predict run good/cat --out cats.csv", ("20 pictures",)),
+        Step("pictures: predict what is not there", "predict run good/cow", ("no such picture",), 2),
+        Step("pictures: predict a sentence", "predict run 'a cat'", ("this model reads pictures",), 2),
+        Step("pictures: evaluate", "evaluate run", ("accuracy",)),
         train("the folder is there", "good", "--resume", out="run", code=2),
     ]  # fmt: skip
 
@@ -135,14 +136,13 @@ def broken() -> list[Step]:
         Step("it is whole again", write(whole), ("bytes",)),
         train("a whole one", "parts", out="parts-run"),
         Step("it is cut after the training", write(cut), ("bytes",)),
-        Step("pictures: evaluate with a cut one", ("evaluate", "parts-run"), ("dog/3.jpg", "--on-bad-row skip"), 2),
-        Step("pictures: evaluate without it", ("evaluate", "parts-run", "--on-bad-row", "skip"), ("left out", "11 pictures|accuracy")),
-        Step("pictures: go on", ("train", "--images", "parts", "--out", "parts-run", "--resume", *SMALL), ("broken=skip",), 2),
-        Step("pictures: go on without it", ("train", "--images", "parts", "--out", "parts-run", "--resume", *SMALL,
-             "--set", "broken=skip"), ("1 pictures of test left out",)),
+        Step("pictures: evaluate with a cut one", "evaluate parts-run", ("dog/3.jpg", "--on-bad-row skip"), 2),
+        Step("pictures: evaluate without it", "evaluate parts-run --on-bad-row skip", ("left out", "11 pictures|accuracy")),
+        Step("pictures: go on", f"train --images parts --out parts-run --resume {SMALL}", ("broken=skip",), 2),
+        Step("pictures: go on without it", f"train --images parts --out parts-run --resume {SMALL} --set broken=skip", ("1 pictures of test left out",)),
         Step("what was judged", judged, ("11 judged",)),
-        Step("pictures: predict a cut one", ("predict", "run", str(bad)), ("damaged", "--on-bad-row skip"), 2),
-        Step("pictures: predict it and others", ("predict", "run", "parts/test/dog", "--on-bad-row", "skip"), ("1 row has no answer", "damaged")),
+        Step("pictures: predict a cut one", f"predict run {bad}", ("damaged", "--on-bad-row skip"), 2),
+        Step("pictures: predict it and others", "predict run parts/test/dog --on-bad-row skip", ("1 row has no answer", "damaged")),
     ]  # fmt: skip
 
 
@@ -216,14 +216,14 @@ def tables() -> list[Step]:
         doctor("several labels in a cell", kinds, "several labels an example", "label.separator"),
         Step(
             "pictures: predict a table of files",
-            ("predict", "run", "new.csv"),
+            "predict run new.csv",
             ("nowhere.png", "--on-bad-row skip"),
             2,
         ),
         Step(
             "pictures: predict a table and mark rows",
-            ("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "new-out.csv"),
-            ("3 pictures", r"1 row has no answer: .* \(row 3\)"),
+            "predict run new.csv --on-bad-row skip --out new-out.csv",
+            ("3 pictures", "1 row has no answer: .* \\(row 3\\)"),
         ),
         Step(
             "pictures: its own columns",
@@ -233,7 +233,7 @@ def tables() -> list[Step]:
         ),
         Step(
             "pictures: folds of a folder",
-            ("cross-validate", "--images", "good", "--folds", "2", "--out", "folds", *SMALL),
+            f"cross-validate --images good --folds 2 --out folds {SMALL}",
             ("40 examples in 2 folds",),
         ),
     ]

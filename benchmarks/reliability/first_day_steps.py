@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +23,21 @@ class Step:
     """One thing that a stranger does, and what has to come of it."""
 
     what: str
-    do: Sequence[Any] | Callable[[], Any]  # the words of a command, or a call
+    do: str | Callable[[], Any]  # a command as in a shell, without the program's name, or a call
     told: Sequence[str] = ()  # patterns, each among what is said
     code: int = 0
     untold: Sequence[str] = ()
     made: Sequence[str] = ()
 
 
-def small(*more: str) -> list[str]:
+def settings(*pairs: str) -> str:
+    """Settings as words of a command."""
+    return shlex.join(word for pair in pairs for word in ("--set", pair))
+
+
+def small(*more: str) -> str:
     """The settings of a training of a second."""
-    return [word for pair in (*SMALL, *more) for word in ("--set", pair)]
+    return settings(*SMALL, *more)
 
 
 def texts(n: int, start: int = 0) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ def table_steps(home: Path) -> list[Step]:
 
 
 def doctor(what: str, path: str, *told: str, untold: tuple[str, ...] = (), code: int = 0) -> Step:
-    return Step(f"data doctor: {what}", ("data", "doctor", path), told, code, untold)
+    return Step(f"data doctor: {what}", f"data doctor {path}", told, code, untold)
 
 
 def train(
@@ -36,7 +37,7 @@ def train(
     made = (f"{out}/report.html",) if code == 0 else ()
     return Step(
         f"train: {what}",
-        ("train", "--text", path, "--out", out, *more, *small(*sets)),
+        f"train --text {path} --out {out} {shlex.join(more)} {small(*sets)}",
         told,
         code,
         untold,
@@ -71,9 +72,9 @@ def columns() -> list[Step]:
         doctor("five columns", many, "texts in 'utterance', labels in 'emotion'"),
         doctor("a headline beside its article", title, "texts in 'article', labels in 'mood'"),
         doctor("ninety columns", wide, "2 classes"),
-        Step("data show: comment, emotion", ("data", "show", two), ("labels in 'emotion'", "bad: 30, good: 30")),
-        Step("data show: as JSON", ("data", "show", many, "--json"), ('"texts": 60', "'utterance'")),
-        Step("data doctor: as JSON", ("data", "doctor", many, "--json"), ('"code": "columns"', '"fix"')),
+        Step("data show: comment, emotion", f"data show {two}", ("labels in 'emotion'", "bad: 30, good: 30")),
+        Step("data show: as JSON", f"data show {many} --json", ('"texts": 60', "'utterance'")),
+        Step("data doctor: as JSON", f"data doctor {many} --json", ('"code": "columns"', '"fix"')),
         train("comment, emotion", two, "labels in 'emotion'", "12 test|6 test"),
         train("two columns with names of ones own", body, "labels in 'stars'"),
         train("five columns", many, "labels in 'emotion'"),
@@ -277,11 +278,11 @@ def refused() -> list[Step]:
     return [
         train("not UTF-8", "latin.csv", "not UTF-8", "line 62", "--encoding cp1252", code=2),
         train("not UTF-8 and its encoding named", "latin.csv", "61|train", sets=("encoding=cp1252",)),
-        Step("evaluate: it knows its encoding", ("evaluate", "runs/not-UTF-8-and-its-encoding-named"), ("accuracy",)),
+        Step("evaluate: it knows its encoding", "evaluate runs/not-UTF-8-and-its-encoding-named", ("accuracy",)),
         train("an encoding that is none", "latin.csv", "no encoding 'cp1253x'", "cp1252", sets=("encoding=cp1253x",), code=2),
         doctor("a run for data", "old-run", "is the folder of a run, not of data", "glassformer doctor", code=2),
-        Step("doctor: a table for a model", ("doctor", good), ("is no model", "glassformer data doctor good.csv"), 2),
-        Step("doctor: a run", ("doctor", "runs/emoji"), ("text-classification, trained on", "2 classes")),
+        Step("doctor: a table for a model", f"doctor {good}", ("is no model", "glassformer data doctor good.csv"), 2),
+        Step("doctor: a run", "doctor runs/emoji", ("text-classification, trained on", "2 classes")),
         doctor("not UTF-8", "latin.csv", "1 row cannot be used", "row 62: not UTF-8", "read it with --encoding cp1252", "on-bad-row skip"),
         train("UTF-16", "wide16.csv", "UTF-16", code=2),
         train("a NUL byte", "nul.csv", "NUL", "line 62", code=2),
@@ -291,8 +292,8 @@ def refused() -> list[Step]:
         train("a part that no class fits into", good, "a part of", sets=("test_size=70",), code=2),
         train("an unknown key", good, "unknown key 'epoch'", "'epochs'", sets=("epoch=3",), code=2),
         train("another choice for bad rows", good, "is not a choice", more=("--on-bad-row", "drop"), code=2),
-        Step("train: the folder is there", ("train", "--text", good, "--out", "runs/emoji", *small()),
+        Step("train: the folder is there", f"train --text {good} --out runs/emoji {small()}",
              ("the output folder exists", "--resume"), 2),
-        Step("train: go on with what has ended", ("train", "--text", "emoji.csv", "--out", "runs/emoji", "--resume", *small()),
+        Step("train: go on with what has ended", f"train --text emoji.csv --out runs/emoji --resume {small()}",
              ("test",)),
     ]  # fmt: skip

@@ -10,7 +10,6 @@ transparency or orientation.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -24,7 +23,7 @@ import torch
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.reliability.export import build
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
@@ -90,15 +89,15 @@ def asked_of(noun: str, samples: Sequence[Any], folder: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        other_python=dict(action="append", default=[], metavar="PATH"),
+        model=(Path, "also this run"),
+        inputs=500,
+        threads=torch.get_num_threads(),
+        out=RESULTS / "hf-export.json",
     )
-    parser.add_argument("--other-python", action="append", default=[], metavar="PATH")
-    parser.add_argument("--model", type=Path, help="also this run")
-    parser.add_argument("--inputs", type=int, default=500)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, default=RESULTS / "hf-export.json")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts = environment("transformers")
     split = load_text_dataset("imdb", limit=256, seed=0, splits=["train"]).splits["train"]

@@ -26,8 +26,7 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.server_process import Server
-from benchmarks.harness.watch import Watched, watched
+from benchmarks.harness.servers import Server, Watched, watched
 from benchmarks.reliability.hostile_kinds import Hostile, requests
 from benchmarks.reliability.kill_tests import scratch
 

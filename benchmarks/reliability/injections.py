@@ -25,7 +25,7 @@ import numpy as np
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.harness.server_process import running
+from benchmarks.harness.servers import running
 from benchmarks.reliability.kill_tests import scratch
 from glassformer.cli.explain import explain
 from glassformer.cli.train import choose_recipe

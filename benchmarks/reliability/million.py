@@ -7,7 +7,6 @@ Writes results/million.json: rows, rows answered, shards kept from the first cal
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -24,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import glassformer as gf
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 FILM = ["film", "story", "plot", "cast", "scene", "end", "book", "song"]
 WORDS = np.array(["a", "good", "bad", "dull", "fine", "very", "not", "warm", *FILM])
@@ -92,12 +91,7 @@ def flatness(memory: list[tuple[int, float]], before: int) -> dict[str, Any]:
 
 def main() -> None:
     """Score, kill, score again, count."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--engine", default="ray")
-    given = parser.parse_args()
+    given = parse(__doc__, rows=1000000, engine="ray")
     with tempfile.TemporaryDirectory() as home:
         source, out, parts = (
             Path(home) / name for name in ("texts.parquet", "out.parquet", "out.parquet.parts")

@@ -11,14 +11,201 @@ import shutil
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.reliability import mutant_swap, mutation
-from benchmarks.reliability.mutant_tests import Chosen, Collected
+from benchmarks.reliability import line_trace, mutation
+from benchmarks.reliability.mutation import Mutant
+
+
+class Recorder:
+    """Takes down, for each test, the watched lines that it ran, its seconds and whether it passed.
+
+    What a fixture of a wider scope runs belongs to every test that uses it, not to the first alone.
+    """
+
+    def __init__(self, files: Sequence[Path], folder: Path):
+        self.root = Path(os.path.commonpath([str(file.parent) for file in files]))
+        self.folder = folder
+        names = [str(file) for file in files]
+        os.environ[line_trace.FOLDER], os.environ[line_trace.FILES] = str(folder), os.pathsep.join(names)
+        self.lines = line_trace.watch(names)
+        self.of_fixture: dict[str, set[tuple[str, int]]] = {}
+        self.tests: dict[str, dict[str, Any]] = {}
+        self.fixtures: dict[str, list[str]] = {}
+
+    def _take(self) -> set[tuple[str, int]]:
+        found = set(self.lines)
+        for file in self.folder.glob("*.json"):
+            found |= {(name, line) for name, line in json.loads(file.read_text(encoding="utf-8"))}
+            file.unlink()
+        self.lines.clear()
+        return found
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Iterator[None]:
+        if fixturedef.scope == "function":
+            return (yield)
+        before = self._take()
+        try:
+            return (yield)
+        finally:
+            self.of_fixture.setdefault(fixturedef.argname, set()).update(self._take())
+            self.lines |= before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: Any) -> Iterator[None]:
+        self._take()
+        started = time.perf_counter()
+        test = self.tests[item.nodeid] = {"passed": False, "seconds": 0.0, "lines": set()}
+        answer = yield
+        test["seconds"] = round(time.perf_counter() - started, 3)
+        test["lines"] = self._take()
+        self.fixtures[item.nodeid] = list(getattr(item, "fixturenames", ()))
+        return answer
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        test = self.tests[report.nodeid]
+        if report.when == "setup":
+            test["passed"] = report.passed
+        elif not report.passed:
+            test["passed"] = False
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        """For each test that passed: seconds, and for each file (its name below the sources) the lines."""
+        out = {}
+        for name, test in self.tests.items():
+            if not test["passed"]:
+                continue
+            lines = test["lines"].union(*(self.of_fixture.get(f, set()) for f in self.fixtures[name]))
+            of_file: dict[str, list[int]] = {}
+            for file, line in sorted(lines):
+                of_file.setdefault(Path(file).relative_to(self.root).as_posix(), []).append(line)
+            out[name] = {"seconds": test["seconds"], "lines": of_file}
+        return out
+
+
+class Chosen:
+    """Only these tests, in this order; the first that fails is written down."""
+
+    def __init__(self, names: Sequence[str], note: Path):
+        self.rank = {name: i for i, name in enumerate(names)}
+        self.note = note
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted((i for i in items if i.nodeid in self.rank), key=lambda i: self.rank[i.nodeid])
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed and not self.note.exists():
+            self.note.write_text(report.nodeid, encoding="utf-8")
+
+
+class Collected:
+    """A session that has collected every test and then hands itself to ``work`` in the place of running them."""
+
+    def __init__(self, work: Callable[[Collected], None]):
+        self.work = work
+        self.items: dict[str, pytest.Item] = {}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.session = session
+        self.items = {item.nodeid: item for item in session.items}
+        self.work(self)
+        return True
+
+    def run(self, names: dict[str, float], base: Path, note: Path) -> int:
+        """Run these tests in this process until one fails; 1 then, 0 when all passed.
+
+        A test that takes longer than its seconds here ends the process: SIGALRM does that.
+        """
+        chosen = [self.items[name] for name in names if name in self.items]
+        self.session.config._tmp_path_factory._basetemp = base  # type: ignore[attr-defined]
+        before = self.session.testsfailed
+        for item, following in zip(chosen, [*chosen[1:], None]):
+            signal.alarm(int(names[item.nodeid]))
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self.session.testsfailed > before:
+                note.write_text(item.nodeid, encoding="utf-8")
+                return 1
+        return 0
+
+
+UNFIT = 71  # exit code: this one needs its module imported anew
+
+
+def fits(one: Mutant, source: str) -> bool:
+    """Whether a mutant lies in a function's body and nowhere else: defaults and classes are made by an import."""
+    if not one.scope[0]:
+        return False
+    try:
+        before, after = _functions(source, one.file), _functions(one.source, one.file)
+    except SyntaxError:
+        return False
+    if len(before) != len(after) or _module_level(source, one.file) != _module_level(one.source, one.file):
+        return False
+    return "njit" not in source and any(a != b for (_, a), (_, b) in zip(before, after))
+
+
+def loaded() -> dict[str, list[types.FunctionType]]:
+    """Every function of this process by its file."""
+    found: dict[str, list[types.FunctionType]] = {}
+    for function in gc.get_objects():
+        if type(function) is types.FunctionType:
+            found.setdefault(function.__code__.co_filename, []).append(function)
+    return found
+
+
+def swap(one: Mutant, source: str, path: str, functions: list[types.FunctionType]) -> bool:
+    """Give the loaded functions of a file the mutant's code; False where that cannot be done.
+
+    A file that has not been imported yet needs nothing: its import will read the mutant.
+    """
+    wanted: dict[tuple[str, int], types.CodeType] = {}
+    for (name, before), (_, after) in zip(_functions(source, path), _functions(one.source, path)):
+        if before != after:
+            wanted[name, before.co_firstlineno] = after
+    for function in functions:
+        code = wanted.get((function.__code__.co_qualname, function.__code__.co_firstlineno))
+        if code is None:
+            continue
+        if code.co_freevars != function.__code__.co_freevars:
+            return False
+        function.__code__ = code
+    return True
+
+
+def _functions(source: str, path: str) -> list[tuple[str, types.CodeType]]:
+    """The functions of a module and of its classes, those inside functions left out, in their order."""
+
+    def within(code: types.CodeType) -> Iterator[tuple[str, types.CodeType]]:
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType):
+                if inner.co_flags & 0x2:  # CO_NEWLOCALS: a function, not a class body
+                    yield inner.co_qualname, inner
+                else:
+                    yield from within(inner)
+
+    return list(within(compile(source, path, "exec", dont_inherit=True)))
+
+
+def _module_level(source: str, path: str) -> list[object]:
+    """What an import of the module runs itself, in a form that compares equal where it does the same."""
+
+    def within(code: types.CodeType) -> Iterator[object]:
+        yield code.co_code
+        yield [c for c in code.co_consts if not isinstance(c, types.CodeType)]
+        for inner in code.co_consts:
+            if isinstance(inner, types.CodeType) and not inner.co_flags & 0x2:
+                yield from within(inner)
+
+    return list(within(compile(source, path, "exec", dont_inherit=True)))
+
 
 PACKAGE = "src/glassformer"
 SOFT, BUDGET = 8.0, 12.0  # seconds of tests: of the first round, and in all
@@ -153,7 +340,7 @@ class Runs:
                     code = in_child(lambda part=part: self._swapped(one, part, collected), limit, None)
                 else:
                     code = in_child(lambda part=part: self._imported(part), limit, self.tree.parent / "log")
-                if code == mutant_swap.UNFIT:
+                if code == UNFIT:
                     return answer | {"killed": None}
                 if code not in (0, 5):  # 5: pytest found none of them
                     by = self.note.read_text(encoding="utf-8") if self.note.exists() else f"exit code {code}"
@@ -180,8 +367,8 @@ class Runs:
 
     def _swapped(self, one: mutation.Mutant, names: list[str], collected: Collected) -> int:
         path = str(self.tree / PACKAGE / one.file)
-        if not mutant_swap.swap(one, one.original.decode(), path, self.loaded.get(path, [])):
-            return mutant_swap.UNFIT
+        if not swap(one, one.original.decode(), path, self.loaded.get(path, [])):
+            return UNFIT
         base = self.tree.parent / "base"
         base.mkdir(exist_ok=True)
         patience = {name: 30 + 4 * self.slowest[name.partition("::")[0]] for name in names}
@@ -192,11 +379,11 @@ class Runs:
         answers: dict[mutation.Mutant, dict[str, Any]] = {}
         out = self.tree.parent / "answers"
         out.write_text("", encoding="utf-8")
-        quick = [one for one in chosen if mutant_swap.fits(one, one.original.decode())]
+        quick = [one for one in chosen if fits(one, one.original.decode())]
         say = os.fdopen(os.dup(1), "w", buffering=1)
 
         def work(collected: Collected) -> None:
-            self.loaded = mutant_swap.loaded()
+            self.loaded = loaded()
             gc.collect()
             gc.freeze()  # no child copies what it only looks at
             for i, one in enumerate(quick):

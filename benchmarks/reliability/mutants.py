@@ -15,7 +15,6 @@ Which test reaches which line is recorded first (minutes) and remembered until t
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import hashlib
 import importlib
@@ -31,9 +30,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness.results import parse
 from benchmarks.reliability import mutation
-from benchmarks.reliability.mutant_runs import PACKAGE, Runs, in_child, run_pytest
-from benchmarks.reliability.mutant_tests import Recorder
+from benchmarks.reliability.mutant_runs import PACKAGE, Recorder, Runs, in_child, run_pytest
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "benchmarks" / "results" / "mutants.json"
@@ -167,18 +166,15 @@ def main() -> int:
     """Try mutants and write the result file."""
     from benchmarks.reliability import mutant_results as results  # reads what this writes
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = parse(
+        __doc__,
+        ("packages", dict(nargs="*", help=f"of {', '.join(PACKAGES)}, or a file")),
+        seed=(0, "draws the mutants"),
+        count=(int, "mutants of each package named; 0: all"),
+        out=(Path, "result file; without it results/mutants.json takes what was run"),
+        again=dict(flag="--try", type=Path, help="the survivors of this result file once more"),
+        explained=(False, "count again, without a run"),
     )
-    parser.add_argument("packages", nargs="*", help=f"of {', '.join(PACKAGES)}, or a file")
-    parser.add_argument("--seed", type=int, default=0, help="draws the mutants")
-    parser.add_argument("--count", type=int, help="mutants of each package named; 0: all")
-    parser.add_argument(
-        "--out", type=Path, help="result file; without it results/mutants.json takes what was run"
-    )
-    parser.add_argument("--try", dest="again", type=Path, help="the survivors of this result file once more")
-    parser.add_argument("--explained", action="store_true", help="count again, without a run")
-    given = parser.parse_args()
     out = (given.out or FILE).resolve()
     given.again = given.again and given.again.resolve()
     again = given.again and json.loads(given.again.read_text(encoding="utf-8"))

@@ -32,7 +32,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = {  # the modules that an extra is for, and its own tests; the last of them is the one that few means
@@ -229,7 +229,7 @@ def try_package(
         clone = folder.parent / "clone"
         run("cp", "-r", clone / "tests", folder / "tests", cwd=folder)
         settings = (clone / "pyproject.toml").read_text(encoding="utf-8")
-        settings = settings.replace('pythonpath = ["src"]\n', "")
+        settings = re.sub(r"^pythonpath = .*\n", "", settings, flags=re.MULTILINE)
         (folder / "pyproject.toml").write_text(settings, encoding="utf-8")
     test = [own, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     column.tried("tests", *test, *(f"tests/{name}" for name in SMOKE), cwd=folder, keep=True)
@@ -260,19 +260,16 @@ def sources() -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        pythons=[sys.executable],
+        packages=dict(nargs="+", choices=("wheel", "sdist"), default=["wheel", "sdist"]),
+        extras=dict(nargs="*", choices=list(EXTRAS), default=list(EXTRAS)),
+        torch=dict(choices=("cpu", "any"), default="cpu", help="which build of torch is taken"),
+        installer=dict(choices=("pip", "uv"), default="pip"),
+        tests=dict(choices=("all", "few"), default="all", help="how many of an extra's tests"),
+        out=RESULTS / "packages.json",
     )
-    parser.add_argument("--pythons", nargs="+", default=[sys.executable])
-    parser.add_argument("--packages", nargs="+", choices=("wheel", "sdist"), default=["wheel", "sdist"])
-    parser.add_argument("--extras", nargs="*", choices=list(EXTRAS), default=list(EXTRAS))
-    parser.add_argument(
-        "--torch", choices=("cpu", "any"), default="cpu", help="which build of torch is taken"
-    )
-    parser.add_argument("--installer", choices=("pip", "uv"), default="pip")
-    parser.add_argument("--tests", choices=("all", "few"), default="all", help="how many of an extra's tests")
-    parser.add_argument("--out", type=Path, default=RESULTS / "packages.json")
-    options = parser.parse_args()
     offered = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     missing = set(EXTRAS) - set(offered["optional-dependencies"])
     if missing:

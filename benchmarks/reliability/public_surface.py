@@ -10,7 +10,6 @@ loss; it is counted. The tests hold the code to the frozen surface.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -21,7 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 
 ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "tests" / "house"
@@ -51,17 +50,12 @@ def leaves(value: Any) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        "commit",
+        runs=(False, "train small models of every kind too (two minutes)"),
+        freeze=(False, f"write the commit's to {FROZEN.relative_to(ROOT)}"),
     )
-    parser.add_argument("commit")
-    parser.add_argument(
-        "--runs", action="store_true", help="train small models of every kind too (two minutes)"
-    )
-    parser.add_argument(
-        "--freeze", action="store_true", help=f"write the commit's to {FROZEN.relative_to(ROOT)}"
-    )
-    options = parser.parse_args()
     from surface import lost
 
     console = Console(highlight=False)

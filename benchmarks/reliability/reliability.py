@@ -11,7 +11,6 @@ be refused and counted.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -20,10 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from benchmarks.reliability import (
     bad_files,
-    bad_settings,
     borrowed,
     full_disks,
     hostile_folders,
@@ -36,7 +34,6 @@ from benchmarks.reliability import (
     long_run,
     mutant_results,
     offline_suite,
-    race_tests,
     round_trips,
     soak_server,
     trainer_tests,
@@ -71,7 +68,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "
               "`evaluate` and `report`, two `save` beside `load` and a server's loading: both right, or one refused in "
               "one line that names the process; every reader sees one save, no folder is damaged", 50,
-              race_tests.races),
+              interrupt_tests.races),
     "pairs": ("the same seed twice, in two processes: the same bits (there are no loader workers whose number could "
               "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
@@ -88,7 +85,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 1200, bad_files.readers),
     "settings": ("`config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved models with "
                  "keys dropped, of another type, huge or negative: a typed error, or a model that answers", 600,
-                 bad_settings.settings),
+                 bad_files.settings),
     "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out, "
                   "configs that ask for more than the weights hold: refused, nothing executed", 0,
                   lambda count: bad_files.malicious_checkpoints()),
@@ -271,23 +268,18 @@ def page(result: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run rows and write file and page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = parse(
+        __doc__,
+        ("rows", dict(nargs="*", metavar="ROW", help=f"of {', '.join([*ROWS, *PEER])}")),
+        count=(int, "how often, instead of the full count"),
+        more=(0, "how often in addition to what the file has"),
+        page=(False, "write the page only"),
+        other_python=(str, "round_trips: an interpreter with transformers 4.57"),
+        tests=(["tests"], "suite: these parts of it"),
     )
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join([*ROWS, *PEER])}")
-    parser.add_argument("--count", type=int, help="how often, instead of the full count")
-    parser.add_argument("--more", type=int, default=0, help="how often in addition to what the file has")
-    parser.add_argument("--page", action="store_true", help="write the page only")
-    parser.add_argument(
-        "--other-python", metavar="PATH", help="round_trips: an interpreter with transformers 4.57"
-    )
-    parser.add_argument(
-        "--tests", nargs="+", default=["tests"], metavar="PATH", help="suite: these parts of it"
-    )
-    given = parser.parse_args()
     OPTIONS.update(other=given.other_python, tests=given.tests)
     if unknown := set(given.rows) - (ROWS | PEER).keys():
-        parser.error(f"no row {', '.join(sorted(unknown))}")
+        given.error(f"no row {', '.join(sorted(unknown))}")
     names = [] if given.page else given.rows or [*ROWS, *PEER]
     watch_the_network()
     if {"kills", "signals", "pairs", "resumes"} & set(names):

@@ -28,8 +28,7 @@ import numpy as np
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.harness.server_process import Server
-from benchmarks.harness.watch import Watched, watched
+from benchmarks.harness.servers import Server, Watched, watched
 from benchmarks.reliability.hostile_kinds import Hostile, requests
 from benchmarks.reliability.hostile_requests import (
     MOST_SECONDS,

@@ -8,18 +8,17 @@ on a padded batch with a mask, as other libraries call it.
 
 from __future__ import annotations
 
-import argparse
 import random
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, written
+from benchmarks.harness.rounds import in_turn
 from glassformer.nn import kernels
 from glassformer.nn.attention import attend
 from glassformer.nn.maps import groups_of, padding_share
@@ -68,12 +67,7 @@ def measure(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, 
     draws = torch.randn(4, packing.total, heads, width, generator=generator).to(dtype)
     inputs, gradient = [draws[i].clone().requires_grad_() for i in range(3)], draws[3]
     runs = contenders(packing, inputs[0])
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(-1, rounds):
-        for name, run in runs.items():
-            spent = milliseconds(run, inputs, gradient)
-            if turn >= 0:
-                times[name].append(round(spent, 2))
+    times = in_turn(runs, rounds, lambda run: round(milliseconds(run, inputs, gradient), 2))
     return {
         "tokens": packing.total,
         "groups": len(groups_of(packing, packing)),
@@ -84,13 +78,13 @@ def measure(lengths: Sequence[int], heads: int, width: int, dtype: torch.dtype, 
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=7,
+        dtype=dict(choices=DTYPES, default="bf16"),
+        out=RESULTS / "attention.json",
     )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
-    parser.add_argument("--out", type=Path, default=RESULTS / "attention.json")
-    options = parser.parse_args(arguments)
     keep_freed_memory()  # for all branches alike, as in training
     facts, results = environment(), {}
     for name, (lengths, heads, width) in cases().items():
@@ -98,11 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results[name] = {"heads": heads, "head_width": width, **result}
         figures = "  ".join(f"{branch} {ms:7.1f}" for branch, ms in result["median_ms"].items())
         print(f"{name:34} ms: {figures}", flush=True)
-    write_result(
+    written(
         options.out,
         {"benchmark": "attention, forward and backward", **facts, "dtype": options.dtype, "cases": results},
     )
-    print(f"written to {options.out}")
 
 
 if __name__ == "__main__":

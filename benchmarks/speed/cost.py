@@ -12,7 +12,6 @@ its own: the time per text and the memory should not grow.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import re
 import statistics
@@ -26,7 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.harness.common import RESULTS, environment, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.rounds import in_turn
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.packing import Packing
@@ -57,20 +57,19 @@ def timed(
     runs: dict[str, Callable[[], Any]], rounds: int, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, dict[str, float]]:
     """Milliseconds of each, in turn; the first turn warms up."""
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(-1, rounds):
-        for name, run in runs.items():
-            begin = clock()
-            run()
-            if turn >= 0:
-                times[name].append(1e3 * (clock() - begin))
+
+    def once(run: Callable[[], Any]) -> float:
+        begin = clock()
+        run()
+        return 1e3 * (clock() - begin)
+
     return {
         name: {
             "median_ms": round(statistics.median(t), 2),
             "min_ms": round(min(t), 2),
             "max_ms": round(max(t), 2),
         }
-        for name, t in times.items()
+        for name, t in in_turn(runs, rounds, once).items()
     }
 
 
@@ -207,16 +206,16 @@ def say(name: str, found: dict[str, dict[str, float]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        ("what", dict(choices=("attention", "encoder", "texts"))),
+        argv=arguments,
+        rounds=5,
+        tokens=(8192, "tokens of each attention measured"),
+        counts=[10000, 100000, 1000000],
+        threads=torch.get_num_threads(),
+        out=(Path, "default: results/cost-WHAT.json"),
     )
-    parser.add_argument("what", choices=("attention", "encoder", "texts"))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tokens", type=int, default=8192, help="tokens of each attention measured")
-    parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, help="default: results/cost-WHAT.json")
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     facts = {**environment(), "threads": options.threads}
     out = options.out or RESULTS / f"cost-{options.what}.json"

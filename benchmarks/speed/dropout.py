@@ -8,18 +8,18 @@ included) and backward. The first two drop the same elements, and the kept ones 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
-from benchmarks.speed.linear import ROWS, milliseconds
+from benchmarks.harness.results import RESULTS, environment, parse, spread, written
+from benchmarks.harness.rounds import in_turn, milliseconds, times_as_long
+from benchmarks.speed.linear import ROWS
 from glassformer.nn import dropout
 from glassformer.nn.dropout import keep_mask
 from glassformer.process import keep_freed_memory
@@ -57,15 +57,8 @@ def measure(shape: tuple[int, ...], dtype: torch.dtype, rounds: int) -> dict[str
     def both(name: str) -> Tensor:
         return torch.autograd.grad(WAYS[name](x), x, upstream)[0]
 
-    times: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(rounds + 1):  # the first round warms up
-        for name in WAYS:
-            times[name].append(milliseconds(lambda: both(name)))  # noqa: B023
-    times = {name: values[1:] for name, values in times.items()}
-    against = {
-        name: spread([other / own for other, own in zip(times[name], times["bits"], strict=True)])
-        for name in ("factors", "torch")
-    }
+    times = in_turn({name: partial(both, name) for name in WAYS}, rounds, milliseconds)
+    against = {name: times_as_long(times[name], times["bits"]) for name in ("factors", "torch")}
     return {"milliseconds": {name: spread(values) for name, values in times.items()}, "bits_against": against}
 
 
@@ -78,13 +71,7 @@ def equal_to_the_bit(shape: tuple[int, ...], dtype: torch.dtype) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "dropout.json")
-    options = parser.parse_args(arguments)
+    options = parse(__doc__, argv=arguments, rounds=7, threads=1, out=RESULTS / "dropout.json")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
     torch.manual_seed(0)
@@ -95,9 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found |= measure(shape, dtype, options.rounds)
             result["places"][f"{place}, {name}"] = found
             print(f"{place}, {name}: {found['bits_against']}")
-    write_result(options.out, result)
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import environment, result_file, spread, write_result
+from benchmarks.harness.results import environment, parse, result_file, spread, write_result
 
 ROOT = Path(__file__).parents[2]
 RECIPE = "imdb-minilm"
@@ -73,15 +73,15 @@ def train(tree: Path, out: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        before=("94ab35f", "the commit to compare with"),
+        limit=(2500, "examples of every split; 0 for all"),
+        rounds=3,
+        threads=2,
+        out=result_file("end-to-end"),
     )
-    parser.add_argument("--before", default="94ab35f", help="the commit to compare with")
-    parser.add_argument("--limit", type=int, default=2500, help="examples of every split; 0 for all")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=result_file("end-to-end"))
-    options = parser.parse_args(arguments)
     facts = environment()
     runs: dict[str, list[dict[str, Any]]] = {"before": [], "now": []}
     with tempfile.TemporaryDirectory() as name, checked_out(options.before, Path(name) / "tree") as before:

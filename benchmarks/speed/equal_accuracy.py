@@ -15,7 +15,6 @@ see through.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.common import RESULTS, environment, half, level, write_result
+from benchmarks.harness.results import RESULTS, environment, half, level, parse, write_result
 from benchmarks.harness.seeds import paired
 from benchmarks.speed.hf_trainer import Rows, TrainerLoop, pad
 from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, load_rounds
@@ -150,17 +149,17 @@ def train_all(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        seeds=[0, 1, 2],
+        train=(21000, "reviews to train on"),
+        held_out=(4000, "other training reviews to judge"),
+        minutes=(0.0, "begin nothing after so many; 0: no limit"),
+        out=RESULTS / "equal-accuracy-full.json",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--train", type=int, default=21_000, help="reviews to train on")
-    parser.add_argument("--held-out", type=int, default=4_000, help="other training reviews to judge")
-    parser.add_argument("--minutes", type=float, default=0.0, help="begin nothing after so many; 0: no limit")
-    parser.add_argument("--out", type=Path, default=RESULTS / "equal-accuracy-full.json")
-    options = parser.parse_args(arguments)
     if options.train + options.held_out > REVIEWS:
-        parser.error(f"there are {REVIEWS:,} reviews to train on and to judge")
+        options.error(f"there are {REVIEWS:,} reviews to train on and to judge")
     keep_freed_memory()
     facts = environment("transformers", "accelerate")
     setting = {

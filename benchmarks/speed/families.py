@@ -5,7 +5,7 @@
 Real IMDb reviews, cut to 256 of MiniLM's word pieces, so that both families read the same lengths; a step costs the
 same whatever the weights are. Contenders in turn on the same reviews, each in a process of its own:
 
-- training: a plain PyTorch loop over transformers' model (``plain_loop.py``: bf16 autocast, batches of 32 of similar
+- training: a plain PyTorch loop over transformers' model (``hf_trainer.PlainLoop``: bf16 autocast, batches of 32 of similar
   length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both. The loop
   goes on from window to window and ``fit`` begins anew in each, so that their losses part.
 - prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its attentions,
@@ -16,7 +16,6 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -29,21 +28,11 @@ from typing import Any
 import torch
 
 import glassformer as gf
-from benchmarks.harness.common import (
-    RESULTS,
-    Contender,
-    count,
-    environment,
-    half,
-    in_own_process,
-    loss_differences,
-    ratios,
-    take_turns,
-    write_result,
-)
+from benchmarks.harness.results import RESULTS, count, environment, half, parse, written
+from benchmarks.harness.rounds import Contender, in_own_process, loss_differences, ratios, take_turns
 from benchmarks.speed import inference, train_imdb
+from benchmarks.speed.hf_trainer import PlainLoop
 from benchmarks.speed.inference_peers import MAKERS, MAX_LENGTH, VECTORS
-from benchmarks.speed.plain_loop import PlainLoop
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import InputError
 from glassformer.families import FAMILIES
@@ -122,16 +111,16 @@ def trained(kind: str, folder: Path, rounds: int, reviews: int, seed: int) -> di
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=dict(type=count, default=3, help="timed windows of each contender"),
+        reviews=dict(type=count, default=16, help="reviews in a window"),
+        threads=dict(type=count, default=torch.get_num_threads()),
+        kinds=dict(choices=KINDS, nargs="+", default=list(KINDS)),
+        seed=0,
+        out=RESULTS / "families.json",
     )
-    parser.add_argument("--rounds", type=count, default=3, help="timed windows of each contender")
-    parser.add_argument("--reviews", type=count, default=16, help="reviews in a window")
-    parser.add_argument("--threads", type=count, default=torch.get_num_threads())
-    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=list(KINDS))
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "families.json")
-    options = parser.parse_args(arguments)
     for name in (
         "OMP_NUM_THREADS",
         "MKL_NUM_THREADS",
@@ -174,9 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(
                     f"{kind}, {what}: {ratio['median']:.2f}x {peer} ({ratio['min']:.2f} to {ratio['max']:.2f})"
                 )
-    write_result(options.out, result)
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result)
 
 
 if __name__ == "__main__":

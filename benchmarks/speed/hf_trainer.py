@@ -6,15 +6,42 @@ clipped at 1, its default too.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from benchmarks.speed.hf_attention import choose_attention
+from benchmarks.harness.results import half
+from glassformer.runtime import send
+
+ATTENTIONS = ("sdpa", "eager")
+
+
+def choose_attention(model: Any, work: Callable[[], Any]) -> str:
+    """Leave ``model`` with the attention that ``work`` is done faster with.
+
+    Each is tried twice, in turn, and its better time counts. Training that happens in ``work`` is undone in the
+    weights; an optimiser is the caller's to clear.
+
+    Returns:
+        What a result file says of the choice: the attention taken, the other one and how much slower that was.
+    """
+    before = copy.deepcopy(model.state_dict())
+    found = dict.fromkeys(ATTENTIONS, float("inf"))
+    for name in ATTENTIONS * 2:
+        model.set_attn_implementation(name)
+        started = time.perf_counter()
+        work()
+        found[name] = min(found[name], time.perf_counter() - started)
+        model.load_state_dict(before)
+    first, second = sorted(found, key=lambda name: found[name])
+    model.set_attn_implementation(first)
+    return f"{first} ({second}: {found[second] / found[first]:.2f} times the time)"
+
 
 Sampling = Literal["random", "sequential", "group_by_length"]
 FILL = {"input_ids": 0, "token_type_ids": 0, "labels": -100}  # what stands where a row has ended
@@ -157,3 +184,47 @@ def be_quiet() -> None:
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+
+
+POOL = 50  # batches that are sorted by length together: reviews still meet others in every epoch
+
+
+class PlainLoop(Loop):
+    """Epochs of a model without the Trainer."""
+
+    def setting(self) -> dict[str, Any]:
+        """What a result file says of it."""
+        return {
+            "precision": "bf16 autocast" if half() else "fp32",
+            "batch_size": self.batch,
+            "padding": "to the longest of a batch of similar length",
+            "dropout": max(m.p for m in self.model.modules() if isinstance(m, torch.nn.Dropout)),
+            "attention": self.attention,
+            "optimiser": "AdamW, fused",
+        }
+
+    def epoch(self, rows: Rows, seed: int) -> tuple[float, float]:
+        """Seconds and mean loss of one pass over the rows."""
+        device = self.model.device
+        self.model.train()
+        total, started = 0.0, time.perf_counter()
+        for index in self.batches(rows, np.random.default_rng(seed)):
+            batch = {key: send(x, device) for key, x in pad([rows[i] for i in index]).items()}
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half()):
+                loss = self.model(**batch).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            total += loss.item() * len(index)
+        return time.perf_counter() - started, total / len(rows)
+
+    def batches(self, rows: Rows, rng: np.random.Generator) -> list[np.ndarray]:
+        """Row numbers of each batch, all rows once."""
+        lengths = np.array([len(row["input_ids"]) for row in rows.rows])
+        order, found = rng.permutation(len(rows)), []
+        for start in range(0, len(order), POOL * self.batch):
+            pool = order[start : start + POOL * self.batch]
+            pool = pool[np.argsort(lengths[pool], kind="stable")]
+            found += [pool[i : i + self.batch] for i in range(0, len(pool), self.batch)]
+        return [found[i] for i in rng.permutation(len(found))]

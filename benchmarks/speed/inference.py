@@ -21,7 +21,6 @@ same is checked by their answers: the share of equal labels, or the lowest cosin
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import sys
@@ -33,16 +32,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.common import (
-    Contender,
-    environment,
-    half,
-    in_own_process,
-    ratios,
-    result_file,
-    take_turns,
-    write_result,
-)
+from benchmarks.harness.results import environment, half, parse, result_file, write_result
+from benchmarks.harness.rounds import Contender, in_own_process, ratios, take_turns
 from benchmarks.speed.inference_peers import LABELS, MAKERS, MAX_LENGTH, VECTORS, Rounds, make
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
@@ -130,19 +121,17 @@ def compare(makers: Sequence[Callable], rounds: int, *args: Any) -> dict[str, An
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=(5, "timed windows of each contender"),
+        reviews=(512, "reviews in a window"),
+        threads=torch.get_num_threads(),
+        training=(4096, "reviews to train the shared classifier on"),
+        seed=0,
+        only=dict(choices=MAKERS, nargs="+", help="these contenders, no result file"),
+        out=result_file("inference"),
     )
-    parser.add_argument("--rounds", type=int, default=5, help="timed windows of each contender")
-    parser.add_argument("--reviews", type=int, default=512, help="reviews in a window")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--training", type=int, default=4096, help="reviews to train the shared classifier on"
-    )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", choices=MAKERS, nargs="+", help="these contenders, no result file")
-    parser.add_argument("--out", type=Path, default=result_file("inference"))
-    options = parser.parse_args(arguments)
     # Before a contender's process starts: its tokenizers and its libraries take their threads from here.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(options.threads)

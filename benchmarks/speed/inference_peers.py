@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.common import Contender, Window, half
-from benchmarks.speed.hf_attention import choose_attention
+from benchmarks.harness.results import half
+from benchmarks.harness.rounds import Contender, Window
+from benchmarks.speed.hf_trainer import choose_attention
 from glassformer.process import disable_telemetry, keep_freed_memory
 
 MAX_LENGTH = 256

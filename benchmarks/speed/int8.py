@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
 from benchmarks.speed.kernels_fp32 import LIMITS
 from glassformer.data.sources import load_text_dataset
 from glassformer.nn import kernels
@@ -200,24 +200,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        levels=dict(nargs="+", choices=SWITCHES, default=["avx512", "avx2"]),
+        model=(Path, "a saved classifier of IMDb; default: one is trained"),
+        reviews=(2000, "0: products alone"),
+        held=(1000, "reviews that the gate is measured on, at most 1,000"),
+        epochs=(int, "of the training; default: the classifier's own"),
+        rounds=5,
+        seed=0,
+        least=(0.02, "seconds that a product is repeated for"),
+        here=(False, "at the level that the environment says, to stdout"),
+        out=RESULTS / "int8.json",
     )
-    parser.add_argument("--levels", nargs="+", choices=SWITCHES, default=["avx512", "avx2"])
-    parser.add_argument("--model", type=Path, help="a saved classifier of IMDb; default: one is trained")
-    parser.add_argument("--reviews", type=int, default=2000, help="0: products alone")
-    parser.add_argument(
-        "--held", type=int, default=1000, help="reviews that the gate is measured on, at most 1,000"
-    )
-    parser.add_argument("--epochs", type=int, help="of the training; default: the classifier's own")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--least", type=float, default=0.02, help="seconds that a product is repeated for")
-    parser.add_argument(
-        "--here", action="store_true", help="at the level that the environment says, to stdout"
-    )
-    parser.add_argument("--out", type=Path, default=RESULTS / "int8.json")
-    options = parser.parse_args(arguments)
     if options.here:
         print(json.dumps(measure(options)))
         return 0

@@ -13,7 +13,6 @@ and packed as in training, from a window sorted by length.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -21,13 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
+from benchmarks.harness.rounds import times_as_long
 from glassformer.nn.attention import attend
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.feedforward import gelu_tanh
@@ -117,10 +116,9 @@ def compare(work: Work, rounds: int, least: float) -> dict[str, Any]:
             if turn >= 0:
                 times[name].append(1000 * (time.process_time() - begin) / calls)
     loading._loaded[:] = with_kernels
-    ratios = [a / b for a, b in zip(times["torch"], times["glassformer"], strict=True)]
     return {
         "milliseconds": {name: spread(spent) for name, spent in times.items()},
-        "glassformer_against_torch": spread(ratios),
+        "glassformer_against_torch": times_as_long(times["torch"], times["glassformer"]),
     }
 
 
@@ -142,18 +140,16 @@ def measure(rounds: int, seed: int, least: float) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        levels=dict(nargs="+", choices=LIMITS, default=list(LIMITS)),
+        rounds=5,
+        seed=0,
+        least=(0.1, "seconds that a part is repeated for"),
+        here=(False, "at the level that the environment says, to stdout"),
+        out=RESULTS / "kernels-fp32.json",
     )
-    parser.add_argument("--levels", nargs="+", choices=LIMITS, default=list(LIMITS))
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--least", type=float, default=0.1, help="seconds that a part is repeated for")
-    parser.add_argument(
-        "--here", action="store_true", help="at the level that the environment says, to stdout"
-    )
-    parser.add_argument("--out", type=Path, default=RESULTS / "kernels-fp32.json")
-    options = parser.parse_args(arguments)
     if options.here:
         print(json.dumps(measure(options.rounds, options.seed, options.least)))
         return 0

@@ -7,7 +7,6 @@ take it from the server.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import statistics
@@ -18,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
+
+from benchmarks.harness.results import parse
 
 
 @dataclass
@@ -116,14 +117,16 @@ async def press(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("url", help="of the server, such as http://127.0.0.1:8000")
-    parser.add_argument("--clients", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--text", action="append", help="what to ask; several times")
-    parser.add_argument("--words", type=int, default=60, help="of made-up texts, 1 to twice this many")
-    parser.add_argument("--key", default="", help="the server's API key")
-    options = parser.parse_args(arguments)
+    options = parse(
+        __doc__,
+        ("url", "of the server, such as http://127.0.0.1:8000"),
+        argv=arguments,
+        clients=32,
+        seconds=10.0,
+        text=dict(action="append", help="what to ask; several times"),
+        words=(60, "of made-up texts, 1 to twice this many"),
+        key=("", "the server's API key"),
+    )
     texts = options.text or [" ".join(["film"] * n) for n in range(1, 2 * options.words, 7)]
     bodies = [json.dumps({"texts": [text]}).encode() for text in texts]
     load = asyncio.run(press(options.url, bodies, options.clients, seconds=options.seconds, key=options.key))

@@ -10,7 +10,6 @@ both in fp32, is reported.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,15 +20,8 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.common import (
-    Contender,
-    Window,
-    environment,
-    ratios,
-    result_file,
-    take_turns,
-    write_result,
-)
+from benchmarks.harness.results import environment, parse, result_file, write_result
+from benchmarks.harness.rounds import Contender, Window, ratios, take_turns
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.sources import load_text_dataset
@@ -90,15 +82,15 @@ def largest_difference(ours: Any, theirs: Any, batches: Iterable[TextBatch]) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=7,
+        reviews=128,
+        threads=torch.get_num_threads(),
+        seed=0,
+        out=result_file("maps"),
     )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--reviews", type=int, default=128)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=result_file("maps"))
-    options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     keep_freed_memory()  # for all contenders alike
     facts = environment("transformers")

@@ -11,7 +11,6 @@ counts as resident at most while it works (``VmHWM``, set back before), the inte
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import multiprocessing
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import environment, half, result_file, write_result
+from benchmarks.harness.results import environment, half, parse, result_file, written
 from benchmarks.speed import inference, inference_peers, train_imdb
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
@@ -98,14 +97,14 @@ def short_reviews(path: Path, count: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        lengths=[128, 256, 512],
+        documents=[256, 2048, 8192],
+        threads=2,
+        out=result_file("memory"),
     )
-    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 256, 512])
-    parser.add_argument("--documents", type=int, nargs="+", default=[256, 2048, 8192])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=result_file("memory"))
-    options = parser.parse_args(arguments)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
         os.environ[name] = str(options.threads)
     facts = environment("transformers", "accelerate", "onnxruntime", "openvino")
@@ -148,9 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "training": training,
         "prediction": prediction,
     }
-    write_result(options.out, result)
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result)
 
 
 if __name__ == "__main__":

@@ -7,23 +7,20 @@ by length finds fewer reviews alike among few. Padding is told as a share of all
 to their longest review, reviews cut to 256 tokens, for three ways to draw a window, and for one epoch in transformers' own grouping:
 
 - *grouped*: reviews as they come, batched by transformers' ``LengthGroupedSampler`` (``train_sampling_strategy="group_by_length"``);
-- *sorted*: reviews as they come, sorted by length within 50 batches, as a loop by hand does (``plain_loop.py``);
+- *sorted*: reviews as they come, sorted by length within 50 batches, as a loop by hand does (``hf_trainer.PlainLoop``);
 - *whole batches*: what the benchmarks take, whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``).
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from benchmarks.harness.common import RESULTS, count, environment, spread, write_result
-from benchmarks.speed.hf_trainer import batches_alike
-from benchmarks.speed.plain_loop import POOL
+from benchmarks.harness.results import RESULTS, count, environment, parse, spread, write_result
+from benchmarks.speed.hf_trainer import POOL, batches_alike
 from benchmarks.speed.train_imdb import BATCH, MAX_LENGTH, MODEL, load_rounds
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.text import encode
@@ -61,12 +58,12 @@ def windows(lengths: np.ndarray, rows: int, seed: int) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        seeds=dict(type=count, default=20, help="draws of each window, of other reviews"),
+        out=RESULTS / "padding.json",
     )
-    parser.add_argument("--seeds", type=count, default=20, help="draws of each window, of other reviews")
-    parser.add_argument("--out", type=Path, default=RESULTS / "padding.json")
-    options = parser.parse_args(arguments)
     facts = environment("transformers")
     try:
         texts = load_rounds(0, EPOCH, seed=0)[0][0]

@@ -22,7 +22,6 @@ included.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
@@ -37,19 +36,16 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from benchmarks.harness.common import (
+from benchmarks.harness.results import count, environment, parse, result_file, write_result
+from benchmarks.harness.rounds import (
     Contender,
     Window,
-    count,
-    environment,
     glassformer_epoch,
     in_own_process,
     loss_differences,
     ratios,
     report,
-    result_file,
     take_turns,
-    write_result,
 )
 from benchmarks.speed.hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet
 from glassformer.checkpoints.hub import resolve_checkpoint
@@ -266,17 +262,17 @@ def make(key: str, folder: Path, rounds: list[list[Pair]]) -> Contender:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=dict(type=count, default=5, help="timed windows of each contender"),
+        reviews=dict(type=count, default=64, help="reviews in a window"),
+        max_length=dict(type=count, default=128, help="tokens of a pair at most"),
+        seed=0,
+        out=(result_file("pretrain"), "the result file"),
     )
-    parser.add_argument("--rounds", type=count, default=5, help="timed windows of each contender")
-    parser.add_argument("--reviews", type=count, default=64, help="reviews in a window")
-    parser.add_argument("--max-length", type=count, default=128, help="tokens of a pair at most")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=result_file("pretrain"), help="the result file")
-    options = parser.parse_args(arguments)
     if not 16 <= options.max_length <= 512:
-        parser.error(f"--max-length {options.max_length}: give 16 to 512, the positions that the model has")
+        options.error(f"--max-length {options.max_length}: give 16 to 512, the positions that the model has")
     facts = environment("transformers", "accelerate")
     with tempfile.TemporaryDirectory() as temporary:
         try:

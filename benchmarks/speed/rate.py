@@ -12,7 +12,6 @@ backward pass does not count.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
 import tempfile
@@ -27,7 +26,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.harness.common import environment, result_file, spread, write_result
+from benchmarks.harness.results import environment, parse, result_file, spread, written
 from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, random_bert_base
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
@@ -176,17 +175,15 @@ def prediction(model: Any, table: TokenTable, batches: int) -> Work:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        model=dict(choices=(MODEL, "bert-base"), default=MODEL),
+        rounds=7,
+        batches=(4, "batches in a window"),
+        threads=torch.get_num_threads(),
+        out=(Path, "the result file [default: results/rate[-bert-base][-LEVEL].json]"),
     )
-    parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--batches", type=int, default=4, help="batches in a window")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--out", type=Path, help="the result file [default: results/rate[-bert-base][-LEVEL].json]"
-    )
-    options = parser.parse_args(arguments)
     out = options.out or result_file(f"rate{'' if options.model == MODEL else '-' + options.model}")
     torch.set_num_threads(options.threads)
     keep_freed_memory()
@@ -234,9 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "machine_tflops": {shape: spread([r[shape] for r in rates]) for shape in rates[0]},
         "works": [work.summary() for work in works],
     }
-    write_result(out, result)
-    print(f"written to {out}")
-    return 0
+    return written(out, result)
 
 
 if __name__ == "__main__":

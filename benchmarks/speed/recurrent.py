@@ -9,17 +9,15 @@ backward direction begins in the padding, so what it computes is something else.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
-from benchmarks.speed.linear import milliseconds
+from benchmarks.harness.results import RESULTS, environment, parse, spread, written
+from benchmarks.harness.rounds import in_turn, times_as_long
 from glassformer.nn import PackedRNN
 from glassformer.nn.recurrent import time_major
 from glassformer.packing import Packing
@@ -44,13 +42,7 @@ def ways(rnn: PackedRNN, x: torch.Tensor, packing: Packing) -> dict[str, Callabl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS / "recurrent.json")
-    options = parser.parse_args(arguments)
+    options = parse(__doc__, argv=arguments, rounds=5, threads=1, out=RESULTS / "recurrent.json")
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     result: dict[str, Any] = {"benchmark": "recurrent layers", **environment(), "layers": {}}
@@ -59,24 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         packing = Packing(tuple(lengths))
         rnn = PackedRNN(cell, width, hidden, bidirectional=True)  # type: ignore[arg-type]
         contenders = ways(rnn, torch.randn(packing.total, width, requires_grad=True), packing)
-        times: dict[str, list[float]] = {way: [] for way in contenders}
-        for _ in range(options.rounds + 1):  # the first round warms up
-            for way, run in contenders.items():
-                times[way].append(milliseconds(run))
-        times = {way: values[1:] for way, values in times.items()}
-        ours = times["glassformer"]
+        times = in_turn(contenders, options.rounds)
         result["layers"][name] = {
             "texts": count, "tokens": packing.total, "places_when_padded": count * max(lengths),
             "milliseconds": {way: spread(values) for way, values in times.items()},
             "glassformer_against": {
-                way: spread([a / b for a, b in zip(values, ours, strict=True)])
+                way: times_as_long(values, times["glassformer"])
                 for way, values in times.items() if way != "glassformer"
             },
         }  # fmt: skip
         print(f"{name:16} {result['layers'][name]['glassformer_against']}")
-    write_result(options.out, result)
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result)
 
 
 if __name__ == "__main__":

@@ -8,18 +8,18 @@ The error is the largest of the gradient of the norm's weight, beside the larges
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
-from benchmarks.speed.linear import ROWS, milliseconds
+from benchmarks.harness.results import RESULTS, environment, parse, spread, written
+from benchmarks.harness.rounds import in_turn, times_as_long
+from benchmarks.speed.linear import ROWS
 from glassformer.nn import kernels
 from glassformer.nn.kernels import rows
 from glassformer.process import keep_freed_memory
@@ -59,22 +59,15 @@ def measure(ways: dict[str, Work], given: list[Tensor], rounds: int) -> dict[str
         with torch.no_grad():
             return ways[name](*given)
 
-    times: dict[str, list[float]] = {
-        f"{part}, {name}": [] for part in ("forward", "backward") for name in ways
+    parts = {"forward": forward, "backward": backward}
+    works = {f"{part}, {name}": partial(of, name) for name in ways for part, of in parts.items()}
+    times = in_turn(works, rounds)
+    whole = {
+        name: [sum(both) for both in zip(*(times[f"{part}, {name}"] for part in parts))] for name in ways
     }
-    for _ in range(rounds + 1):  # the first round warms up
-        for name in ways:
-            times[f"forward, {name}"].append(milliseconds(lambda: forward(name)))  # noqa: B023
-            times[f"backward, {name}"].append(milliseconds(lambda: backward(name)))  # noqa: B023
-    times = {key: values[1:] for key, values in times.items()}
-    both = [
-        (times["forward, torch"][i] + times["backward, torch"][i])
-        / (times["forward, glassformer"][i] + times["backward, glassformer"][i])
-        for i in range(rounds)
-    ]
     result: dict[str, Any] = {
         "milliseconds": {key: spread(values) for key, values in times.items()},
-        "glassformer_against_torch": spread(both),
+        "glassformer_against_torch": times_as_long(whole["torch"], whole["glassformer"]),
     }
     if len(given) > 1:
         exact = [x.detach().double().requires_grad_() for x in given]
@@ -87,13 +80,9 @@ def measure(ways: dict[str, Work], given: list[Tensor], rounds: int) -> dict[str
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__, argv=arguments, rounds=9, threads=torch.get_num_threads(), out=RESULTS / "rows.json"
     )
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--out", type=Path, default=RESULTS / "rows.json")
-    options = parser.parse_args(arguments)
     if reason := kernels.why_not():
         print(f"no kernels here: {reason}", file=sys.stderr)
         return 2
@@ -104,9 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name, (ways, given) in works().items():
         result["layers"][name] = measure(ways, given, options.rounds)
         print(f"{name:35} {result['layers'][name]['glassformer_against_torch']}")
-    write_result(options.out, result)
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result)
 
 
 if __name__ == "__main__":

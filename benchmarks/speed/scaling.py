@@ -10,7 +10,6 @@ Writes results/scaling.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
 
 WARM = 4  # steps that are left out
 KEYS = (
@@ -90,12 +89,7 @@ def summary(rates: dict[str, list[float]]) -> dict[str, dict]:
 
 def main() -> None:
     """All arms in turn, and the result file."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--reviews", type=int, default=640)
-    given = parser.parse_args()
+    given = parse(__doc__, rounds=3, reviews=640)
     facts, rates = environment(), {name: [] for name in ARMS}
     for _ in range(given.rounds):
         for name in ARMS:

@@ -27,8 +27,8 @@ import numpy as np
 import psutil
 import torch
 
-from benchmarks.harness.common import RESULTS, environment, spread, write_result
-from benchmarks.harness.server_process import Server, running
+from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
+from benchmarks.harness.servers import Server, running
 from benchmarks.speed.load import Load, press
 from glassformer.data.sources import load_text_dataset
 
@@ -180,27 +180,23 @@ def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Ite
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        parts=dict(choices=PARTS, nargs="+", default=list(PARTS)),
+        rounds=(5, "of speed"),
+        window=(10.0, "seconds of load"),
+        requests=(4000, "of answers, at most, for each number of clients"),
+        kills=20,
+        python=(sys.executable, "of an environment with glassformer[serve], for restarts"),
+        soak=(100000, "requests"),
+        parts_of_soak=10,
+        model=(Path, "a saved text classifier; speed needs the Hub's layout"),
+        threads=torch.get_num_threads(),
+        training=(512, "reviews to fit the classifier to"),
+        seed=0,
+        out=RESULTS / "serve.json",
     )
-    parser.add_argument("--parts", choices=PARTS, nargs="+", default=list(PARTS))
-    parser.add_argument("--rounds", type=int, default=5, help="of speed")
-    parser.add_argument("--window", type=float, default=10.0, help="seconds of load")
-    parser.add_argument(
-        "--requests", type=int, default=4000, help="of answers, at most, for each number of clients"
-    )
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument(
-        "--python", default=sys.executable, help="of an environment with glassformer[serve], for restarts"
-    )
-    parser.add_argument("--soak", type=int, default=100_000, help="requests")
-    parser.add_argument("--parts-of-soak", type=int, default=10)
-    parser.add_argument("--model", type=Path, help="a saved text classifier; speed needs the Hub's layout")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--training", type=int, default=512, help="reviews to fit the classifier to")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=RESULTS / "serve.json")
-    options = parser.parse_args(arguments)
     split = load_text_dataset("imdb", limit=512, seed=options.seed, splits=["train"]).splits["train"]
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.model

@@ -9,7 +9,6 @@ by glassformer in the Hub's layout, which all open.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.common import environment, result_file, spread, write_result
+from benchmarks.harness.results import environment, parse, result_file, spread, written
 
 TEXT = "a warm film with a story to remember"
 
@@ -73,12 +72,7 @@ def train(folder: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path, default=result_file("startup"))
-    options = parser.parse_args(arguments)
+    options = parse(__doc__, argv=arguments, rounds=7, out=result_file("startup"))
     facts = environment("transformers", "sentence-transformers")
     with tempfile.TemporaryDirectory() as temporary:
         run = Path(temporary) / "run"
@@ -96,9 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in rows:
         print(f"{row['name']:32} {row['seconds']['median']:6.2f} s {row['peak_mb']['median']:6.0f} MB")
     result = {"benchmark": "how long it takes to begin", **facts, "rounds": options.rounds, "rows": rows}
-    write_result(options.out, result | {"threads": facts["machine"]["threads"]})
-    print(f"written to {options.out}")
-    return 0
+    return written(options.out, result | {"threads": facts["machine"]["threads"]})
 
 
 if __name__ == "__main__":

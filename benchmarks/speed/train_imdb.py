@@ -10,7 +10,7 @@ many reviews has them, so that who pads does it no more than there:
 2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), those batches of 32, padded to the
    longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews). The memory allocator is
    told to keep freed blocks, for this one and those that follow.
-3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``plain_loop.py``).
+3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``hf_trainer.PlainLoop``).
 4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
 
 ``--model bert-base`` takes BERT-base's size (12 layers, 768 wide) with random weights in the Hub's layout: a step costs
@@ -22,7 +22,6 @@ timed; drawing batches, forward, backward and update are. Tokens are real ones, 
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
@@ -35,19 +34,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.harness.common import (
-    Contender,
-    Window,
-    environment,
-    half,
-    in_own_process,
-    ratios,
-    result_file,
-    take_turns,
-    write_result,
-)
-from benchmarks.speed.hf_trainer import Loop, Rows, TrainerLoop, batches_alike, be_quiet
-from benchmarks.speed.plain_loop import POOL, PlainLoop
+from benchmarks.harness.results import environment, half, parse, result_file, write_result
+from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
+from benchmarks.speed.hf_trainer import POOL, Loop, PlainLoop, Rows, TrainerLoop, batches_alike, be_quiet
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import TokenTable, encode
@@ -230,20 +219,18 @@ def random_bert_base(folder: Path, vocabulary: Path) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        rounds=(5, "timed windows of each contender"),
+        reviews=(256, "reviews in a window"),
+        seed=0,
+        model=dict(choices=(MODEL, "bert-base"), default=MODEL),
+        contenders=dict(choices=MAKERS, nargs="+", default=list(MAKERS)),
+        out=(Path, "the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"),
     )
-    parser.add_argument("--rounds", type=int, default=5, help="timed windows of each contender")
-    parser.add_argument("--reviews", type=int, default=256, help="reviews in a window")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", choices=(MODEL, "bert-base"), default=MODEL)
-    parser.add_argument("--contenders", choices=MAKERS, nargs="+", default=list(MAKERS))
-    parser.add_argument(
-        "--out", type=Path, help="the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"
-    )
-    options = parser.parse_args(arguments)
     if options.reviews < BATCH or options.reviews % BATCH:
-        parser.error(f"--reviews {options.reviews}: give a multiple of {BATCH}, the reviews of a batch")
+        options.error(f"--reviews {options.reviews}: give a multiple of {BATCH}, the reviews of a batch")
     facts = environment("transformers", "accelerate")
     out = options.out or result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}")
     with tempfile.TemporaryDirectory() as folder:

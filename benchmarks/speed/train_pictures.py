@@ -22,7 +22,6 @@ normalises its 8-bit pixels inside the clock; the peers find theirs ready in the
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import sys
@@ -38,22 +37,18 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from benchmarks.harness.common import (
+from benchmarks.harness.results import count, environment, half, parse, result_file, write_result
+from benchmarks.harness.rounds import (
     Contender,
     Window,
-    count,
-    environment,
     glassformer_epoch,
-    half,
     in_own_process,
     loss_differences,
     ratios,
     report,
-    result_file,
     take_turns,
-    write_result,
 )
-from benchmarks.speed.hf_attention import choose_attention
+from benchmarks.speed.hf_trainer import choose_attention
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
@@ -240,17 +235,15 @@ def make(key: str, work: Work) -> Contender:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    options = parse(
+        __doc__,
+        argv=arguments,
+        size=dict(choices=SIZES, default="small"),
+        rounds=dict(type=count, default=5, help="timed windows of each contender"),
+        pictures=dict(type=count, help="in a window [default: 512 small, 48 base]"),
+        seed=0,
+        out=(Path, "the result file [default: results/train_pictures-SIZE[-LEVEL].json]"),
     )
-    parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--rounds", type=count, default=5, help="timed windows of each contender")
-    parser.add_argument("--pictures", type=count, help="in a window [default: 512 small, 48 base]")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--out", type=Path, help="the result file [default: results/train_pictures-SIZE[-LEVEL].json]"
-    )
-    options = parser.parse_args(arguments)
     size = SIZES[options.size]
     pictures = options.pictures or size.pictures
     out = options.out or result_file(f"train_pictures-{options.size}")

@@ -21,22 +21,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import (
-    RESULTS,
-    Contender,
-    Window,
-    count,
-    environment,
-    in_own_process,
-    ratios,
-    take_turns,
-    write_result,
-)
+from benchmarks.harness.results import RESULTS, count, environment, parse, written
+from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
 from glassformer.process import SETTINGS, tune_process
 
 WORKS = ("training", "prediction")
@@ -150,20 +140,18 @@ def measured(given: argparse.Namespace, others: int) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = parse(
+        __doc__,
+        argv=arguments,
+        rounds=dict(type=count, default=7),
+        texts=dict(type=count, default=600),
+        threads=dict(type=count, default=2),
+        busy=dict(type=count, default=2, help="other processes of the second part"),
+        out=RESULTS / "tuned.json",
     )
-    parser.add_argument("--rounds", type=count, default=7)
-    parser.add_argument("--texts", type=count, default=600)
-    parser.add_argument("--threads", type=count, default=2)
-    parser.add_argument("--busy", type=count, default=2, help="other processes of the second part")
-    parser.add_argument("--out", type=Path, default=RESULTS / "tuned.json")
-    given = parser.parse_args(arguments)
     result = environment("scikit-learn") | {"threads": given.threads, "rounds": given.rounds}
     result |= {name: measured(given, others) for name, others in (("alone", 0), ("beside", given.busy))}
-    write_result(given.out, result)
-    print(f"written to {given.out}")
-    return 0
+    return written(given.out, result)
 
 
 if __name__ == "__main__":

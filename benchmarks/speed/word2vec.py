@@ -15,7 +15,6 @@ trained again: ``--again`` does that for glassformer, after a change of its code
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import statistics
@@ -28,18 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.common import (
-    RESULTS,
-    Contender,
-    Window,
-    environment,
-    in_own_process,
-    ratios,
-    result_file,
-    spread,
-    take_turns,
-    write_result,
-)
+from benchmarks.harness.results import RESULTS, environment, parse, result_file, spread, write_result
+from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
 from glassformer.data.sentences import read_corpus
 from glassformer.data.sources import data_folders
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
@@ -250,18 +239,17 @@ def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    given = parse(
+        __doc__,
+        ("what", dict(choices=("speed", "fit", "quality"))),
+        reviews=(int, "about so many reviews only: a quick look, named apart"),
+        rounds=5,
+        threads=2,
+        epochs=([1, 3, 5], "of fit and quality"),
+        seeds=[*range(8)],
+        kinds=dict(choices=KINDS, nargs="+", default=KINDS, help="quality: whose vectors"),
+        again=(False, "quality: train glassformer anew"),
     )
-    parser.add_argument("what", choices=("speed", "fit", "quality"))
-    parser.add_argument("--reviews", type=int, help="about so many reviews only: a quick look, named apart")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--epochs", type=int, nargs="+", default=[1, 3, 5], help="of fit and quality")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[*range(8)])
-    parser.add_argument("--kinds", choices=KINDS, nargs="+", default=KINDS, help="quality: whose vectors")
-    parser.add_argument("--again", action="store_true", help="quality: train glassformer anew")
-    given = parser.parse_args()
     name = f"word2vec-{given.what}"
     if given.what != "quality":  # vectors are as good on every processor
         name = result_file(name).stem

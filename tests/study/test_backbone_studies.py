@@ -171,7 +171,7 @@ def test_every_arm_on_flowers_runs(name, backbone, pictures, tmp_path):
 )
 def test_every_arm_on_hotdog_runs_in_folds(name, backbone, pictures, tmp_path, monkeypatch, capsys):
     folds = benchmark("folds")
-    tables_questions = benchmark("tables_questions")
+    tables_questions = benchmark("tables_quality")
 
     study = replace(load_study(name), seeds=(0, 1))
     monkeypatch.setattr(folds, "load_study", lambda asked: study)
@@ -191,7 +191,7 @@ def test_every_arm_on_hotdog_runs_in_folds(name, backbone, pictures, tmp_path, m
         assert len(arm["accuracy"]) == 2
     monkeypatch.setattr(folds, "cross_validate", None)  # what is finished is not run again
     folds.main()
-    monkeypatch.setattr(tables_questions, "RESULTS", tmp_path)
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     made = tables_questions.folds()
     assert f"## {name}" in made
     assert "24 pictures, each judged once a seed by 2-fold cross-validation; seeds 0, 1." in made

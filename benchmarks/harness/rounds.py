@@ -1,4 +1,4 @@
-"""What every benchmark needs: the machine in words, windows taken in turn, and a result file.
+"""Windows taken in turn.
 
 Absolute times drift on shared machines, so contenders are timed in one run, one window each in turn, and
 compared by the ratio inside each round. A figure is the median over the rounds, with the range beside it.
@@ -8,28 +8,19 @@ allocator or to torch's settings does not reach the others.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import multiprocessing
 import os
 import platform
 import signal
 import statistics
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from glassformer.nn.kernels.levels import LEVELS
-from glassformer.runtime import choose_device, choose_dtype, cpu_flags, machine_facts, versions
-
-RESULTS = Path(__file__).parents[1] / "results"
+from benchmarks.harness.results import spread
 
 
 @dataclass(frozen=True)
@@ -123,31 +114,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Median and range."""
-    return {
-        "median": round(statistics.median(values), 3),
-        "min": round(min(values), 3),
-        "max": round(max(values), 3),
-    }
-
-
-def level() -> str:
-    """The processor's own level, as the kernels' levels are named; ``none`` below all of them."""
-    return next((one.name for one in LEVELS if one.flags <= cpu_flags()), "none")
-
-
-def half() -> bool:
-    """Whether the device computes in bf16; where it is emulated every contender's best is fp32."""
-    return choose_dtype("auto", choose_device()) == torch.bfloat16
-
-
-def result_file(stem: str) -> Path:
-    """Where a benchmark writes: a file a level, so that a table is of one kind of processor. AMX is in plain ``stem``."""
-    kind = "gpu" if choose_device().type == "cuda" else level()
-    return RESULTS / (f"{stem}.json" if kind == "amx" else f"{stem}-{kind}.json")
-
-
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None] = print) -> None:
     """Time every contender once a round, each round in another order; round -1 warms up, untimed."""
     for turn in range(-1, rounds):
@@ -162,6 +128,33 @@ def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str]
                 f"{window.tokens_per_second:8.0f} tokens/s {window.reviews_per_second:7.1f} {contender.noun}/s  "
                 f"loss {window.loss:.3f}  ({time.perf_counter() - started:.0f} s with set-up)"
             )
+
+
+def milliseconds(work: Callable[[], Any]) -> float:
+    """Of one call, over a fifth of a second."""
+    begin, calls = time.perf_counter(), 0
+    while (now := time.perf_counter()) < begin + 0.2:
+        work()
+        calls += 1
+    return 1000 * (now - begin) / max(calls, 1)
+
+
+def in_turn(
+    works: Mapping[str, Any], rounds: int, measure: Callable[[Any], float] = milliseconds
+) -> dict[str, list[float]]:
+    """What ``measure`` says of each work in each round; a round before warms up, untimed."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(-1, rounds):
+        for name, work in works.items():
+            spent = measure(work)
+            if turn >= 0:
+                times[name].append(spent)
+    return times
+
+
+def times_as_long(others: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
+    """How many times our time the others take, compared round by round."""
+    return spread([a / b for a, b in zip(others, ours, strict=True)])
 
 
 def ratios(ours: Contender, peer: Contender) -> dict[str, float]:
@@ -203,43 +196,3 @@ def report(ours: Contender, peers: Sequence[Contender], out: Path) -> None:
             f"the peer's loss is {apart[peer.name]:+.1%} of ours"
         )
     print(f"written to {out}")
-
-
-def count(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a whole number from 1 on")
-    return int(text)
-
-
-def environment(*packages: str) -> dict[str, Any]:
-    """Date, machine and versions, as every result file states them."""
-    flags = ("amx_tile", "amx_bf16", "amx_int8", "avx512_bf16", "avx512f", "avx512_vnni", "avx2")
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {
-            **machine_facts(),
-            "flags": [flag for flag in flags if flag in cpu_flags()],
-            "load_before": [round(load, 2) for load in os.getloadavg()],
-        },
-        "versions": versions("numpy", "tokenizers", *packages),
-        "torch_build": torch.__version__,
-        "commit": commit(),
-    }
-
-
-def commit() -> str | None:
-    """Of the code that was measured, with a + where files have changed since; None outside a clone."""
-    asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        return subprocess.run(asked, cwd=RESULTS, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def write_result(path: Path, result: dict[str, Any]) -> None:
-    """A result file, written whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(path)

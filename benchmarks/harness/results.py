@@ -1,0 +1,126 @@
+"""The machine in words, result files and options: what every benchmark needs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glassformer.nn.kernels.levels import LEVELS
+from glassformer.runtime import choose_device, choose_dtype, cpu_flags, machine_facts, versions
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def parse(doc: str | None, *positional: Any, argv: Sequence[str] | None = None, **options: Any) -> Any:
+    """The command line's values, with ``error``, ``exit`` and ``prog`` of its parser.
+
+    Args:
+        positional: names, or pairs of a name and its help or argparse's own settings of it.
+        options: name=default, or (default, help). ``False`` is a switch, a list takes several values, a type has no
+            default; a dictionary holds argparse's own settings, and ``flag`` where that is not the name.
+    """
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for one in positional:
+        name, more = (one, {}) if isinstance(one, str) else one
+        parser.add_argument(name, **(more if isinstance(more, dict) else {"help": more}))
+    for name, given in options.items():
+        if isinstance(given, dict):
+            flag = given.pop("flag", None)
+            parser.add_argument(flag or "--" + name.replace("_", "-"), dest=name, **given)
+            continue
+        value, told = given if isinstance(given, tuple) else (given, None)
+        settings: dict[str, Any] = {"type": type(value), "default": value}
+        if value is False:
+            settings = {"action": "store_true"}
+        elif isinstance(value, type):
+            settings = {"type": value}
+        elif isinstance(value, list):
+            settings |= {"type": type(value[0]) if value else str, "nargs": "+"}
+        elif isinstance(value, Path):
+            settings["type"] = Path
+        parser.add_argument("--" + name.replace("_", "-"), help=told, **settings)
+    found = parser.parse_args(argv)
+    found.error, found.exit, found.prog = parser.error, parser.exit, parser.prog
+    return found
+
+
+def level() -> str:
+    """The processor's own level, as the kernels' levels are named; ``none`` below all of them."""
+    return next((one.name for one in LEVELS if one.flags <= cpu_flags()), "none")
+
+
+def half() -> bool:
+    """Whether the device computes in bf16; where it is emulated every contender's best is fp32."""
+    return choose_dtype("auto", choose_device()) == torch.bfloat16
+
+
+def result_file(stem: str) -> Path:
+    """Where a benchmark writes: a file a level, so that a table is of one kind of processor. AMX is in plain ``stem``."""
+    kind = "gpu" if choose_device().type == "cuda" else level()
+    return RESULTS / (f"{stem}.json" if kind == "amx" else f"{stem}-{kind}.json")
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a whole number from 1 on")
+    return int(text)
+
+
+def environment(*packages: str) -> dict[str, Any]:
+    """Date, machine and versions, as every result file states them."""
+    flags = ("amx_tile", "amx_bf16", "amx_int8", "avx512_bf16", "avx512f", "avx512_vnni", "avx2")
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            **machine_facts(),
+            "flags": [flag for flag in flags if flag in cpu_flags()],
+            "load_before": [round(load, 2) for load in os.getloadavg()],
+        },
+        "versions": versions("numpy", "tokenizers", *packages),
+        "torch_build": torch.__version__,
+        "commit": commit(),
+    }
+
+
+def commit() -> str | None:
+    """Of the code that was measured, with a + where files have changed since; None outside a clone."""
+    asked = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(asked, cwd=RESULTS, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def write_result(path: Path, result: dict[str, Any]) -> None:
+    """A result file, written whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    draft.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median and range."""
+    return {
+        "median": round(statistics.median(values), 3),
+        "min": round(min(values), 3),
+        "max": round(max(values), 3),
+    }
+
+
+def written(path: Path, result: dict[str, Any]) -> int:
+    """Write a result file and say so; the exit code."""
+    write_result(path, result)
+    print(f"written to {path}")
+    return 0

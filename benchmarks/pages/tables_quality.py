@@ -1,0 +1,499 @@
+"""The tables of what models reach, and of how far their answers and explanations can be trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from statistics import fmean, median
+from typing import Any
+
+from benchmarks.pages.markdown import Table, missing, of, read, read_all, span, table, text
+from benchmarks.quality import auto
+
+VECTOR_TESTS = {
+    "wordsim353": "WordSim-353, Spearman",
+    "simlex999": "SimLex-999, Spearman",
+    "google": "Google analogies",
+}
+FEW_SHOT = ("glassformer", "SetFit", "fine-tuning", "linear probe")
+FEW_SHOT_DATA = {"imdb": "IMDb", "goemotions": "GoEmotions, five emotions"}
+CLEAREST = 3  # counter-examples that a page shows
+FAITHFUL = ("deletion", "insertion", "comprehensiveness", "sufficiency")
+SHORT = 0.01  # below TF-IDF by so much of macro-F1: something is to be changed
+
+
+def scores_of(scores: Sequence[float]) -> str:
+    """The mean of some shares and their range over the seeds."""
+    low_high = f"{min(scores):.1%} to {max(scores):.1%}" if len(scores) > 1 else "one seed"
+    return f"{fmean(scores):.1%} ({low_high})"
+
+
+def mean_of(summary: dict[str, Any] | None, form: str = "+.3f") -> str:
+    """A mean with its interval."""
+    return "–" if summary is None else f"{summary['mean']:{form}} {span(*summary['interval'], form)}"
+
+
+# --- translation, masked words, word vectors ------------------------------------------------------
+
+
+def translations() -> str:
+    """BLEU and chrF of the test part, of every translation recipe and both searches: means over the seeds."""
+    rows, signatures, n = [], {}, 0
+    for result in read_all("recipe-multi30k*"):
+        tested = [run["scores"]["test"] for run in result["runs"]]
+        for name in tested[0]:
+            scores = [one[name] for one in tested]
+            n, bleu = scores[0]["n"], [one["bleu"] for one in scores]
+            s = {key: fmean(one[key] for one in scores) for key in ("chrf", "bleu_tokenised", "length_ratio")}
+            search = f"beam {scores[0]['width']}" if name == "beam" else name
+            reached = f"{fmean(bleu):.1f}" + f" {span(min(bleu), max(bleu), '.1f')}" * (len(scores) > 1)
+            means = f"{s['chrf']:.1f}", f"{s['bleu_tokenised']:.1f}", f"{s['length_ratio']:.3f}"
+            rows.append((f"`{result['recipe']}` ({len(scores)})", search, reached, *means))
+            for one in scores:
+                signatures |= dict.fromkeys(f"{key}: `{value}`" for key, value in one["signatures"].items())
+    head = "Recipe (seeds) | Search | BLEU (lowest to highest) | chrF | BLEU, lower-cased and tokenised | Said / reference, tokens"
+    return text(table(head, rows), f"{n:,} test sentences. sacrebleu's signatures: {'; '.join(signatures)}.")
+
+
+@of("starts", "benchmarks/quality/starts.py")
+def starts(result: dict[str, Any]) -> str:
+    """How a masked-word model begins: the loss as it reads, and the words guessed right in the end."""
+    runs = [(name, seed, run) for name, seeds in result["starts"].items() for seed, run in seeds.items()]
+    shortest, per = min(len(run["losses"]) for *_, run in runs), 1_000_000 // result["window"]
+    at = list(range(1, shortest // per + 1))  # millions of tokens
+    rows = []
+    for name, seed, run in runs:
+        losses = [f"{run['losses'][m * per - 1]:.2f}" for m in at]
+        right = f"{run['accuracy']:.1%} of {run['masked_tokens']:,}"
+        rows.append(
+            (f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, f"{run['seconds'] / 60:.0f} min")
+        )
+    read_so_far = " | ".join(f"Loss at {m} million tokens" for m in at)
+    lines = table(f"Start, seed | {read_so_far} | Held-out loss | Held-out words guessed right | Time", rows)
+    lines[1] = "|---" * (lines[0].count("|") - 1) + "|"
+    m = result["machine"]
+    about = (
+        f"The recipe `{result['recipe']}` on {result['limit']:,} reviews of each split, one pass; each loss is the "
+        f"mean over {result['window']:,} tokens. {m['cpu']}, threads: {m['threads']}; {result['date'][:10]}."
+    )
+    return text(lines, about)
+
+
+def masked() -> str:
+    """How many words were chosen, and what became of them, of every masked-word recipe."""
+    rows = []
+    for result in read_all("recipe-europe-mlm*", "recipe-imdb-mlm*", "recipe-ntc-mlm*"):
+        for run in result["runs"]:
+            if (m := run.get("masks")) is None:
+                continue
+            n = m["chosen"]
+            shares = [f"{m[key] / n:.1%}" for key in ("masked", "random", "kept")]
+            left = ", ".join(f"{count:,} of {split}" for split, count in run.get("excluded", {}).items())
+            name, chosen = f"`{result['recipe']}`, {run['seed']}", f"{n:,} ({n / m['tokens']:.1%})"
+            right = f"{run['masked']['accuracy']:.1%}"
+            rows.append((name, f"{m['tokens']:,}", chosen, *shares, right, left or "none"))
+    head = "Recipe, seed | Tokens | Chosen | Became [MASK] | Another token | Stayed | Held-out words guessed right | Texts left out"
+    return text(table(head, rows))
+
+
+def traps() -> str:
+    """The mini-Transformers on the generated sentences and on those that mislead."""
+    rows = []
+    for result in read_all("recipe-europe-frozen*", "recipe-europe-trained*"):
+        if runs := [run for run in result["runs"] if "misleading" in run]:
+            parts = [[run[key]["accuracy"] for run in runs] for key in ("test", "misleading")]
+            ranges = [f"{min(part):.2%} to {max(part):.2%}" for part in parts]
+            rows.append((f"`{result['recipe']}`", len(runs), *ranges))
+    return text(table("Recipe | Seeds | Test sentences | Misleading sentences", rows))
+
+
+def word_vectors_quality() -> str:
+    """Word vectors beside gensim's over seeds, for each number of epochs, from word2vec-quality.json."""
+    result, kinds = read("word2vec-quality") or {"epochs": {}}, ("glassformer", "gensim")
+    rows = []
+    for n, part in sorted(result["epochs"].items(), key=lambda item: int(item[0])):
+        seeds = part["seeds"].values()
+        if not {kind for seed in seeds for kind in seed} >= {*kinds}:
+            continue
+        for test, d in part.get("difference", {}).items():
+            found = [[seed[kind][test] for seed in seeds if kind in seed] for kind in kinds]
+            apart = f"{d['mean']:+.1f} {span(d['low'], d['high'], '+.1f')}" if d else ""
+            means = [f"{fmean(values):.1f}" for values in found]
+            rows.append((n, VECTOR_TESTS[test], *means, apart, " and ".join(str(len(f)) for f in found)))
+    if not rows:
+        return missing("benchmarks/speed/word2vec.py quality")
+    lines = table(
+        "Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds", rows
+    )
+    told = f"Seeds are those of glassformer and of gensim; threads: {result['setting']['threads']}, "
+    return text(lines, f"{told}vectors of {result['setting']['dim']} numbers.")
+
+
+def word_vectors_seconds(ending: str = "") -> str:
+    """What so many seconds give: the trainings that word2vec-fit.json timed, with the mean figures of word2vec-quality.json."""
+    timed, judged = read("word2vec-fit" + ending), read("word2vec-quality")
+    if timed is None or judged is None:
+        return "Not measured yet: `benchmarks/speed/word2vec.py fit` and `quality`."
+    rows = []
+    for n, part in timed["epochs"].items():
+        seeds = judged["epochs"].get(n, {"seeds": {}})["seeds"].values()
+        for kind, seconds in part["seconds"].items():
+            if found := [seed[kind] for seed in seeds if kind in seed]:
+                means = [f"{fmean(one[test] for one in found):.1f}" for test in VECTOR_TESTS]
+                rows.append((median(seconds), [kind, n, f"{median(seconds):,.0f}", *means]))
+    head = " | ".join(["", "Epochs", "Seconds", *VECTOR_TESTS.values()])
+    return text(table(head, [cells for _, cells in sorted(rows)]))
+
+
+# --- defaults -------------------------------------------------------------------------------------
+
+
+@of("defaults", "make bench-defaults")
+def defaults(result: dict[str, Any]) -> str:
+    """Accuracy and seconds with every setting unset, one line a kind of model on a data set."""
+    found: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
+    for r in result["rows"]:
+        found.setdefault((r["data"], r["kind"]), {}).setdefault(r["asked"], []).append(r)
+    sizes = sorted({r["asked"] for r in result["rows"]})
+
+    def cell(rows: list[dict[str, Any]]) -> str:
+        seconds = fmean(r.get("cpu_seconds", r["seconds"]) for r in rows)  # the first files have no other
+        return f"{scores_of([r['accuracy'] for r in rows])}, {seconds:.0f} s"
+
+    lines = table(
+        "Data | Model | " + " | ".join(f"{size:,} examples" for size in sizes),
+        [
+            (*key, *(cell(of[size]) if size in of else "" for size in sizes))
+            for key, of in sorted(found.items())
+        ],
+    )
+    chance = {r["data"]: r["chance"] for r in result["rows"]}
+    told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
+    about = (
+        "Accuracy, its range over seeds, seconds of training on one thread (of its processor; by the clock for 64 examples). "
+        f"The most frequent class has: {told}.\nFlowers has fewer pictures than the largest number: all of them are taken."
+    )
+    return text(lines, about)
+
+
+@of("untuned", "benchmarks/quality/untuned.py")
+def untuned(result: dict[str, Any]) -> str:
+    """Macro-F1 of each model at its defaults, of TF-IDF on the same split, and the mean difference."""
+    rows = []
+    for group in groups(result["rows"]):
+        if group[0]["change"]:
+            continue
+        seconds = fmean(r["cpu_seconds"] for r in group)
+        time = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+        both = [scores_of([r["macro_f1"] for r in of]) for of in (group, [r["tfidf"] for r in group])]
+        rows.append((group[0]["data"], group[0]["model"], *both, f"{gap(group):+.1f} points", time))
+    counts = {r["data"]: r["classes"] for r in result["rows"]}
+    judged = "; ".join(
+        f"{data}: {', '.join(f'{n:,} {label}' for label, n in found.items())}"
+        for data, found in counts.items()
+    )
+    machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
+    limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
+    about = (
+        f"Judged on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. The last column is the "
+        f"processor's time of a training. {machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
+    )
+    return text(table("Data | Model | Macro-F1 | TF-IDF, same weights | Difference | Processor", rows), about)
+
+
+@of("untuned", "benchmarks/quality/untuned.py")
+def untuned_changes(result: dict[str, Any]) -> str:
+    """For each default that falls short of TF-IDF, what was tried and what to take instead."""
+    all_of, lines = groups(result["rows"]), []
+    for rows in all_of:
+        if not rows[0]["change"] and gap(rows) < -100 * SHORT:
+            data, model = rows[0]["data"], rows[0]["model"]
+            told = advice(all_of, data, model)
+            lines.append(f"- **{model}** on {data} is {-gap(rows):.1f} points below TF-IDF. {told}")
+    return "\n".join(lines) or "No default of these is more than one point of macro-F1 below TF-IDF."
+
+
+def advice(all_of: list[list[dict[str, Any]]], data: str, model: str) -> str:
+    """The change that brings most, if one brings something, and the model that is best there."""
+    here = [rows for rows in all_of if rows[0]["data"] == data]
+    defaults = {rows[0]["model"]: rows for rows in here if not rows[0]["change"]}
+    said = []
+    changes = [rows[0] for rows in here if rows[0]["model"] == model and rows[0]["change"]]
+    if changes:
+        own = {r["seed"]: r["macro_f1"] for r in defaults[model]}
+        best = max(changes, key=lambda r: r["macro_f1"])
+        gain = 100 * (best["macro_f1"] - own[best["seed"]])
+        if gain > 0:
+            asked = " ".join(f"--set {value}" for value in best["settings"][2:])
+            left = 100 * (best["macro_f1"] - best["tfidf"]["macro_f1"])
+            said.append(
+                f"`{asked}` ({best['change']}) adds {gain:.1f} (one seed), {left:+.1f} beside TF-IDF."
+            )
+        else:
+            said.append(f"Tried without a gain, one seed: {', '.join(r['change'] for r in changes)}.")
+    first = max(defaults, key=lambda name: fmean(r["macro_f1"] for r in defaults[name]))
+    if gap(defaults[first]) >= -100 * SHORT:
+        said.append(f"Take `{first}` there ({gap(defaults[first]):+.1f} points).")
+    else:
+        said.append(
+            f"Of {', '.join(f'`{name}`' for name in sorted(defaults))} none reaches TF-IDF there: take TF-IDF, or "
+            "a checkpoint that was trained on this language."
+        )
+    return " ".join(said)
+
+
+def groups(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The seeds of each model on each table, with each change."""
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for r in rows:
+        found.setdefault((r["data"], r["model"], r["change"]), []).append(r)
+    return [found[key] for key in sorted(found)]
+
+
+def gap(rows: list[dict[str, Any]]) -> float:
+    """Points of macro-F1 above TF-IDF on the same split, mean over the seeds."""
+    return 100 * fmean(r["macro_f1"] - r["tfidf"]["macro_f1"] for r in rows)
+
+
+def few_shot() -> str:
+    """Accuracies over draws, the paired difference from SetFit with its interval, and the share of its time."""
+    files = [found for name in FEW_SHOT_DATA if (found := read(f"few-shot-{name}")) is not None]
+    if not files:
+        return missing("benchmarks/quality/few_shot.py")
+    rows = []
+    for result in files:
+        for one in result["summary"]:
+            found, beside = one["methods"], one["ours_less"]["SetFit"]
+            shares = [f"{found[name]['accuracy']:.1%}" if name in found else "" for name in FEW_SHOT]
+            less = (
+                f"{100 * beside['accuracy']:+.1f} {span(*(100 * end for end in beside['interval']), '+.1f')}"
+            )
+            draws = min(found[name]["draws"] for name in FEW_SHOT if name in found)
+            data = f"{FEW_SHOT_DATA[one['data']]}, {one['examples']}"
+            rows.append((data, draws, *shares, less, of_the_time(result, one["data"], one["examples"])))
+    kinds = sorted({r["processor"] for result in files for r in result["records"]})
+    about = (
+        "Mean test accuracy over draws; differences in points, paired by draw, 95 % interval of the bootstrap "
+        "over draws; time is that of the processor, a median over draws on each kind of machine. "
+        f"Measured on {' and '.join(kinds)}, 1 thread; torch {files[-1]['versions']['torch']}, "
+        f"until {max(result['date'] for result in files)[:10]}."
+    )
+    head = "Data, examples a class | Draws | Ours | SetFit | Fine-tuning | Head alone | Ours less SetFit | Of its time"
+    return text(table(head, rows), about)
+
+
+def of_the_time(result: dict[str, Any], data: str, each: int) -> str:
+    """The median share of SetFit's processor time that ours takes, on each kind of processor that ran draws."""
+    there = [r for r in result["records"] if (r["data"], r["examples"]) == (data, each)]
+    took = {(r["processor"], r["method"], r["draw"]): r["cpu_seconds"] for r in there}
+    shares: dict[str, list[float]] = {}
+    for (processor, method, draw), seconds in took.items():
+        if method == "glassformer" and (processor, "SetFit", draw) in took:
+            shares.setdefault(processor, []).append(seconds / took[processor, "SetFit", draw])
+    return ", ".join(
+        f"{median(found):.0%}" + (f" ({processor.split('(')[0].split()[0]})" if len(shares) > 1 else "")
+        for processor, found in sorted(shares.items())
+    )
+
+
+# --- trust ----------------------------------------------------------------------------------------
+
+
+def verbatim(said: str) -> str:
+    """A text of the data in one line of Markdown, in which none of its signs mean anything."""
+    return re.sub(r"([\\`*_\[\]<>|$])", r"\\\1", " ".join(said.split()))
+
+
+def explained() -> str:
+    """Methods of explanation beside random orders, a table for each judged run, from explain-*.json."""
+    return "\n\n".join(map(explained_run, read_all("explain-*"))) or missing(
+        "benchmarks/quality/explain.py RUN"
+    )
+
+
+def explained_run(result: dict[str, Any]) -> str:
+    changes, rows = list(next(iter(result["methods"].values()))["stability"]), []
+    for method, row in result["methods"].items():
+        better = [mean_of(row[key]["better"]) for key in FAITHFUL]
+        stays = [mean_of(row["stability"][change]["correlation"], ".2f") for change in changes]
+        noise, verdict = "yes" if row["randomisation_passed"] else "no", row["verdict"].split(":")[0]
+        rows.append((f"`{method}`", *better, noise, *stays, f"{row['seconds']['mean']:.2f}", verdict))
+    under = "".join(f"Stays under: {change} | " for change in changes)
+    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | Notices noise | "
+    length, error, counter = (
+        result.get("max_length"),
+        result["completeness_error"],
+        result.get("counter_examples", {}),
+    )
+    cut = f", cut to {length} tokens" if length else ""
+    lines = [
+        f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
+        "from random orders of the same input, positive is better:",
+        "",
+        *table(f"{head}{under}Seconds | Verdict", rows),
+        "",
+        f"Integrated gradients: relative error of completeness {error['median']:.1e} in the median, {error['max']:.1e} "
+        f"at most. Measured on {result['machine']['cpu']}, {result['date'][:10]}; `explain-{result['run']}.json` has "
+        "the heads, the agreement of the methods and the rest.",
+    ]
+    if counter.get("searched"):
+        lines += [
+            "",
+            f"Sentences in which the most attended word can go while another one decides: {counter['found']:,} of "
+            f"{counter['searched']:,}" + (". The clearest:" if counter["clearest"] else "."),
+            "",
+        ]
+        for one in counter["clearest"][:CLEAREST]:
+            lines.append(f"- *{verbatim(one['text'])}* {verbatim(one['in_words'])}")
+    return "\n".join(lines)
+
+
+@of("before-after", "benchmarks/quality/before_after.py")
+def before_after(result: dict[str, Any]) -> str:
+    """Where a ViT looks before and after augmentation."""
+    rows = [
+        (
+            method,
+            mean_of(correlation, ".2f"),
+            *(mean_of(result[turn][method]["middle"], ".1%") for turn in ("before", "after")),
+        )
+        for method, correlation in result["correlation"].items()
+    ]
+    head = "Method | Maps before and after, rank correlation | Share in the middle quarter, before | after"
+    pair = " and ".join(f"`{run}`" for run in result["runs"])
+    where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
+    return text(table(head, rows), f"{result['pictures']} pictures, {pair}; {where}.")
+
+
+def label_noise() -> str:
+    """Labels flipped on purpose that the review finds, one line a recipe, from label-noise-*.json."""
+    found = read_all("label-noise-*")
+    if not found:
+        return missing("benchmarks/quality/label_noise.py ntc-textcnn --folds 3")
+    rows, told = [], set()
+    for r in found:
+        among = [
+            f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)"
+            for a in r["found_among_first"].values()
+        ]
+        time, machine = f"{r['seconds']['train'] / 60:.0f} min", r["machine"]
+        counts = f"{r['examples']:,}", f"{r['flipped']:,}", r["folds"]
+        rows.append((f"`{r['recipe']}`", *counts, *among, f"{r['suspicious']:,}", time))
+        told.add(
+            f"Measured on {machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}; "
+            f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the flips: {r['seed']}."
+        )
+    first = "".join(f"Flipped ones among the first {int(k):,} | " for k in found[0]["found_among_first"])
+    head = f"Recipe | Examples | Labels flipped | Folds | {first}Looked wrong | Training time"
+    return "\n".join([*table(head, rows), "", *sorted(told)])
+
+
+def calibration() -> str:
+    """Calibration error before and after one temperature, from calibration-*.json."""
+    rows = []
+    for r in read_all("calibration-*"):
+        for name, split in r["splits"].items():
+            both = [split[when] for when in ("before", "after")]
+            errors = [f"{one['ece']:.2%} {span(*one['ece_interval'], '.2%')}" for one in both]
+            losses = [f"{one['log_loss']:.4f}" for one in both]
+            examples = f"{name}, {both[0]['n']:,}"
+            rows.append((f"`{r['run']}`", examples, f"{r['temperature']:.2f}", *errors, *losses))
+    head = "Run | Examples | Temperature | Calibration error before | after | Log loss before | after"
+    return text(table(head, rows)) if rows else missing("benchmarks/quality/calibration.py RUN")
+
+
+# --- questions and studies ------------------------------------------------------------------------
+
+
+def p_value(p: float) -> str:
+    """Three digits, and more where they would hide on which side of 0.05 it lies."""
+    if p < 0.001:
+        return "< 0.001"
+    return f"{p:.5f}" if f"{p:.3f}" == "0.050" else f"{p:.3f}"
+
+
+def points(found: dict[str, Any]) -> str:
+    """A difference in points with its interval."""
+    return f"{found['points']:+.1f} {span(*found['interval'], '+.1f')}"
+
+
+@of("lab-questions", "benchmarks/quality/lab_questions.py")
+def questions(result: dict[str, Any]) -> str:
+    """A section a question: its differences with intervals and corrected p, and what each arm reaches."""
+    parts = []
+    for one in result["questions"].values():
+        rows = [
+            (name, points(found), p_value(found["p_holm"]), found["says"])
+            for name, found in one["differences"].items()
+        ]
+        arms = "; ".join(f"{name} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
+        judges = " or ".join(f"{n:,}" for n in sorted({found["n"] for found in one["differences"].values()}))
+        of = one["measured"]
+        precision = "bf16" if of["machine"]["bf16"] else "fp32"
+        about = (
+            f"Accuracy: {arms}. {len(one['seeds'])} seeds, {judges} judged examples. "
+            f"Transformers in {precision}, on {of['machine']['cpu']}, {of['date'][:10]}."
+        )
+        lines = table("Difference | Points (95 % interval) | p (Holm) | Shows", rows)
+        parts.append(f"## {one['asked']}\n\n" + text(lines, one.get("note", ""), about))
+    return "\n\n".join(parts)
+
+
+def folds() -> str:
+    """A section a study by cross-validation: what each arm reaches, and how it differs from the baseline."""
+    parts = []
+    for found in read_all("folds-*"):
+        rows = []
+        for name, arm in found["arms"].items():
+            reached = [f"{fmean(arm[key]):.1%}" for key in ("accuracy", "macro_f1")]
+            one = found["differences"].get(name)
+            apart = (points(one), p_value(one["p_holm"])) if one else ("baseline", "–")
+            rows.append((name, *reached, *apart))
+        mean = fmean(found["arms"][found["baseline"]]["accuracy"])
+        half = 196 * (mean * (1 - mean) / found["n"]) ** 0.5
+        about = (
+            f"{found['n']:,} pictures, each judged once a seed by {found['folds']}-fold cross-validation; seeds "
+            f"{', '.join(map(str, found['seeds']))}. The accuracy of one arm alone is known to ± {half:.0f} points. Read from "
+            f"`folds-{found['name']}.json`, measured on {found['machine']['cpu']}, {found['date'][:10]}{weights(found)}."
+        )
+        lines = table("Arm | Accuracy | Macro-F1 | Difference (95 % interval) | p (Holm)", rows)
+        parts.append(f"## {found['name']}\n\n{found['summary']}\n\n" + text(lines, about))
+    return "\n\n".join(parts) or missing("benchmarks/quality/folds.py NAME")
+
+
+def weights(found: dict[str, Any]) -> str:
+    """The weights that a study was run with in place of those that it names, in words."""
+    models = [one.removeprefix("model=") for one in found.get("overrides", ()) if one.startswith("model=")]
+    return f", with the weights of `{models[-1].rsplit('/')[-1]}`" if models else ""
+
+
+def studies() -> str:
+    """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
+    from glassformer.study.results import markdown
+
+    told = [
+        "#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in read_all("study-*")
+    ]
+    return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
+
+
+TABLES: dict[str, Table] = {
+    "explain": explained,
+    "before-after": before_after,
+    "calibration": calibration,
+    "label-noise": label_noise,
+    "studies": studies,
+    "folds": folds,
+    "questions": questions,
+    "few-shot": few_shot,
+    "word-vectors-quality": word_vectors_quality,
+    "word-vectors-seconds": lambda: word_vectors_seconds("-avx512"),
+    "translations": translations,
+    "masked": masked,
+    "starts": starts,
+    "defaults": defaults,
+    "auto": auto.table,
+    "untuned": untuned,
+    "untuned-changes": untuned_changes,
+    "traps": traps,
+}
