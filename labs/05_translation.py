@@ -230,4 +230,4 @@ if bleu:
 # 3. Write beam search over the same function, and a step where greedy loses. *(`beam_search`)*
 #
 # Where the library does this: [nn/decoder.py](../src/glassformer/nn/decoder.py), [nn/scores.py](../src/glassformer/nn/scores.py),
-# [evaluate/translation.py](../src/glassformer/evaluate/translation.py).
+# [targets/target_text.py](../src/glassformer/targets/target_text.py).

@@ -13,10 +13,10 @@ import torch
 
 from glassformer.cli.output import say_json
 from glassformer.errors import NotFiniteError
-from glassformer.evaluate.label_sets import LabelSetMeter
-from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.numbers import NumberMeter
 from glassformer.finite import finite, json_text, undefined
+from glassformer.targets.multiclass import ClassificationMeter
+from glassformer.targets.multilabel import LabelSetMeter
+from glassformer.targets.regression import NumberMeter
 from glassformer.tasks.task import write_json
 
 PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"

@@ -18,6 +18,7 @@ import pytest
 from glassformer.data.vocabulary import NAMES, PREFIX, SPACES, SPECIAL_TOKENS
 from glassformer.families import FAMILIES
 from glassformer.study.grid import expand, load_study
+from glassformer.targets import TARGETS
 from glassformer.tasks.catalog import load_recipe, recipe_classes
 from glassformer.tasks.recipe import recipe_names, study_names
 
@@ -208,6 +209,32 @@ def test_families_and_special_tokens_are_named_in_their_own_places_only():
             if isinstance(name, str) and families & set(re.split(r"[_.]", name.lower())):
                 wrong.append(f"{at(path, getattr(node, 'lineno', 0))}: {name}")
     assert not wrong
+
+
+ASKING = 23  # lines that compare a kind of target or a task by name; may only fall
+
+
+def test_code_that_needs_a_kind_of_target_asks_the_target():
+    """Which kind it is, a run or an estimator knows (``target_of``, ``Task.target``, ``kind_``): whoever needs
+    something particular asks that, and compares no name and no key that one kind alone has."""
+    marks = {mark for target in TARGETS for mark in target.marks}
+    names = {"classes", "labels", "tags", "answers", "numbers", "similarity", "translation", "scored pairs"}
+    names |= marks | {*recipe_classes()}
+
+    def strings(node: ast.expr) -> set[str]:
+        if isinstance(node, ast.Tuple | ast.Set | ast.List):
+            return {text for part in node.elts for text in strings(part)}
+        return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+
+    asking = {
+        at(path, node.lineno)
+        for path in modules()
+        if unit_of(path) != "targets"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Compare)
+        and any(strings(side) & names for side in (node.left, *node.comparators))
+    }
+    assert len(asking) <= ASKING, f"ask the target: {sorted(asking)}"
 
 
 def test_what_type_checkers_are_told_to_pass_over_has_a_reason():

@@ -29,7 +29,7 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
     }
     assert {"data.pair_doctor"} <= rows["similarity"]["beyond"].keys()
     assert {"data.tag_doctor"} <= rows["token-tagging"]["beyond"].keys()
-    assert "evaluate.number_baselines" in rows["regression"]["beyond"]
+    assert "tasks.number_runs" in rows["regression"]["beyond"]
     shared = [name for row in rows.values() for name in row["beyond"]]
     assert len(shared) == len(set(shared))
     assert "tasks.estimator" not in shared
@@ -37,8 +37,8 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
 
 
 def test_lines_count_where_an_import_holds(price):
-    own = {"evaluate.translation"}
+    own = {"targets.target_text"}
     lines = price.naming("tasks.translation.run", own)
     text = (ROOT / "src/glassformer/tasks/translation/run.py").read_text().splitlines()
-    assert any("glassformer.evaluate.translation" in text[line - 1] for line in lines)
+    assert any("glassformer.targets.target_text" in text[line - 1] for line in lines)
     assert 2 <= len(lines) < 30

@@ -24,7 +24,7 @@ from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer import TextRegressor
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.errors import InputError
-from glassformer.evaluate.numbers import coverage_figures, measured
+from glassformer.targets.regression import coverage_figures, measured
 
 LEVELS = (0.8, 0.9, 0.95)
 ASKED, MARGIN = 0.9, 0.015

@@ -12,7 +12,7 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import DataError, MalformedTagsWarning
-from glassformer.evaluate.tags import tag_figures
+from glassformer.targets.token_tags import tag_figures
 from glassformer.tasks.task import TINY
 
 from .every import TEXT, call, settings

@@ -18,8 +18,8 @@ from glassformer.cli.keys import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
-from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.report.wording import verdict_of
+from glassformer.targets.multiclass import no_better_than_one
 from glassformer.tasks.text_classification.recipe import Recipe
 
 from .tiny import RUN_FILES, sentences, settings, write_csv

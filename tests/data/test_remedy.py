@@ -20,8 +20,8 @@ from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import word_tokenizer
-from glassformer.evaluate.metrics import ClassificationMeter, no_better_than_one
 from glassformer.study.review import give_back
+from glassformer.targets.multiclass import ClassificationMeter, no_better_than_one
 from glassformer.tasks.labelled import few_to_choose_by
 
 

@@ -9,7 +9,7 @@ from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit
 from glassformer.data.tags import Span, malformed, read_like, read_names, read_tags, repaired, spans_of
 from glassformer.errors import ConfigError, DataError
-from glassformer.evaluate.tags import tag_figures, word_log_loss
+from glassformer.targets.token_tags import tag_figures, word_log_loss
 
 # "Ann left New York" twice, then two places side by side; the spans are the same in every spelling.
 SPANS = [[("PER", 0, 1), ("LOC", 2, 4)], [("LOC", 0, 2), ("LOC", 2, 3)], []]

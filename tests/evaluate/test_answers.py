@@ -8,9 +8,20 @@ import numpy as np
 import pytest
 
 from glassformer.data.questions import Answers, Question
-from glassformer.evaluate.answer_baselines import document_frequencies, likeliest_sentence, nearest_span
-from glassformer.evaluate.answers import ERRORS, answer_figures, error_of, exact_match, normalize, word_f1
-from glassformer.evaluate.spans import Candidates, best_spans, best_threshold
+from glassformer.targets.answer_span import (
+    ERRORS,
+    Candidates,
+    answer_figures,
+    best_spans,
+    best_threshold,
+    document_frequencies,
+    error_of,
+    exact_match,
+    likeliest_sentence,
+    nearest_span,
+    normalize,
+    word_f1,
+)
 
 GIVEN = [
     "The Hague",

@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from glassformer.data.questions import Answers
-from glassformer.evaluate.answers import answer_figures
 from glassformer.evaluate.compare import bootstrap_means, bounds, macro_f1_of
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, wilson
-from glassformer.evaluate.label_sets import LabelSetMeter
-from glassformer.evaluate.metrics import ClassificationMeter
-from glassformer.evaluate.tags import tag_figures
 from glassformer.report import wording
 from glassformer.report.card import _of
-from glassformer.targets.multiclass import Classes
+from glassformer.targets.answer_span import answer_figures
+from glassformer.targets.multiclass import Classes, ClassificationMeter
+from glassformer.targets.multilabel import LabelSetMeter
+from glassformer.targets.token_tags import tag_figures
 from glassformer.tasks.decisions import abstention
 
 RARE = (2, 5, 19, 199)  # examples of each class

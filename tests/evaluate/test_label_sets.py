@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
 from glassformer.errors import DataError, GlassformerError, ShapeError
-from glassformer.evaluate.label_sets import (
+from glassformer.targets.multilabel import (
     LabelSetMeter,
     binary_loss,
     describe_labels,

@@ -10,7 +10,7 @@ from scipy.stats import pearsonr, rankdata, spearmanr, zscore
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from glassformer.errors import ShapeError
-from glassformer.evaluate.number_compare import MEASURES, number_statistic, permutation
+from glassformer.targets.regression import Numbers, number_statistic, permutation
 
 KNOWN = {
     "r2": r2_score,
@@ -27,7 +27,7 @@ def numbers(n: int = 53) -> tuple[np.ndarray, np.ndarray]:
     return true, true + rng.normal(0, [[1.0], [2.5]], (2, n)).round(1)
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", Numbers.compared)
 def test_figures_of_a_draw_are_those_of_its_examples(measure):
     true, found = numbers()
     counts = np.random.default_rng(1).multinomial(53, np.full(53, 1 / 53), 7)
@@ -46,7 +46,7 @@ def test_what_is_not_defined_counts_as_nothing(measure):
     assert np.isfinite(number_statistic(measure, np.arange(5.0), np.full((1, 5), 2.0))(once)).all()
 
 
-@pytest.mark.parametrize("measure", MEASURES)
+@pytest.mark.parametrize("measure", Numbers.compared)
 def test_the_permutation_test_counts_exchanges(measure):
     true, found = numbers(11)
     own, every = SEEN.get(measure, lambda x: x), []

@@ -8,14 +8,15 @@ from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
-from glassformer.evaluate.number_baselines import ridge, tfidf_ridge
-from glassformer.evaluate.numbers import (
+from glassformer.targets.regression import (
     NumberMeter,
     coverage_figures,
     examples_needed,
     half_width,
     intervals,
     rank_of,
+    ridge,
+    tfidf_ridge,
 )
 
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from glassformer.data.tags import Span, repaired, scheme_of, spans_of, tags_of
-from glassformer.evaluate.tags import errors_of, tag_figures
+from glassformer.targets.token_tags import errors_of, tag_figures
 
 seqeval = pytest.importorskip("seqeval.metrics")
 from seqeval.metrics.sequence_labeling import get_entities  # noqa: E402

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from glassformer.errors import DataError, GlassformerError
-from glassformer.evaluate.translation import tokenized, translation_scores
+from glassformer.targets.target_text import tokenized, translation_scores
 
 
 @pytest.fixture(autouse=True)

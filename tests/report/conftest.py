@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glassformer.evaluate.metrics import ClassificationMeter
 from glassformer.evaluate.predictions import write_predictions
 from glassformer.report.maps import encode
+from glassformer.targets.multiclass import ClassificationMeter
 
 OPENINGS = [
     "I went in expecting very little.",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.evaluate.tags import ERRORS
 from glassformer.report import write_report
 from glassformer.report.tags import looks_of
+from glassformer.targets.token_tags import ERRORS
 
 KINDS = [f"KIND_OF_A_LONG_NAME_{i:02}" for i in range(32)]
 

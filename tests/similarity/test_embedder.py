@@ -9,14 +9,14 @@ from sklearn.base import clone
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.tasks.similarity.labels import LabelStream
-from glassformer.tasks.similarity.measures import (
+from glassformer.targets.similarity import (
     correlations,
     pearson,
     ranks_of_partners,
     retrieval,
     spearman,
 )
+from glassformer.tasks.similarity.labels import LabelStream
 from glassformer.tasks.similarity.pairs import PairLoss, all_pairs
 from glassformer.train.callbacks import Callback
 

@@ -7,21 +7,23 @@ import pytest
 from sklearn.metrics import f1_score
 
 from glassformer.evaluate.compare import macro_f1_of_sets, paired_difference
-from glassformer.evaluate.label_sets import LabelSetMeter
 from glassformer.report.wording import bounds, how_tested
-from glassformer.study.answers import Answers, Spans
 from glassformer.study.paired import add_tests
 from glassformer.study.results import sentences
+from glassformer.targets import AnswerSpan, LabelSets, TokenTags
+from glassformer.targets.multilabel import LabelSetMeter
+from glassformer.targets.target import Judged
+from glassformer.targets.token_tags import SpanCounts
 
 
-def compared(measure: str, *arms: Answers) -> dict:
+def compared(measure: str, *arms: Judged) -> dict:
     """The results of arms with one seed each, the first the baseline."""
     names = [f"arm {i}" for i in range(len(arms))]
     told = [{"name": name} for name in names]
     runs = {name: {0: (None, own)} for name, own in zip(names, arms, strict=True)}
     add_tests(told, runs, names[0], arms[0], 400, measure)
     about = {
-        "n": len(arms[0].targets),
+        "n": arms[0].n,
         "baseline": names[0],
         "seeds": [0],
         "unfinished": [],
@@ -30,9 +32,9 @@ def compared(measure: str, *arms: Answers) -> dict:
     return about | {"arms": told, "baselines": {}}
 
 
-def of_questions(exact: np.ndarray, f1: np.ndarray, contexts: np.ndarray) -> Answers:
-    shares, nothing = np.stack([exact, f1], 1).astype(float), np.zeros(len(exact), np.int64)
-    return Answers("d", (), nothing, (exact < 1).astype(np.int64), None, shares, contexts)
+def of_questions(exact: np.ndarray, f1: np.ndarray, contexts: np.ndarray) -> Judged:
+    shares = np.stack([exact, f1], 1).astype(float)
+    return Judged(AnswerSpan(), "d", len(exact), None, shares, groups=contexts)
 
 
 def test_of_questions_their_texts_are_drawn():
@@ -53,12 +55,10 @@ def test_of_questions_their_texts_are_drawn():
     assert compared("accuracy", *alone)["arms"][1]["p"] < by_accuracy["arms"][1]["p"]
 
 
-def of_tags(made: list[int], exact: list[int], right: list[int]) -> Answers:
+def of_tags(made: list[int], exact: list[int], right: list[int]) -> Judged:
     true, words = np.array([[3], [2], [4], [1]]), np.array([9, 8, 9, 7])
-    spans = Spans(true, np.array(made)[:, None], np.array(exact)[:, None], np.array(right), words)
-    return Answers(
-        "d", (), np.zeros(4, np.int64), (np.array(right) < words).astype(np.int64), None, spans=spans
-    )
+    spans = SpanCounts(true, np.array(made)[:, None], np.array(exact)[:, None], np.array(right), words)
+    return Judged(TokenTags(), "d", 4, None, spans)
 
 
 def test_arms_without_one_sentence_all_right_can_differ():
@@ -90,7 +90,7 @@ def test_a_label_that_is_nowhere_counts_as_in_a_runs_own_figure():
     once = np.ones((1, 67), np.float32)
     assert macro_f1_of_sets(y, made[0][None])(once)[0, 0] == pytest.approx(own)
     assert own == pytest.approx(f1_score(y, made[0], average="macro", zero_division=0))
-    answers = [Answers("d", ("a", "b", "c", "d"), y, m, 0.5) for m in made]
+    answers = [Judged(LabelSets(), "d", len(y), y, m, ("a", "b", "c", "d")) for m in made]
     results = compared("macro_f1", *answers)
     low, high = results["arms"][0]["macro_f1"]["interval"]
     assert low <= results["arms"][0]["macro_f1"]["mean"] <= high

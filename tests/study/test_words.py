@@ -16,7 +16,7 @@ from glassformer.data.tagged import conll, load_tagged
 from glassformer.data.tags import spans_of
 from glassformer.errors import CheckpointError, InputError
 from glassformer.evaluate.calibrate import calibration_error
-from glassformer.evaluate.tags import tag_figures
+from glassformer.targets.token_tags import tag_figures
 from glassformer.tasks.load import load
 
 NAMES, PLACES, VERBS = ("Ann", "Bo", "Cy", "Di"), ("Rome", "Oslo", "Bonn"), ("saw", "left", "likes")

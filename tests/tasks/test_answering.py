@@ -26,7 +26,7 @@ from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import widened
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
-from glassformer.evaluate.answers import answer_figures
+from glassformer.targets.answer_span import answer_figures
 from glassformer.tasks.task import TINY
 from glassformer.train.objectives import AnswerSpans
 

@@ -14,9 +14,8 @@ import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_span
 from glassformer.errors import DataError
-from glassformer.evaluate.numbers import NumberMeter, bounds_around, coverage_figures, half_width
 from glassformer.targets import kind_on_hub
-from glassformer.targets.regression import Numbers
+from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_figures, half_width
 
 SMALL = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",

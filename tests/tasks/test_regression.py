@@ -16,7 +16,7 @@ from glassformer.data.numbers import check_numbers, strata_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.evaluate.numbers import half_width
+from glassformer.targets.regression import half_width
 from glassformer.tasks.catalog import build_recipe
 from glassformer.train.callbacks import Callback
 

@@ -41,10 +41,11 @@ UNDO = (
 def show_calibration(found: dict[str, Any], run: Path) -> None:
     """What was chosen, and the figures before and after on each split."""
     from glassformer.report.wording import decimal, digits_for, interval, percent
+    from glassformer.targets import target_of
 
-    words = "entity_f1" in found["splits"][found["chosen_by"]]["before"]
-    second = "entity_f1" if words else "macro_f1"
-    called = ("words right", "entity F1") if words else ("accuracy", "macro-F1")
+    target = target_of(found["splits"][found["chosen_by"]]["before"])
+    second = next(key for key in target.leads if key != "accuracy")
+    called = [target.metrics[key].called for key in ("accuracy", second)]
     columns = ("", "error", "95 % interval", "log loss", *called)  # within 80 characters
     several = isinstance(found["temperature"], list)
     if several:
@@ -73,7 +74,7 @@ def show_calibration(found: dict[str, Any], run: Path) -> None:
         show_decision(found)
     seen = found["splits"][found["chosen_by"]]["before"]["n"]
     if seen < FEW:
-        what = f"{seen} {'words' if words else 'examples'}"
+        what = f"{seen} {'words' if target.word_labels else 'examples'}"
         note(f"chosen by {what} only: with fewer than {FEW} the temperature is little more than a guess")
     for line in (*few_mistakes(found), *no_check(found)):
         note(line)
@@ -138,10 +139,10 @@ def show_limits(found: dict[str, Any]) -> None:
 
 def show_decision(found: dict[str, Any]) -> None:
     """The threshold on the second of two classes or that of each of more, and what abstaining leaves."""
-    from glassformer.evaluate.metrics import CALLED
+    from glassformer.report.metrics import unit_of
     from glassformer.report.wording import decimal
 
-    threshold, called = found["threshold"], CALLED.get(found["metric"], "F1")
+    threshold, called = found["threshold"], unit_of(found["metric"] or "f1").called
     if isinstance(threshold, list):
         rows = [[name, f"{t:.4f}", f"{-math.log(t * len(threshold)):+.3f}"] for name, t in _by_class(found)]
         columns = ("class", "threshold", "offset of log p")

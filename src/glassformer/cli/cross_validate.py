@@ -91,23 +91,19 @@ def predictions_of(folder: Path) -> Path:
 
 def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     """A row a fold, their mean and scatter, and the metrics of all predictions together."""
-    from glassformer.evaluate.metrics import no_better_than_one
-    from glassformer.report.metrics import cells, fold_table, heads, kind_of, leading
-    from glassformer.report.wording import digits_for
+    from glassformer.report.metrics import cells, fold_table, heads
+    from glassformer.targets import target_of
+    from glassformer.targets.multiclass import no_better_than_one
 
     scores = metrics["test"]
-    kind, n = kind_of(scores), scores.get("n", scores.get("pairs"))
+    target, n = target_of(scores), scores.get("n", scores.get("pairs"))
     show("out-of-fold", fold_table(metrics, short=True))
-    keys = [metrics.get("measure") or "accuracy"]
-    if kind in ("classes", "labels", "tags"):
-        keys = [leading(keys[0], scores)[0][0]]
-    keys = ["exact_match", "f1"] if kind == "answers" else keys
-    digits = 2 if kind == "answers" else digits_for(n)
-    told = zip(heads(keys, kind), cells(scores, keys, kind, digits), strict=True)
+    keys, digits = target.told(metrics.get("measure") or "accuracy"), target.digits(n)
+    told = zip(heads(keys, target), cells(scores, keys, target, digits), strict=True)
     said = ", ".join(f"{called} {value}" for called, value in told)
     if scores.get(f"{keys[-1]}_interval"):
-        said += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], kind, digits)[0]}"
-    say(f"all {n:,} {'pairs' if kind == 'similarity' else 'answers'}: {said}")
+        said += f", 95 % interval {cells(scores, [f'{keys[-1]}_interval'], target, digits)[0]}"
+    say(f"all {n:,} {target.predictions}: {said}")
     if "per_class" in scores and (plain := no_better_than_one(scores)):
         note(f"these answers are {plain}")
     say(f"predictions: {predictions_of(folder)}")

@@ -51,18 +51,15 @@ WIDEST = 30  # characters of a value
 def show_slices(found: Mapping[str, Any], measure: str) -> None:
     """A line for each value of the column, the most frequent first: examples and the leading figures, which
     fit 80 characters."""
-    from glassformer.report.metrics import cells, heads, kind_of, leading
-    from glassformer.report.wording import digits_for
+    from glassformer.report.metrics import cells, heads
+    from glassformer.targets import target_of
 
-    kind = kind_of(found["groups"][0])
-    keys = ["r2", "r2_interval", "mae"]
-    if kind != "numbers":
-        first, *others = dict(leading(measure, found["groups"][0]))
-        keys = [first, f"{first}_interval", *others]
-    rows = [[named(g), *cells(g, ["n", *keys], kind, digits_for(g["n"]))] for g in found["groups"]]
+    target = target_of(found["groups"][0])
+    keys = target.narrow(measure, found["groups"][0])
+    rows = [[named(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in found["groups"]]
     column = excerpt(one_line(found["column"]), WIDEST)
     # Behind the column a space: no name of ours, which would stand to the right.
-    columns = (f"{column} ", *heads(["n", *keys], kind, short=True))
+    columns = (f"{column} ", *heads(["n", *keys], target, short=True))
     show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
@@ -217,11 +214,11 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
 
 def _measure(run: Path, figures: dict[str, Any]) -> str:
     """The figure that the run was judged by: of several labels macro-F1, else what chose its best weights."""
-    from glassformer.targets.multilabel import LabelSets
+    from glassformer.targets import target_of
     from glassformer.tasks.labelled import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
 
-    return str(LabelSets.measure) if figures.get("kind") == "labels" else measure_of(read_run_recipe(run))
+    return target_of(figures).measure or measure_of(read_run_recipe(run))
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:

@@ -98,29 +98,27 @@ def repr_of(recipe: Any, otherwise: str) -> str:
 
 def show_judged_run(run: Run, recipe: Any) -> None:
     """A finished run that predicts labels, tags, answers or numbers: its scores beside the baselines'."""
-    from glassformer.report.metrics import kind_of, metric_table
-    from glassformer.report.wording import digits_for, model_name
+    from glassformer.report.metrics import metric_table
+    from glassformer.report.wording import model_name
+    from glassformer.targets import target_of
     from glassformer.tasks.catalog import TASKS
 
     metrics, noun = run.metrics, TASKS[recipe.task].estimator.NOUN
     scores, measure = metrics["test"] or metrics["validation"], metrics.get("measure", "accuracy")
     judged = metrics["judged"] if metrics["test"] else "validation"
     if scores is not None:
-        kind = kind_of(scores)
+        target = target_of(scores)
         name = model_name(metrics, recipe.model.model)
         ours = scores | {"seconds": metrics["seconds"].get("train")}
         parts = [(f"of these {scores[p]['n']:,} {p}", scores[p]) for p in PARTS if p in scores]
         rows = [(name, ours), *parts, *metrics["baselines"].items()]
-        digits = 2 if kind in ("tags", "answers") else digits_for(scores["n"])
-        of = f" on {scores['contexts']:,} texts" if kind == "answers" else ""
-        of = f", {scores['entities']:,} spans" if kind == "tags" else of
+        digits, columns = target.digits(scores["n"]), columns_of(scores, measure)
         say()
-        title = (
-            f"{recipe.name}: {scores['n']:,} {judged} {noun}{of}, {metrics['seconds']['total']:.0f} s in all"
-        )
-        first = "" if kind in ("classes", "labels") else "model"
-        show(title, metric_table(rows, columns_of(scores, measure), digits, first, short=True))
-        for line in BELOW.get(kind, said_of_labels)(run, name, noun):
+        counted = f"{scores['n']:,} {judged} {noun}{target.sized(scores)}"
+        title = f"{recipe.name}: {counted}, {metrics['seconds']['total']:.0f} s in all"
+        first = "" if target.labels_given else "model"
+        show(title, metric_table(rows, columns, digits, first, short=True))
+        for line in BELOW.get(type(target).__name__, said_of_labels)(run, name, noun):
             say(line)
     for line in said_of_intervals(metrics.get("intervals") or []):
         say(line)
@@ -147,17 +145,15 @@ def show_judged_run(run: Run, recipe: Any) -> None:
 
 def columns_of(scores: dict[str, Any], measure: str) -> Sequence[str]:
     """The columns of a table of such scores, which fit a terminal."""
-    from glassformer.report.metrics import kind_of, leading
+    from glassformer.targets import target_of
 
-    if (kind := kind_of(scores)) in COLUMNS:
-        return COLUMNS[kind]
-    first, *others = dict(leading(measure, scores))
-    return [first, f"{first}_interval", *others, "seconds"]
+    target = target_of(scores)
+    return target.in_terminal or [*target.narrow(measure, scores), "seconds"]
 
 
 def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
-    from glassformer.evaluate.metrics import no_better_than_one
     from glassformer.report.wording import verdict_of
+    from glassformer.targets.multiclass import no_better_than_one
 
     metrics = run.metrics
     if plain := no_better_than_one(metrics["test"] or metrics["validation"]):
@@ -169,8 +165,8 @@ def said_of_labels(run: Run, name: str, noun: str) -> Iterator[str]:
 
 def said_of_tags(run: Run, name: str, noun: str) -> Iterator[str]:
     """No line; a table of the kinds with their errors."""
-    from glassformer.evaluate.tags import ERRORS
     from glassformer.report.wording import percent
+    from glassformer.targets.token_tags import ERRORS
 
     scores = run.metrics["test"] or run.metrics["validation"]
     wrong = scores["errors_by_kind"]
@@ -190,21 +186,17 @@ def said_of_answers(run: Run, name: str, noun: str) -> Iterator[str]:
 
 def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
     from glassformer.report.metrics import cells
+    from glassformer.targets.regression import Numbers
 
     scores = run.metrics["test"] or run.metrics["validation"]
     if scores["r2_interval"]:
-        yield f"95 % interval of R²: {cells(scores, ['r2_interval'], 'numbers', 2)[0]}"
+        yield f"95 % interval of R²: {cells(scores, ['r2_interval'], Numbers(), 2)[0]}"
     if line := in_ratios(scores):
         yield line
 
 
 PARTS = ("unanswerable", "answerable")  # of the judged questions
-COLUMNS = {
-    "tags": ("precision", "recall", "entity_f1", "accuracy", "entity_f1_interval"),
-    "answers": ("exact_match", "exact_match_interval", "f1", "f1_interval"),
-    "numbers": ("r2", "mse", "mae", "pearson", "spearman"),
-}
-BELOW = {"tags": said_of_tags, "answers": said_of_answers, "numbers": said_of_numbers}
+BELOW = {"TokenTags": said_of_tags, "AnswerSpan": said_of_answers, "Numbers": said_of_numbers}
 
 
 def show_own(metrics: dict[str, Any]) -> None:
@@ -236,17 +228,15 @@ def show_tried(tried: Sequence[dict[str, Any]]) -> None:
 
 def _of_validation(scores: dict[str, Any], measure: str) -> str:
     """The metric of the validation examples; of a few of them how many are right, which says more."""
-    from glassformer.report.metrics import METRICS, kind_of
-    from glassformer.report.wording import digits_for
+    from glassformer.targets import target_of
 
-    n, kind = scores["n"], kind_of(scores)
-    digits = digits_for(n) if kind in ("classes", "labels") else 2
-    metric = METRICS[kind][measure]
+    n, target = scores["n"], target_of(scores)
+    metric = target.metrics[measure]
     right = scores["accuracy"] * n if measure == "accuracy" else 0.0
     if n < HANDFUL and measure == "accuracy" and abs(right - round(right)) < 1e-6:
         return f"validation {metric.called}: {round(right)} of {n}"
-    of = f" (of {n} examples)" if n < HANDFUL and kind in ("classes", "labels") else ""
-    return f"validation {metric.called}: {metric.value(scores[measure], digits)}{of}"
+    of = f" (of {n} examples)" if n < HANDFUL and target.labels_given else ""
+    return f"validation {metric.called}: {metric.value(scores[measure], target.digits(n))}{of}"
 
 
 def unsure(folder: Path, metrics: dict[str, Any]) -> str:
@@ -323,9 +313,10 @@ def show_similarity_run(run: Run, recipe: Any) -> None:
 
 def show_similarity(title: str, found: dict[str, dict[str, Any]]) -> None:
     """A line for each model: correlations with their intervals, or how well partners are found."""
-    from glassformer.report.metrics import METRICS, metric_table
+    from glassformer.report.metrics import metric_table
+    from glassformer.targets.similarity import Similarity
 
-    keys = [key for key in METRICS["similarity"] if any(key in values for values in found.values())]
+    keys = [key for key in Similarity.metrics if any(key in values for values in found.values())]
     show(
         title, metric_table([*found.items()], ["n", keys[0], f"{keys[0]}_interval", *keys[1:]], 2, short=True)
     )
@@ -370,9 +361,10 @@ def in_ratios(scores: dict[str, Any]) -> str:
 
 def show_number_figures(title: str, scores: dict[str, Any]) -> None:
     """Every metric of one regressor, with its interval."""
-    from glassformer.report.metrics import METRICS, value_table
+    from glassformer.report.metrics import value_table
+    from glassformer.targets.regression import Numbers
 
-    show(title, value_table(scores, [*METRICS["numbers"]], 2))
+    show(title, value_table(scores, [*Numbers.metrics], 2))
     if line := in_ratios(scores):
         say(line)
     for line in said_of_intervals(scores.get("intervals") or []):

@@ -126,8 +126,9 @@ def show(title: str, table: Metrics) -> None:
 
 def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") -> None:
     """Every metric of one classifier, ``measure`` first, and precision, recall and F1 of every class."""
-    from glassformer.report.metrics import OF_LABELS, leading, value_table
+    from glassformer.report.metrics import leading, value_table
     from glassformer.report.wording import count, digits_for, percent
+    from glassformer.targets.multiclass import OF_LABELS
 
     digits = digits_for(scores["n"])
     show(title, value_table(scores, [*dict(leading(measure, scores)), *OF_LABELS], digits))

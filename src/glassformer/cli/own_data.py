@@ -218,9 +218,11 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     Copies of a sentence and the questions on one text stay on one side; sizes that are asked for hold. Of
     fewer than ten distinct ones a split gets one; of fewer than three nothing is held out.
     """
-    sizes = [f"{split}_size" for split in ("validation", "test")]
+    from glassformer.tasks.catalog import TASKS
+
+    read, sizes = TASKS[recipe.task].read, [f"{split}_size" for split in ("validation", "test")]
     open_ = [key for key in sizes if not is_set(key, settings) and getattr(recipe.data, key, 0) is None]
-    if _held_apart(recipe) is None or not open_:
+    if read is None or not open_:
         return recipe
     if begun is not None and (begun / "config.toml").is_file():  # goes on as it began
         data = read_toml(begun / "config.toml").get("data", {})
@@ -230,7 +232,7 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
 
     try:
         with reading_as(recipe.data):
-            splits = _dataset(recipe).splits
+            splits = read(recipe).splits
     except DataError:  # said where they are trained on
         return recipe
     count = len({alike(text) for text in set(splits["train"].texts)}) if "train" in splits else 0
@@ -241,34 +243,15 @@ def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> A
     return replace(recipe, data=replace(recipe.data, **sizes_of))
 
 
-def _held_apart(recipe: Any) -> str | None:
-    """What is held out where examples are words or questions; None: the task has its own way."""
-    from glassformer.tasks.catalog import TASKS
-
-    task = TASKS[recipe.task]
-    return "sentences" if task.each_word else "questions, by their texts" if task.each_answer else None
-
-
-def _dataset(recipe: Any) -> Any:
-    from glassformer.data.answered import load_answered
-    from glassformer.data.tagged import load_tagged
-    from glassformer.tasks.catalog import TASKS
-
-    d = recipe.data
-    common = {"limit": d.limit, "seed": d.split_seed, "on_bad_row": d.on_bad_row}
-    if TASKS[recipe.task].each_word:
-        return load_tagged(d.source, words_column=d.words_column, tags_column=d.tags_column, **common)
-    columns = {key: getattr(d, key) for key in ("question_column", "context_column", "answer_column")}
-    return load_answered(d.source, **columns, **common)
-
-
 def held_out_line(recipe: Any) -> str | None:
     """What is held out of words with tags or questions of one's own; None: nothing."""
-    noun, sizes = _held_apart(recipe), []
+    from glassformer.tasks.catalog import TASKS
+
+    noun, sizes = TASKS[recipe.task].target.held_out_of, []
     for split in ("validation", "test"):
         size = getattr(recipe.data, f"{split}_size", None)
         sizes += [f"{size:.0%} for {split}" if size < 1 else f"{size:g} for {split}"] if size else []
-    if noun is None or not sizes:
+    if not noun or not sizes:
         return None
     return f"held out of the {noun}: {' and '.join(sizes)} (--set validation_size=..., test_size=...)"
 

@@ -173,8 +173,8 @@ class Numbers(Labels):
 
     def _own(self, coverage: float | None) -> list[str]:
         """Our columns; raises ConfigError for a coverage that the held-out examples cannot give."""
-        from glassformer.evaluate.numbers import examples_needed
         from glassformer.evaluate.predictions import NUMBER_HEADER
+        from glassformer.targets.regression import examples_needed
 
         self.coverage = self.USUAL if coverage is None else coverage
         if coverage is not None:
@@ -208,7 +208,7 @@ class Numbers(Labels):
 
     def notes(self, written: Writer) -> Iterator[str]:
         """What is worth knowing of the predictions."""
-        from glassformer.evaluate.numbers import examples_needed
+        from glassformer.targets.regression import examples_needed
 
         yield from super().notes(written)
         if not self.able:

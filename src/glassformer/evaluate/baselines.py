@@ -1,4 +1,4 @@
-"""Simple models that every accuracy table carries: two for texts, one for images.
+"""Simple models that every accuracy table carries, and what they see of texts and images.
 
 A Transformer that loses to one of them on the same split is not trained.
 """
@@ -59,6 +59,44 @@ class BothSides:
         return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")
 
 
+def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+    """TF-IDF weights of words and word pairs, of pairs of texts those of both sides; sparse, fp32.
+
+    Raises:
+        DataError: no word at all in the training texts.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    vectorizer: Any = TfidfVectorizer(
+        token_pattern=r"(?u)\b\w+\b",  # one-letter words count too
+        ngram_range=(1, 2),
+        sublinear_tf=True,
+        dtype=cast(Any, np.float32),
+        min_df=2 if len(train) >= 1000 else 1,
+    )
+    if are_pairs(train):
+        vectorizer = BothSides(vectorizer)
+    learned = counted(vectorizer, train)
+    return [learned, *(vectorizer.transform(texts) if len(texts) else learned[:0] for texts in others)]
+
+
+def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
+    """Pictures of 16 x 16 pixels from 0 to 1, ``[n, channels * 256]``; ``image_range``: as in
+    ``open_picture``."""
+    from glassformer.data.transform import ImageTransform, read_pictures
+
+    table = read_pictures(pictures, ImageTransform((side, side), image_range=image_range))
+    return table.pixels.reshape(len(pictures), -1).astype(np.float32) / 255
+
+
+def pixel_features(train: Sequence[Any], *others: Sequence[Any], image_range: Any = "full") -> list[Any]:
+    """``pixels``, standardized by the training pictures."""
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(first := pixels(train, image_range=image_range))
+    return [scaler.transform(first), *(scaler.transform(pixels(x, image_range=image_range)) for x in others)]
+
+
 # --- models ---------------------------------------------------------------------------------------
 
 
@@ -93,23 +131,13 @@ def tfidf_logistic(
         ShapeError: texts and labels differ in number.
         DataError: fewer than two classes, or no word at all in the training texts.
     """
-    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import f1_score
     from sklearn.model_selection import StratifiedShuffleSplit
 
     y, num_classes = _check(len(train_texts), y, num_classes)
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-    vectorizer: Any = TfidfVectorizer(
-        token_pattern=r"(?u)\b\w+\b",  # one-letter words count too
-        ngram_range=(1, 2),
-        sublinear_tf=True,
-        dtype=cast(Any, np.float32),
-        min_df=2 if len(train_texts) >= 1000 else 1,
-    )
-    if are_pairs(train_texts):
-        vectorizer = BothSides(vectorizer)
-    train = counted(vectorizer, train_texts)
+    train, judged = word_features(train_texts, test_texts)
 
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
         # A tolerance of 1e-3 stopped after ten steps and cost up to five points of accuracy.
@@ -131,7 +159,7 @@ def tfidf_logistic(
         model = fit(slice(None), best)
     probabilities = np.zeros((len(test_texts), num_classes))
     if len(test_texts):
-        probabilities[:, model.classes_] = model.predict_proba(vectorizer.transform(test_texts))
+        probabilities[:, model.classes_] = model.predict_proba(judged)
     return probabilities
 
 
@@ -270,13 +298,6 @@ def pixel_logistic(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    from glassformer.data.transform import ImageTransform, read_pictures
-
-    transform = ImageTransform((side, side), image_range=image_range)
-
-    def features(pictures: Sequence[Any]) -> np.ndarray:
-        return read_pictures(pictures, transform).pixels.reshape(len(pictures), -1).astype(np.float32) / 255
-
     name = f"logistic regression on {side} x {side} pixels"
     if len(train) > most:
         name += f" ({most:,} pictures)"
@@ -285,7 +306,7 @@ def pixel_logistic(
         sample_weight = None if sample_weight is None else sample_weight[chosen]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
     with without_warnings(category=ConvergenceWarning), one_thread():
-        model.fit(features(train), targets, logisticregression__sample_weight=sample_weight)
+        model.fit(pixels(train, side, image_range), targets, logisticregression__sample_weight=sample_weight)
     out = np.zeros((len(judged), num_classes))
-    out[:, model.classes_] = model.predict_proba(features(judged))
+    out[:, model.classes_] = model.predict_proba(pixels(judged, side, image_range))
     return out, name

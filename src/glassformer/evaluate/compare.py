@@ -113,24 +113,6 @@ def share_of(parts: ArrayLike, wholes: ArrayLike) -> Statistic:
     return lambda counts: (top @ counts.T) / np.maximum(counts @ below, 1)
 
 
-def answer_shares(arms: Sequence[Sequence[ArrayLike]], groups: ArrayLike) -> dict[str, list[Statistic]]:
-    """Of arms that answer from texts: exact matches as accuracy, and F1 of words under two names.
-
-    Args:
-        arms: of each arm and seed ``[n, 2]``: exact match and F1 of each question.
-        groups: ``[n]``, numbers from 0: the text that a question is about. Texts are what is drawn, for the
-            answers to the questions on one are right or wrong together.
-    """
-    number = np.asarray(groups)
-    sizes = np.bincount(number)
-
-    def shares(seeds: Sequence[ArrayLike], k: int) -> Statistic:
-        return share_of([np.bincount(number, np.asarray(own)[:, k]) for own in seeds], sizes)
-
-    exact, f1 = ([shares(seeds, k) for seeds in arms] for k in range(2))
-    return {"accuracy": exact, "macro_f1": f1, "f1": f1}
-
-
 def span_f1_of(
     true: Sequence[ArrayLike], made: Sequence[ArrayLike], exact: Sequence[ArrayLike], *, macro: bool = False
 ) -> Statistic:

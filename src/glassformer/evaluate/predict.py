@@ -57,6 +57,33 @@ def predict_rows(
     return out
 
 
+def predict_tokens(
+    model: nn.Module,
+    table,
+    outputs: int,
+    *,
+    batch_tokens: int,
+    device: torch.device,
+    progress: Callable[[np.ndarray], None] | None = None,
+) -> np.ndarray:
+    """What a head gives for each token of a ``TokenTable``, ``[N, outputs]`` fp32.
+
+    Args:
+        progress: called with the places of the texts that are done after each batch.
+    """
+    out, starts = np.empty((len(table.ids), outputs), np.float32), table.starts
+    model.eval()
+    with computing():
+        for index in evaluation_batches(table.lengths, batch_tokens, device):
+            batch = pack_texts(table, index, device)
+            found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
+            places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
+            out[places] = found.float().cpu().numpy()
+            if progress is not None:
+                progress(index)
+    return out
+
+
 def halves(index: np.ndarray) -> list[np.ndarray]:
     """A batch in two parts, or as it is where it is one text."""
     return [part for part in np.array_split(index, 2) if len(part)]

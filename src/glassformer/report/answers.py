@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from glassformer.evaluate.answers import ERRORS
 from glassformer.report import page
 from glassformer.report.metrics import Table
 from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
+from glassformer.targets.answer_span import ERRORS
 
 COLUMNS = ("n", "exact_match", "exact_match_interval", "f1", "f1_interval")
 

@@ -20,9 +20,9 @@ from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.evaluate.intervals import share_interval
-from glassformer.evaluate.number_compare import MEASURES
 from glassformer.outputs import printable
 from glassformer.report.wording import count, duration
+from glassformer.targets.regression import Numbers
 
 TEMPLATES = Path(__file__).parent / "templates"
 # What is counted or timed beside figures, and is none itself.
@@ -232,7 +232,7 @@ def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
     for key, value in scores.items():
         if key not in NO_FIGURES and _is_number(value):
             bounds = scores.get(f"{key}_interval")
-            if bounds and n and key not in MEASURES:  # older files say 1 to 1 where all are right
+            if bounds and n and key not in Numbers.compared:  # older files say 1 to 1 where all are right
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
             yield Figure(whose, where, key, float(value), tuple(bounds) if bounds else None, n)
 

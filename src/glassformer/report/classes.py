@@ -23,11 +23,12 @@ from glassformer.report.page import (
     table,
 )
 from glassformer.report.run import LabeledRun, Run, read_run
+from glassformer.targets import target_of
 
 
 def several(run: Run) -> bool:
     """Whether an example may have several labels."""
-    return run.scores.get("kind") == "labels"
+    return not target_of(run.scores).joint
 
 
 def _digits(run: Run) -> int:

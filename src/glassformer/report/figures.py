@@ -21,8 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from glassformer.evaluate.intervals import wilson
-from glassformer.evaluate.metrics import MEASURES
 from glassformer.report.wording import cut, headed
+from glassformer.targets.multiclass import Classes
 
 INK, MUTED, RULE, TRAIN, HELD = "#010101", "#020202", "#030303", "#040404", "#050505"
 VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", TRAIN: "train", HELD: "held"}
@@ -81,7 +81,7 @@ def accuracy_curves(
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return as_svg(figure, "accuracy", f"{headed(MEASURES[key])} over optimiser steps")
+        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].called)} over optimiser steps")
 
 
 def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:

@@ -11,9 +11,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from glassformer.evaluate.metrics import MEASURES
 from glassformer.report.metrics import signed, unit_of
 from glassformer.report.wording import NONE, bounds, count, cut, digits_for, duration, p_value, percent
+from glassformer.targets.multiclass import Classes
 
 MOST_ROWS = 12  # of evaluations; the first and last are shown
 MOST_LABELS = 12
@@ -68,7 +68,7 @@ def history_html(records: Sequence[Mapping[str, Any]]) -> Markup:
     """How long it was, and a row an evaluation."""
     steps = [r for r in records if r.get("kind") == "step"]
     judged = _evaluations(records)
-    keys = [k for k in ("train_loss", "loss", *MEASURES) if any(k in r for r in judged)]
+    keys = [k for k in ("train_loss", "loss", *Classes.leads) if any(k in r for r in judged)]
     shown = judged if len(judged) <= MOST_ROWS else [*judged[: MOST_ROWS // 2], *judged[-MOST_ROWS // 2 :]]
     rows = []
     for r in shown:
@@ -103,7 +103,7 @@ def plot_history(records: Sequence[Mapping[str, Any]], title: str = "") -> Any:
         if key:
             _points(axes[1], judged, f"train_{key}", "train")
             _points(axes[1], judged, key, "held")
-            axes[1].set_ylabel(MEASURES.get(key, key))
+            axes[1].set_ylabel(Classes.metrics[key].called if key in Classes.leads else key)
         for one in axes:
             one.set_xlabel("step")
             one.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from glassformer.data.numbers import Scale, off_scale, on_scale
-from glassformer.evaluate.numbers import FIGURES, bounds_around
 from glassformer.report import figures
 from glassformer.report.metrics import Table
 from glassformer.report.page import HELD, TRAIN, Kind, Section, curves, folds, part, scores_section, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, percent
+from glassformer.targets.regression import Numbers, bounds_around
 
 BINS = 31  # of the residuals
 RATIOS = (1e-4, 1e-3, 0.01, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 100, 1e3, 1e4)  # that are marked
@@ -52,7 +52,7 @@ def scores(run: Run) -> Section | None:
         "resampled examples."
     )
     below = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
-    return scores_section(run, note, [*FIGURES, "r2_interval"], below=below)
+    return scores_section(run, note, [*Numbers.metrics, "r2_interval"], below=below)
 
 
 def points(run: Run) -> Section | None:

@@ -8,11 +8,12 @@ from markupsafe import Markup
 
 from glassformer.explain.alignment import picture
 from glassformer.report import page
-from glassformer.report.metrics import METRICS, Table, metric_table
+from glassformer.report.metrics import Table, metric_table
 from glassformer.report.page import HELD, MAX_ROWS, TRAIN, Kind, Section, own_inputs, part, table
 from glassformer.report.pictures import data_uri
 from glassformer.report.run import Run
 from glassformer.report.wording import plain
+from glassformer.targets.target_text import TargetText
 
 
 def translation_scores(run: Run) -> Section:
@@ -26,7 +27,7 @@ def translation_scores(run: Run) -> Section:
         "as the first."
     )
     rows = [(split, name, s) for split, searches in found.items() for name, s in searches.items()]
-    told = metric_table([(split, s) for split, _, s in rows], ["n", *METRICS["translation"]], 2, noun="pairs")
+    told = metric_table([(split, s) for split, _, s in rows], ["n", *TargetText.metrics], 2, noun="pairs")
     lines = [
         [split, name, s["width"], *line[1:]] for (split, name, s), line in zip(rows, told.rows, strict=True)
     ]

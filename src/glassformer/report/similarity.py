@@ -14,10 +14,11 @@ from glassformer.data.spreadsheet import csv_dicts
 from glassformer.errors import DataError
 from glassformer.explain.similarity import picture
 from glassformer.report import figures
-from glassformer.report.metrics import METRICS, Table, metric_table
+from glassformer.report.metrics import Table, metric_table
 from glassformer.report.page import Kind, Section, curves, folds, part, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
+from glassformer.targets.similarity import Similarity
 
 MAX_POINTS = 2_000  # of the picture of cosines: more cannot be seen
 
@@ -36,7 +37,7 @@ def agreement(run: Run) -> Section:
         "pairs without scores how often the right partner is the nearest of all. The untouched model is "
         "the same checkpoint before this training."
     )
-    keys = [f"{key}_within" for key in METRICS["similarity"] if any(key in values for *_, values in rows)]
+    keys = [f"{key}_within" for key in Similarity.metrics if any(key in values for *_, values in rows)]
     told = metric_table([(name, values) for name, _, values in rows], ["n", *keys], 2)
     lines = [[name, split, *line[1:]] for (name, split, _), line in zip(rows, told.rows, strict=True)]
     ours = [i for i, (name, split, _) in enumerate(rows) if name == "This model" and split == judged]

@@ -14,11 +14,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from glassformer.errors import DataError
-from glassformer.evaluate.metrics import CALLED
-from glassformer.evaluate.number_compare import MEASURES
+from glassformer.evaluate.metrics import Plain
 from glassformer.report import tables
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
-from glassformer.report.metrics import Plain, leading_of, signed, unit_of
+from glassformer.report.metrics import COMPARED, leading, signed, unit_of
 from glassformer.report.page import render_page, write_page
 from glassformer.report.run import MAX_BYTES, shown
 from glassformer.report.wording import cut, digits_for, headed, how_tested
@@ -89,8 +88,7 @@ def confusions(results: dict[str, Any]) -> list[dict[str, Any]]:
 def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, str]]] | None = None) -> str:
     """The page's HTML; ``pages``: see ``run_pages``."""
     arms, baseline = results["arms"], results["baseline"]
-    known = CALLED.keys() | MEASURES.keys()
-    measure = results["measure"] if results.get("measure") in known else "accuracy"
+    measure = results["measure"] if results.get("measure") in COMPARED else "accuracy"
     figures = {"bars": bars(arms, baseline, measure)}
     if len(arms) > 1:
         figures["differences"] = differences(arms, baseline, measure)
@@ -107,9 +105,9 @@ def render_study(results: dict[str, Any], pages: Mapping[str, list[tuple[Any, st
         spread=spread_in_words(arms, measure),
         pages=pages or {},
         confusions=confusions(results),
-        leading=leading_of(measure, arms[0]),
+        leading=leading(measure, arms[0]),
         unit=unit_of(measure),
-        second=unit_of(leading_of(measure, arms[0])[1][0]),
+        second=unit_of(leading(measure, arms[0])[1][0]),
         signed=signed,
         tested=headed(how_tested(results)),
     )
@@ -176,7 +174,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
     """A small chart for each arm: its curve over the epochs in colour, the others' behind it."""
-    rows, called = -(-len(arms) // ACROSS), MEASURES.get(key, CALLED.get(key, key))
+    rows, called = -(-len(arms) // ACROSS), COMPARED[key].called if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)
     room = max(high - low, 1e-3) * 0.08
@@ -192,7 +190,7 @@ def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
             axes.set_title(cut(arm["name"], 30), fontsize=9.5, color=INK, loc="left")
             axes.set_ylim(low - room, high + room)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-            if key in CALLED:
+            if key in COMPARED and not isinstance(COMPARED[key], Plain):
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         for axes in grid[len(arms) :]:
             axes.set_visible(False)

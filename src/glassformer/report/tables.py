@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from glassformer.evaluate.metrics import measures_of
 from glassformer.report import wording
 from glassformer.report.run import LabeledRun
+from glassformer.targets import target_of
 
 MAX_COLUMNS = 4  # of a table beside its heading, more do not fit
 MAX_CLASSES = 12  # of a confusion matrix; of more the most confused ones are shown
@@ -20,9 +20,9 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
     most, label = max(supports, key=lambda pair: pair[0])
     seconds = run.metrics.get("seconds") or {}
     took = [seconds[part] for part in ("train", "inference") if seconds.get(part) is not None]
-    ours = {k: scores.get(k) for measure in measures_of(scores) for k in (measure, f"{measure}_interval")}
+    ours = {k: scores.get(k) for measure in target_of(scores).leads for k in (measure, f"{measure}_interval")}
     rows = [{"name": "This model", "seconds": sum(took) if took else None, "kind": "ours"} | ours]
-    absent = dict.fromkeys((*measures_of(scores), "seconds"))
+    absent = dict.fromkeys((*target_of(scores).leads, "seconds"))
     others = sorted((run.metrics.get("baselines") or {}).items(), key=lambda item: -(item[1].get(key) or 0))
     rows += [absent | figures | {"name": name, "kind": "other"} for name, figures in others]
     ends = [x for r in rows for x in (r.get(f"{key}_interval") or [r[key]]) if x is not None]
@@ -40,7 +40,7 @@ def comparison(run: LabeledRun) -> dict[str, Any]:
         row["from_to"] = [place(x) for x in bounds] if bounds else None
     share = most / scores["n"]
     seen = max(sum(support > 0 for support, _ in supports), 1)
-    if scores.get("kind") == "labels":
+    if not target_of(scores).joint:
         seen = len(supports)
     guess = {"label": label, "accuracy": share, "macro_f1": 2 * share / (1 + share) / seen}
     weighted = any(row.get("class_weight") is not None for row in rows)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from glassformer.evaluate.tags import ERRORS
 from glassformer.report import page
 from glassformer.report.metrics import Table
 from glassformer.report.page import MAX_ROWS, Kind, Section, folds, own_inputs, part, scores_section, table
 from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal, percent
+from glassformer.targets.token_tags import ERRORS
 
 HUES, LINES = 8, 4  # colors of kinds and styles of the line below: kinds beyond 32 look like earlier ones
 SHOWN = ("precision", "recall", "entity_f1", "macro_f1", "accuracy", "entity_f1_interval")

@@ -4,48 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from glassformer.evaluate import intervals
-from glassformer.evaluate.metrics import MEASURES
+from glassformer.evaluate.metrics import NONE, THIN, digits_for, interval, percent, share_interval
+from glassformer.targets import target_of
+from glassformer.targets.multiclass import Classes
 
-THIN = "\u202f"  # narrow no-break space, before units
-NONE = "\u2013"
 _JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
 _TAG = re.compile(r"(</?[A-Za-z][^<>]{0,80}>)")
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share as "90.6 %". What is not quite all never rounds to 100, nor what is not nothing to 0."""
-    if share is None:
-        return NONE
-    step = 10.0**-digits
-    value = 100 * share
-    if 0 < share < 1 and not step / 2 <= value < 100 - step / 2:
-        return f"<{THIN}{step:g}{THIN}%" if value < 50 else f"{100 - step:.{digits}f}{THIN}%"
-    return f"{value:.{digits}f}{THIN}%"
-
-
-def interval(bounds: Sequence[float] | None, digits: int = 1) -> str:
-    """Two shares as "90.2 to 91.0 %"."""
-    if not bounds:
-        return NONE
-    return f"{percent(bounds[0], digits).removesuffix(THIN + '%')} to {percent(bounds[1], digits)}"
-
-
-def share_interval(share: float | None, bounds: Sequence[float] | None, n: int, digits: int = 1) -> str:
-    """The 95 % interval of a share of ``n``: "90.2 to 91.0 %", or "at least 97.8 %" where all count;
-    "–" of none."""
-    if not n:
-        return NONE
-    if share is None or share not in (0, 1):
-        return interval(bounds, digits)
-    low, high = intervals.share_interval(share, n, bounds)  # older files say 1 to 1
-    return f"at least {percent(low, digits)}" if share else f"at most {percent(high, digits)}"
 
 
 def count(value: float | None) -> str:
@@ -119,11 +89,6 @@ def model_name(metrics: Mapping[str, Any], named: Any) -> Any:
     return next((one["model"] for one in metrics.get("tried") or () if one.get("chosen")), named)
 
 
-def digits_for(n: int) -> int:
-    """Decimals of a percentage that ``n`` examples can carry."""
-    return 2 if n >= 1000 else 1
-
-
 def bounds(scores: dict[str, Any], key: str) -> str:
     """The 95 % interval of a share, as ``accuracy`` and ``macro_f1`` are, in words."""
     known, digits = scores.get(f"{key}_interval"), digits_for(scores["n"])
@@ -134,7 +99,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
     """The result in one sentence; ``measure``: the figure that it begins with."""
     n, digits = scores["n"], digits_for(scores["n"])
     right = round(scores["accuracy"] * n)
-    if scores.get("kind") == "labels" and right < n:
+    if not target_of(scores).joint and right < n:
         known = scores.get("macro_f1_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
@@ -146,7 +111,7 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         known = scores.get(f"{measure}_interval")
         tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
         return (
-            f"{headed(MEASURES[measure])} on {count(n)} {split} {noun}{_seen(split, scores)}: "
+            f"{headed(Classes.metrics[measure].called)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
             f"{percent(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
@@ -192,7 +157,7 @@ def against(
     if not float(points):
         equal = "makes no error either" if scores["accuracy"] == 1 else "does as well"
         return f"The best simple model, {name}, {equal}."
-    what = "That is" if measure == "accuracy" else f"Its {MEASURES[measure]} is"
+    what = "That is" if measure == "accuracy" else f"Its {Classes.metrics[measure].called} is"
     text = f"{what} {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:
         text += ", trained with the same class weights"

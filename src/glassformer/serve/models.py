@@ -28,6 +28,7 @@ from glassformer.runtime import choose_dtype
 from glassformer.serve.kinds import KINDS, Item, Table
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, printable, too_many
+from glassformer.targets import target_of
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.similarity.estimator import Embedder
 
@@ -380,8 +381,7 @@ def score_of(run: Path) -> dict[str, Any] | None:
     ):
         if not isinstance(scores, dict):
             continue
-        ranked = ("macro_f1",) if scores.get("kind") == "labels" else MAIN
-        for metric in ranked:
+        for metric in (target_of(scores).measure, *MAIN):
             value, n = scores.get(metric), scores.get("n")
             if isinstance(value, int | float) and math.isfinite(value):
                 n = n if isinstance(n, int) else None

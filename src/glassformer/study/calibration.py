@@ -73,15 +73,13 @@ def calibrate_run(
     """
     folder = Path(folder)
     recipe = read_run_recipe(folder)
-    if TASKS[recipe.task].each_answer:
-        what = (
-            "answers from texts have no temperature; when to give none was chosen on validation in training"
-        )
-        fix = "Judge it on other questions: glassformer evaluate RUN FILE"
+    target = TASKS[recipe.task].target
+    if target.uncalibrated:
+        what, fix = target.uncalibrated
         raise ConfigError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
-        if TASKS[recipe.task].each_word and value is not None:
+        if target.word_labels and value is not None:
             what = "tags of words have no threshold"
             raise ConfigError(what, where=name, fix="Leave it out: the most probable tag is taken")
     with writing(folder):
@@ -124,7 +122,7 @@ def _calibrate(
             where=str(folder),
             fix="Give other labelled examples with --data",
         )
-    if TASKS[recipe.task].each_word:
+    if TASKS[recipe.task].target.word_labels:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
     kind = clf.kind_
     below = check_abstain(abstain_below, kind)
@@ -138,18 +136,11 @@ def _calibrate(
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
     own = _trained_thresholds(folder, clf) if kind.binary else None
     temperature, limit = fitted_decision(kind, logits, targets, threshold, own)
-    out: dict[str, Any] = {
-        "kind": "calibration",
-        "temperature": plain(temperature),
+    out = _outcome(clf, temperature, kind.mistakes(logits, targets), name) | {
         "threshold": plain(limit),
         "metric": threshold or ("f1" if limit is not None else None),
         "abstain_below": below,
-        "mistakes": kind.mistakes(logits, targets),
         "unseen": None if limit is None or kind.binary else _unseen(kind, logits, targets, threshold),
-        "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
-        "chosen_by": name,
-        "classes": [str(c) for c in clf.classes_.tolist()],
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
@@ -163,6 +154,21 @@ def _calibrate(
         out["splits"][splits.judged_name] = _both(clf, *judged, *sides, bootstrap)
     clf.threshold_, clf.abstain_below_ = limit, below
     return _saved(folder, recipe, clf, temperature, out)
+
+
+def _outcome(clf: Any, temperature: Any, mistakes: Any, name: str) -> dict[str, Any]:
+    """What calibration.json says whatever was calibrated; ``name``: of the examples that chose."""
+    return {
+        "kind": "calibration",
+        "temperature": plain(temperature),
+        "threshold": None,
+        "metric": None,
+        "mistakes": mistakes,
+        "at_bound": not np.all((temperature > COLDEST * 1.01) & (temperature < HOTTEST * 0.99)),
+        "chosen_by": name,
+        "classes": [str(c) for c in clf.classes_.tolist()],
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _trained_thresholds(folder: Path, clf: Any) -> np.ndarray | None:
@@ -193,18 +199,8 @@ def _calibrate_words(
     say(f"calibrating on the words of {len(chosen_by):,} {name} sentences")
     held = _Words(clf, chosen_by)
     temperature = fit_temperature(held.logits[held.known], held.targets[held.known])
-    out: dict[str, Any] = {
-        "kind": "calibration",
-        "temperature": temperature,
-        "threshold": None,
-        "metric": None,
-        "mistakes": int((held.logits.argmax(1) != held.targets)[held.known].sum()),
-        "at_bound": not COLDEST * 1.01 < temperature < HOTTEST * 0.99,
-        "chosen_by": name,
-        "classes": clf.classes_.tolist(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "splits": {name: held.both(temperature, bootstrap)},
-    }
+    mistakes = int((held.logits.argmax(1) != held.targets)[held.known].sum())
+    out = _outcome(clf, temperature, mistakes, name) | {"splits": {name: held.both(temperature, bootstrap)}}
     judged = labelled(splits and splits.judged)
     if judged is not None and splits.judged_name != "validation":
         say(f"looking at {len(judged):,} {splits.judged_name} sentences")

@@ -16,10 +16,11 @@ from glassformer.errors import ConfigError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
-from glassformer.study.answers import Answers, read_answers, read_answers_split
+from glassformer.study.answers import read_answers, read_answers_split
 from glassformer.study.arms import Job, Say, jobs_of, run_jobs, silent
 from glassformer.study.grid import Arm, Study, check_split, expand
 from glassformer.study.results import beside, collect, write_results
+from glassformer.targets.target import Judged
 from glassformer.tasks.run_folder import read_run_recipe, what_decides
 
 
@@ -98,7 +99,7 @@ def _run(
 # Figures, intervals and tests as in a study, from their folders alone.
 
 
-Runs = dict[str, dict[int, tuple[Job, Answers]]]
+Runs = dict[str, dict[int, tuple[Job, Judged]]]
 
 
 @dataclass(frozen=True)

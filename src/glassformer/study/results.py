@@ -19,23 +19,16 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.config import to_toml
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError, GlassformerError
-from glassformer.evaluate.answers import MEASURE as F1
-from glassformer.evaluate.number_compare import MEASURES as OF_NUMBERS
+from glassformer.evaluate.metrics import Share
 from glassformer.evaluate.predictions import table_file
-from glassformer.evaluate.tags import MEASURE
 from glassformer.finite import json_text
-from glassformer.report.metrics import Share, better, leading_of, signed, unit_of
+from glassformer.report.metrics import COMPARED, better, leading, signed, unit_of
 from glassformer.report.wording import NONE, count, decimal, digits_for, headed, how_tested, p_value
-from glassformer.study.answers import (
-    Answers,
-    read_answers,
-    read_object,
-    read_simple_answers,
-    unlike,
-)
+from glassformer.study.answers import read_answers, read_simple_answers, unlike
 from glassformer.study.arms import MARKER, Job
 from glassformer.study.grid import Arm, Study, baseline_of
-from glassformer.study.paired import LEVEL, add_tests, measure_for, measures_for, spread
+from glassformer.study.paired import LEVEL, add_tests, measure_for, spread
+from glassformer.targets.target import Judged, read_object
 
 # --- in words -------------------------------------------------------------------------------------
 #
@@ -166,7 +159,7 @@ def _said_of_arm(arm: dict[str, Any], baseline: str, digits: int, measure: str) 
 def markdown(results: dict[str, Any]) -> str:
     """The study as Markdown: the verdict, one row an arm, and how to read it."""
     digits, by = digits_for(results["n"]), measured(results)
-    unit, ((first, _), (second, other)) = unit_of(by), leading_of(by, results["arms"][0])
+    unit, ((first, _), (second, other)) = unit_of(by), leading(by, results["arms"][0])
     # Accuracy leads the table of classes whatever is compared: readers of older tables look there.
     if first == "macro_f1" and second == "accuracy":
         first, second, other = "accuracy", "macro_f1", unit.called
@@ -264,7 +257,7 @@ def _cell(value: Any) -> str:
 # --- results --------------------------------------------------------------------------------------
 
 
-CURVES = ("accuracy", "macro_f1", MEASURE, F1, *OF_NUMBERS, "loss")
+CURVES = (*COMPARED, "loss")
 
 
 def collect(
@@ -282,7 +275,7 @@ def collect(
         ConfigError: two runs were judged on different examples.
     """
     baseline, changes = baseline_of(study, arms_asked), {arm.name: arm.changes for arm in arms_asked}
-    runs: dict[str, dict[int, tuple[Job, Answers]]] = {}
+    runs: dict[str, dict[int, tuple[Job, Judged]]] = {}
     for job in jobs:
         runs.setdefault(job.arm, {})
         if (job.folder / MARKER).is_file():
@@ -312,7 +305,7 @@ def collect(
 
 
 def beside(
-    runs: Mapping[str, Mapping[int, tuple[Job, Answers]]],
+    runs: Mapping[str, Mapping[int, tuple[Job, Judged]]],
     about: dict[str, Any],
     resamples: int,
     fix: str,
@@ -344,16 +337,14 @@ def beside(
     defined = [name for name, figures in baselines.items() if figures.get(measure) is not None]
     simple = read_simple_answers(simple_of.folder, first, defined)
     apart = add_tests(arms, runs, baseline, first, resamples, measure, simple)
-    keys = ["accuracy", "macro_f1"] + [MEASURE] * (first.spans is not None)
-    keys += [F1, "exact_match"] * (first.shares is not None)
-    keys = [*measures_for(first)] if first.numbers else keys
+    keys = (*first.target.compared, *first.target.kept)
     kept = (*keys, *(f"{key}_interval" for key in keys), "log_loss", "seconds")
     results = (
         {"kind": "study"}
         | about
         | {
-            "n": len(first.targets),
-            "drawn": "examples" if first.contexts is None else "texts with their questions",
+            "n": first.n,
+            "drawn": first.target.drawn,
             "classes": list(first.classes),
             "level": LEVEL,
             "measure": measure,
@@ -377,7 +368,7 @@ def _simple_models(folder: Path) -> dict[str, Any]:
     return metrics.get("baselines") or metrics.get("others") or {}
 
 
-def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, Any]:
+def _arm(name: str, finished: Mapping[int, tuple[Job, Judged]]) -> dict[str, Any]:
     """An arm's own figures; ``_test`` adds what takes a comparison."""
     folders = [job.folder for job, _ in finished.values()]
     costs = [_cost(folder) for folder in folders]
@@ -397,13 +388,12 @@ def _arm(name: str, finished: Mapping[int, tuple[Job, Answers]]) -> dict[str, An
     }
 
 
-def _confusion(answers: Answers) -> np.ndarray:
-    """Counts ``[true][predicted]``; none of several labels, tags, numbers or answers from texts."""
-    several, of_texts = answers.targets.ndim == 2, answers.shares is not None
-    if several or of_texts or answers.spans is not None or answers.numbers:
+def _confusion(judged: Judged) -> np.ndarray:
+    """Counts ``[true][predicted]``, where each example has one class."""
+    if not judged.target.joint:
         return np.zeros((0, 0), np.int64)
-    size = len(answers.classes)
-    cells = answers.targets * size + answers.predicted
+    size = len(judged.classes)
+    cells = judged.truth * size + judged.predicted
     return np.bincount(cells, minlength=size * size).reshape(size, size)
 
 

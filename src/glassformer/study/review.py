@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,15 +26,15 @@ from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
-from glassformer.evaluate.metrics import no_better_than_one
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.finite import json_text
 from glassformer.process import READING
 from glassformer.report.study import write_review_page
-from glassformer.study.answers import ANSWERED, PAIRED, TAGGED, read_object
 from glassformer.study.folds import NAME
 from glassformer.study.word_review import judged_words, write_to_correct
 from glassformer.study.word_review import suggestions as suggestions_of
+from glassformer.targets import LabelSets, Target, TokenTags, target_in
+from glassformer.targets.multiclass import Classes, no_better_than_one
 from glassformer.tasks.catalog import known_recipe_of
 
 # --- the table to be corrected --------------------------------------------------------------------
@@ -270,31 +270,31 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     folder = Path(folder)
     if top < 1:
         raise ConfigError(f"{top} suggestions", where="top", fix="Use 1 or more")
-    path, tagged = folder / "predictions.csv", folder / TAGGED
+    target = target_in(folder)
     if not (folder / "folds.json").is_file():
         fix = "Make one with: glassformer cross-validate"
         raise ConfigError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
-    if (folder / ANSWERED).is_file():
-        fix = f"Look at {ANSWERED}: it has each answer beside the true ones"
-        raise ConfigError("holds answers from texts, and labels are ranked", where=str(folder), fix=fix)
-    if (folder / PAIRED).is_file():
-        fix = f"Look at {PAIRED}, which has the cosine and the score of each pair"
-        raise ConfigError("holds cosines of pairs, and labels are ranked", where=str(folder), fix=fix)
-    if not (path.is_file() or tagged.is_file()):
+    if target is None:
         fix = "Give the command of the cross-validation again: it goes on"
         raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
+    if target.unranked:
+        what, fix = target.unranked
+        raise ConfigError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
     with writing(folder):
-        return _review_words(folder, top) if tagged.is_file() else _review(folder, path, top)
+        return REVIEWS.get(type(target), _review)(folder, top)
 
 
-def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
+def _predictions(folder: Path) -> tuple[list[Prediction], list[str], np.ndarray]:
+    """The out-of-fold predictions, the classes, and the probabilities ``[n, C]``."""
+    path = folder / Classes.file
     rows = [row for row in read_predictions(path) if row.split == NAME]
     if not rows:
         raise DataError(f"no {NAME} predictions", where=str(path))
-    classes = list(rows[0].probabilities)
-    p = np.array([list(row.probabilities.values()) for row in rows])
-    if (read_object(folder / "metrics.json").get("test") or {}).get("kind") == "labels":
-        return _review_sets(folder, rows, classes, p, top)
+    return rows, list(rows[0].probabilities), np.array([list(row.probabilities.values()) for row in rows])
+
+
+def _review(folder: Path, top: int) -> dict[str, Any]:
+    rows, classes, p = _predictions(folder)
     labels = np.array([classes.index(row.label) for row in rows])
     judged = review_labels(labels, p)
     chosen = judged.order[:top]
@@ -316,10 +316,9 @@ def _review(folder: Path, path: Path, top: int) -> dict[str, Any]:
     return _written(folder, config, found, suggestions, rows, judged, classes)
 
 
-def _review_sets(
-    folder: Path, rows: list[Prediction], classes: list[str], p: np.ndarray, top: int
-) -> dict[str, Any]:
+def _review_sets(folder: Path, top: int) -> dict[str, Any]:
     """The same of several labels an example: each label that is given or missing is a yes or no."""
+    rows, classes, p = _predictions(folder)
     config = read_toml(folder / "config.toml") if (folder / "config.toml").is_file() else {}
     known = set(classes)
     given = [labels_in(row.label, known) for row in rows]
@@ -409,6 +408,13 @@ def _review_words(folder: Path, top: int) -> dict[str, Any]:
     replace_text(folder / "review.json", json_text(found, indent=1) + "\n")
     write_review_page(folder)
     return found
+
+
+# How the labels of a kind of target are reviewed; of the others each example has one class.
+REVIEWS: dict[type[Target], Callable[[Path, int], dict[str, Any]]] = {
+    LabelSets: _review_sets,
+    TokenTags: _review_words,
+}
 
 
 def _found(

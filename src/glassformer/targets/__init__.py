@@ -1,22 +1,49 @@
-"""What an estimator's targets are: one class an example, several labels, or a number.
+"""What a model predicts, one file a kind: its metrics and their tables, its baselines, what comparisons take.
 
-A kind says how raw targets are checked and numbered, what the head's outputs mean, what they are judged by,
-and what a saved folder and the Hub call it (``Classes`` has the methods). Whoever holds an estimator asks its
-``kind_``, and knows no kind by name; which one it is, is settled here.
+``Target`` has what is asked of every kind; ``Classes``, ``LabelSets`` and ``Numbers`` also say how raw
+targets are checked and numbered, what the head's outputs mean, and what a saved folder and the Hub call them.
+Whoever holds an estimator asks its ``kind_``, whoever reads a run asks what ``target_of`` gives for its
+scores, and nobody knows a kind by name; which one it is, is settled here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
 from glassformer.data.label_sets import are_truths, holds_sets, is_matrix, read_matrix
 from glassformer.errors import CheckpointError
+from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.multilabel import LabelSets
 from glassformer.targets.regression import ON_HUB, SAVED, Numbers
+from glassformer.targets.similarity import Similarity
+from glassformer.targets.target import Target
+from glassformer.targets.target_text import TargetText
+from glassformer.targets.token_tags import TokenTags
+
+TARGETS: tuple[Target, ...] = (
+    LabelSets(),
+    TokenTags(),
+    AnswerSpan(),
+    Numbers(),
+    TargetText(),
+    Similarity(),  # behind numbers, whose scores have correlations too
+    Classes(),  # what else there is
+)
+
+
+def target_of(scores: Mapping[str, Any]) -> Target:
+    """The kind of target that scores, as ``metrics.json`` has them, are of."""
+    return next((target for target in TARGETS if target.gave(scores)), TARGETS[-1])
+
+
+def target_in(folder: Path) -> Target | None:
+    """The kind of target whose predictions a run folder holds; None: none that runs can be compared by."""
+    return next((target for target in TARGETS if target.wrote(folder)), None)
 
 
 def kind_of_targets(y: Any) -> Classes:

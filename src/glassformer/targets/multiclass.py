@@ -1,20 +1,30 @@
-"""One class an example: the kind of target whose methods say what a kind is; others replace some of them."""
+"""One class an example: the kind of target whose methods say what a classifier asks; others replace some."""
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import real, shown
 from glassformer.data.checks import check_classes, check_labels, place
 from glassformer.data.label_kinds import about_labels, as_known, other_spellings
 from glassformer.data.label_sets import each
-from glassformer.errors import CheckpointError, ConfigError, DataError, OtherSpellingWarning
+from glassformer.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    InputError,
+    OtherSpellingWarning,
+    ShapeError,
+)
 from glassformer.evaluate.calibrate import (
     class_by_threshold,
     describe,
@@ -22,18 +32,33 @@ from glassformer.evaluate.calibrate import (
     tune_class_thresholds,
     tune_threshold,
 )
-from glassformer.evaluate.metrics import ClassificationMeter
+from glassformer.evaluate.compare import Statistic, accuracy_of, macro_f1_of_sets, mcnemar
+from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, share_interval
+from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
+from glassformer.evaluate.predictions import read_predictions
+from glassformer.finite import finite, undefined
+from glassformer.targets.target import WRITTEN, Arm, Judged, Pairs, Target, Tested
 from glassformer.train.config import outside
 from glassformer.train.objectives import class_weights
 from glassformer.train.solved_head import SolvedHead, solve_classes
 
 COLDEST, HOTTEST = 1e-3, 1e3  # of a temperature; calibration itself looks at 0.05 to 20
 OVER_ONE = 1 + 1e-6  # a threshold that no probability reaches may stand just above 1
+MOST_SCORES = 2**25  # examples times classes whose scores are kept for the curves (128 MiB)
+SAME = 0.02  # of macro-F1
+TINY = np.finfo(np.float64).eps  # a probability of 0 counts as this in the log loss, as in scikit-learn
+LOSS = {"log_loss": Plain("log loss", lower=True, form=".4f")}
+OF_LABELS = {  # that one class and several have alike
+    "weighted_f1": Share("weighted F1"),
+    "roc_auc": Plain("ROC-AUC", form=".4f"),
+    "average_precision": Plain("average precision", form=".4f"),
+    **LOSS,
+}
 
 
 @dataclass(frozen=True)
-class Classes:
+class Classes(Target):
     """One class an example: a softmax over the logits, and the most probable class.
 
     Args:
@@ -41,14 +66,19 @@ class Classes:
     """
 
     truth: bool = field(default=False, kw_only=True)
+    labels_given: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Share]] = {
+        "accuracy": Share("accuracy"),
+        "macro_f1": Share("macro-F1"),
+        **OF_LABELS,
+    }
+    leads: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
+    compared: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
+    file: ClassVar[str] = "predictions.csv"
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
     word: ClassVar[str] = "labels"  # what targets are called in messages
-    measure: ClassVar[str | None] = (
-        None  # what a run's lines and tables begin with; None: the recipe's choice
-    )
     binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
-    labels_given: ClassVar[bool] = True  # whether answers are labels
-    joint: ClassVar[bool] = True  # whether a softmax over all logits makes the answers
+    joint: ClassVar[bool] = True
 
     # --- raw targets ------------------------------------------------------------------------------
 
@@ -217,6 +247,65 @@ class Classes:
         """Whether the classes of a file are brought into their order."""
         return True
 
+    # --- comparisons ------------------------------------------------------------------------------
+
+    def read_judged(self, folder: Path) -> Judged:
+        digest, labels, predicted, rows = hashlib.sha256(), [], [], []
+        classes: tuple[str, ...] = ()
+        for row in read_predictions(folder / self.file):
+            digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
+            classes = tuple(row.probabilities)
+            labels.append(row.label)
+            predicted.append(row.predicted)
+            rows.append(list(row.probabilities.values()))
+        try:
+            truth = self.as_written(labels, classes)
+        except KeyError:
+            truth = np.array(())
+        if not len(truth):
+            what, fix = "no labelled predictions to compare", "Judge on a split that has labels"
+            raise DataError(what, where=str(folder / self.file), fix=fix)
+        loss = float(-np.log(np.clip(self.likely(np.array(rows), truth), WRITTEN, 1.0)).mean())
+        made = self.as_written(predicted, classes)
+        return Judged(self, digest.hexdigest(), len(labels), truth, made, classes, loss)
+
+    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> np.ndarray:
+        """Class numbers ``[n]`` of a table's cells; raises KeyError for what is none of ``classes``."""
+        places = {name: i for i, name in enumerate(classes)}
+        return np.array([places[cell] for cell in cells], np.int64)
+
+    def likely(self, probabilities: np.ndarray, truth: np.ndarray) -> np.ndarray:
+        """The probabilities of what is true."""
+        return probabilities[np.arange(len(truth)), truth]
+
+    def measure_for(self, monitors: set[str]) -> str:
+        chosen = {monitor if monitor in self.compared else self.compared[0] for monitor in monitors}
+        return chosen.pop() if len(chosen) == 1 else self.compared[0]
+
+    def statistics(self, own: Arm) -> dict[str, Statistic]:
+        right = accuracy_of(np.stack([self.right(a) for a in own]))
+        return {"accuracy": right, "macro_f1": macro_f1_of_sets(*self.as_sets(own), every=self.binary)}
+
+    def as_sets(self, own: Arm) -> tuple[np.ndarray, np.ndarray]:
+        """Truth ``[n, K]`` and what each seed gave ``[S, n, K]``, 0 or 1."""
+        one_hot = np.eye(len(own[0].classes), dtype=np.float32)
+        return one_hot[own[0].truth], one_hot[np.stack([a.predicted for a in own])]
+
+    def right(self, own: Judged) -> np.ndarray:
+        """Whether each prediction is right ``[n]``."""
+        return own.predicted == own.truth
+
+    def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+        """Of macro-F1 as a run's own figures have it, with the seeds' scatter."""
+        if key != "macro_f1":
+            return super().interval(key, own, mean, ends, resamples)
+        return macro_f1_interval_of_sets(*self.as_sets(own), every=self.binary, resamples=resamples)
+
+    def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
+        """McNemar's, which is one of accuracies."""
+        found = [asdict(mcnemar(self.right(ours), self.right(theirs))) for ours, theirs in pairs]
+        return "mcnemar", found, measure == "accuracy"
+
 
 def warn_of_spelling(labels: Sequence[Any], classes: Sequence[Any]) -> None:
     """Warn of labels that mean a class and are written otherwise: ``predict`` never gives them."""
@@ -263,3 +352,196 @@ def _thresholds(values: list[Any], where: str, outputs: int) -> np.ndarray:
 
 def impossible_threshold(value: float, where: str) -> CheckpointError:
     return CheckpointError(f"threshold = {value:g} is no probability", where=where, fix="Choose it again")
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def no_better_than_one(figures: Mapping[str, Any]) -> str:
+    """A sentence where the answers are no better than one label for all: neither right oftener, nor with a
+    macro-F1 of more than ``SAME`` above; else empty. Of several labels an example nothing is said.
+    """
+    if not figures.get("confusion"):  # of several labels an example
+        return ""
+    counts, n = [sum(row) for row in figures["confusion"]], figures["n"]
+    most = max(range(len(counts)), key=counts.__getitem__)
+    share, seen = counts[most] / n, sum(count > 0 for count in counts)
+    always = 2 * share / (1 + share) / seen  # its macro-F1
+    if figures["accuracy"] > share or figures["macro_f1"] > always + SAME:
+        return ""
+    return f"no better than always answering {figures['labels'][most]!r}, which {share:.1%} are"
+
+
+class ClassificationMeter:
+    """Counts right and wrong answers batch by batch; ``result`` divides.
+
+    Args:
+        classes: the K >= 2 labels in the order of the probability columns.
+        positive: with two classes, the label whose score draws the ROC curve; the second by default.
+        curves: whether scores are kept for ROC-AUC and average precision.
+
+    Raises:
+        InputError: fewer than two classes, one named twice, or ``positive`` is none of them.
+    """
+
+    def __init__(self, classes: Sequence[Any], positive: Any = None, *, curves: bool = True):
+        self.classes = [c.item() if isinstance(c, np.generic) else c for c in classes]
+        if len(self.classes) < 2 or len(set(self.classes)) < len(self.classes):
+            raise InputError(f"needs two or more different classes, got {self.classes}", where="classes")
+        binary = len(self.classes) == 2
+        self.positive = self.classes[1] if binary and positive is None else positive
+        if self.positive is not None and (not binary or self.positive not in self.classes):
+            raise InputError(
+                f"{positive!r} is not one of two classes {self.classes}",
+                where="positive",
+                fix="Leave it out or name one of them",
+            )
+        self._confusion = np.zeros((len(self.classes), len(self.classes)), np.int64)  # [true, predicted]
+        self._loss_sum = 0.0
+        self._curves = curves
+        self._without = "all examples have the same label" if curves else "curves were not computed"
+        self._scores: list[np.ndarray] = []  # log-odds [b, K], or [b, 1] of the positive class
+        self._targets: list[np.ndarray] = []
+
+    def update(
+        self,
+        probabilities: ArrayLike,
+        targets: ArrayLike,
+        loss_sum: float | None = None,
+        predicted: ArrayLike | None = None,
+    ) -> None:
+        """Count one batch.
+
+        Args:
+            probabilities: [b, K], rows sum to 1.
+            targets: [b] class indices in [0, K).
+            loss_sum: sum of the batch's negative log likelihoods where the caller has it from the
+                logits (exact for certain answers); otherwise taken from the probabilities.
+            predicted: [b] class indices, where a threshold and not the largest probability decides.
+
+        Raises:
+            ShapeError: the shapes do not fit each other or the classes.
+            DataError: a target is no class index.
+            NotFiniteError: a probability is NaN or infinite.
+        """
+        p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
+        size = len(self.classes)
+        if p.ndim != 2 or p.shape[1] != size or y.shape != p.shape[:1]:
+            raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit {size} classes")
+        finite(p, "probabilities")
+        if y.size and (y.min() < 0 or y.max() >= size or np.any(y != y.astype(np.int64))):
+            raise DataError(f"targets must be class indices in 0..{size - 1}", where="targets")
+        y = y.astype(np.int64)
+        chosen = p.argmax(1) if predicted is None else np.asarray(predicted).astype(np.int64)
+        if chosen.shape != y.shape or (chosen.size and not 0 <= chosen.min() <= chosen.max() < size):
+            raise ShapeError(f"predicted classes {chosen.shape} do not fit targets {y.shape}")
+        cells = y * size + chosen
+        self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
+        if loss_sum is None:
+            loss_sum = float(-np.log(p[np.arange(len(y)), y].clip(TINY)).sum())
+        self._loss_sum += float(loss_sum)
+        if self._curves:
+            self._keep(p, y)
+
+    def _keep(self, p: np.ndarray, y: np.ndarray) -> None:
+        """The scores of a batch; too many of them are none, for the curves need all or nothing."""
+        if self.positive is None:
+            ours, others = p, 1 - p  # [b, K]
+        else:
+            column = self.classes.index(self.positive)
+            ours, others, y = p[:, [column]], p[:, [1 - column]], np.where(y == column, 0, 1)  # [b, 1]
+        if sum(map(np.size, self._scores)) + ours.size > MOST_SCORES:
+            self._curves, self._scores, self._targets = False, [], []
+            self._without = f"there are more than {MOST_SCORES:,} scores"
+            return
+        # Log-odds, because float32 probabilities would tie near 1.
+        odds = np.log(ours.clip(TINY**2)) - np.log(others.clip(TINY**2))
+        self._scores.append(odds.astype(np.float32))
+        self._targets.append(y)
+
+    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+        """The figures so far, ready for JSON; all shares are in [0, 1].
+
+        Returns:
+            n, accuracy, macro_f1 (over the classes seen or predicted, as in scikit-learn), log_loss (nats),
+            weighted_f1 (by the classes' examples), roc_auc and average_precision (of ``positive``; with more
+            than two classes the mean over the classes, each against all others; None when only one class was
+            seen, without ``curves``, or with more than ``MOST_SCORES`` scores; ``undefined`` then says why),
+            positive (None with more than two classes), accuracy_interval (95 %, percentile bootstrap; of 0
+            and 1 see ``share_interval``), macro_f1_interval (95 %, see ``intervals``; both None with
+            ``bootstrap=0``), labels, confusion ([true][predicted] counts) and per_class (label, precision,
+            recall, f1, support).
+
+        Raises:
+            DataError: nothing was counted.
+        """
+        from sklearn.metrics import f1_score, precision_recall_fscore_support
+
+        n = int(self._confusion.sum())
+        if n == 0:
+            raise DataError("no example to judge", fix="Give a split that is not empty")
+        # Every formula sees each cell of the confusion matrix once, weighted by its count.
+        true, predicted = np.nonzero(self._confusion)
+        weight = self._confusion[true, predicted]
+        cells: dict[str, Any] = {"y_true": true, "y_pred": predicted, "sample_weight": weight}
+        cells["zero_division"] = 0  # what 0/0 counts as
+        columns = precision_recall_fscore_support(**cells, labels=range(len(self.classes)))
+        precision, recall, f1, _ = cast(tuple[np.ndarray, ...], columns)
+        intervals = self._bootstrap(bootstrap, seed) if bootstrap else (None, None)
+        roc_auc, average_precision = self._areas()
+        found = {
+            "n": n,
+            "accuracy": float(np.trace(self._confusion) / n),
+            "accuracy_interval": intervals[0],
+            "macro_f1": float(f1_score(**cells, average="macro")),
+            "macro_f1_interval": intervals[1],
+            "weighted_f1": float(f1_score(**cells, average="weighted")),
+            "roc_auc": roc_auc,
+            "average_precision": average_precision,
+            "positive": self.positive,
+            "log_loss": self._loss_sum / n,
+            "labels": self.classes,
+            "confusion": self._confusion.tolist(),
+            "per_class": [
+                {"label": c, "precision": float(a), "recall": float(b), "f1": float(f), "support": int(s)}
+                for c, a, b, f, s in zip(
+                    self.classes, precision, recall, f1, self._confusion.sum(1), strict=True
+                )
+            ],
+        }
+        return undefined(found, dict.fromkeys(("roc_auc", "average_precision"), self._without))
+
+    def _areas(self) -> tuple[float | None, float | None]:
+        """ROC-AUC and average precision: of the positive class, or the mean over the classes (each against
+        all others) that some examples have and some have not; None where no class is such.
+        """
+        from sklearn.metrics import average_precision_score, roc_auc_score
+
+        if not self._curves or not self._scores:
+            return None, None
+        scores, targets = np.concatenate(self._scores), np.concatenate(self._targets)
+        pairs = []
+        for column in range(scores.shape[1]):
+            own = targets == column
+            if own.any() and not own.all():
+                pairs.append(
+                    [area(own, scores[:, column]) for area in (roc_auc_score, average_precision_score)]
+                )
+        if not pairs:
+            return None, None
+        roc, precision = np.mean(pairs, axis=0).tolist()
+        return roc, precision
+
+    def _bootstrap(self, resamples: int, seed: int) -> tuple[list[float], list[float]]:
+        """95 % intervals of accuracy and macro-F1.
+
+        Accuracy depends on the confusion matrix alone, and drawing n examples with replacement is one
+        multinomial draw of its cells: the same distribution without touching the examples again.
+        """
+        n, rng = int(self._confusion.sum()), np.random.default_rng(seed)
+        true, predicted = np.nonzero(self._confusion)
+        share = self._confusion[true, predicted] / n
+        accuracy = [rng.multinomial(n, share)[true == predicted].sum() / n for _ in range(resamples)]
+        ends = np.quantile(accuracy, [0.025, 0.975]).tolist()
+        ends = share_interval(float(np.trace(self._confusion) / n), n, ends)
+        return ends, macro_f1_interval(self._confusion, resamples=resamples, seed=seed)

@@ -1,16 +1,31 @@
 """A number an example: the head's one output, standardized in training, given back in the numbers' unit.
 
 Where logarithms are learned these are standardized, and answers are numbers all the same.
+
+Split conformal prediction says how far the true numbers lie from the predicted ones: an interval around a new
+prediction has the half width that a share of held-out examples needed (Papadopoulos et al., 2002; Vovk et
+al., 2005), with ``n`` of them the ``ceil((n + 1) c)``-th smallest absolute error. Where new examples are
+drawn as the held-out ones were, it holds the true number with at least the share ``c``. Where logarithms are
+learned errors are differences of these, so that an interval reaches as many times the number up as down.
+
+Two models are compared by a permutation test (Fisher, 1935; Pitman, 1937), which takes two sets of predicted
+numbers for exchangeable: under "no difference" either model could have made either of the two numbers of an
+example. Correlations do not see a model's scale: cosines about 0.1 and about 0.9 may order the pairs alike.
+So ranks are exchanged for Spearman's, and for Pearson's each number less its model's mean, in that model's
+standard deviations.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shown
@@ -23,9 +38,16 @@ from glassformer.data.numbers import (
     off_scale,
     on_scale,
 )
-from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.evaluate.numbers import COVERAGE, NumberMeter, examples_needed, half_width, measured
+from glassformer.data.text_pairs import are_pairs
+from glassformer.errors import CheckpointError, ConfigError, DataError, ShapeError
+from glassformer.evaluate.baselines import pixel_features, word_features
+from glassformer.evaluate.compare import Statistic
+from glassformer.evaluate.metrics import Plain, Share
+from glassformer.evaluate.predictions import holds_numbers, read_numbers
+from glassformer.finite import finite, undefined
+from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
+from glassformer.targets.target import Arm, Judged, Pairs, Target, Tested
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
 
@@ -36,9 +58,39 @@ ON_HUB: dict[Scale, str] = {  # as ``transformers`` calls the one output of a re
     "log": "log(number)",
 }
 
+COVERAGES = (0.8, 0.9, 0.95)  # that a run looks at
+COVERAGE = 0.9  # of an interval where none is named
+DRAWN = 100  # resamples at a time
+STRENGTHS = (0.1, 1.0, 10.0)  # of the baseline's penalty on counted words
+OF_PIXELS = (10.0, 100.0, 1000.0)
+AT_A_TIME = 2**22  # numbers that are swapped at a time, which bounds the memory
+
+
+class ByPermutation(Target):
+    """Predicted numbers, of which two models' are compared by a permutation test."""
+
+    def leading(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+        """That measure, and another one that these scores have."""
+        others = [key for key in ("pearson", "mae", "spearman") if key != measure and key in scores]
+        return [measure, *others[:1]]
+
+    def statistics(self, own: Arm) -> dict[str, Statistic]:
+        found = np.stack([a.predicted for a in own])
+        return {key: number_statistic(key, own[0].truth, found) for key in self.compared}
+
+    def interval(self, key: str, own: Arm, mean: float, ends: Sequence[float], resamples: int) -> list[float]:
+        return np.clip(ends, *self.metrics[key].limits).tolist()
+
+    def tests(self, measure: str, pairs: Pairs, resamples: int) -> Tested:
+        """A permutation test of that measure."""
+        made = [
+            permutation(measure, a.truth, a.predicted, b.predicted, resamples=resamples) for a, b in pairs
+        ]
+        return "permutation", [asdict(one) for one in made], True
+
 
 @dataclass(frozen=True)
-class Numbers(Classes):
+class Numbers(ByPermutation, Classes):
     """A number an example. The network learns ``(number - mean) / unit``, of numbers or their logarithms.
 
     Args:
@@ -51,6 +103,19 @@ class Numbers(Classes):
     mean: float = 0.0
     unit: float = 1.0
     scale: Scale = "linear"
+    marks: ClassVar[Sequence[str]] = ("r2",)
+    metrics: ClassVar[Mapping[str, Share]] = {
+        "r2": Plain("R²", form=".4g", limits=(-math.inf, 1.0)),
+        "mse": Plain("mean squared error", "MSE", lower=True, form=".4g", limits=(0.0, math.inf)),
+        "mae": Plain("mean absolute error", "MAE", lower=True, form=".4g", limits=(0.0, math.inf)),
+        "pearson": Plain("Pearson", form=".4g", limits=(-1.0, 1.0)),
+        "spearman": Plain("Spearman", form=".4g", limits=(-1.0, 1.0)),
+    }
+    leads: ClassVar[Sequence[str]] = ("r2", "mae")
+    compared: ClassVar[Sequence[str]] = ("r2", "pearson", "spearman", "mae")
+    in_terminal: ClassVar[Sequence[str]] = tuple(metrics)
+    in_folds: ClassVar[Sequence[str]] = tuple(metrics)
+    wide: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
@@ -225,3 +290,444 @@ class Numbers(Classes):
 
     def sorts(self) -> bool:
         return False
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
+        return ["r2", "r2_interval", "mae"]
+
+    # --- comparisons ------------------------------------------------------------------------------
+
+    def wrote(self, folder: Path) -> bool:
+        return super().wrote(folder) and holds_numbers(folder / self.file)
+
+    def read_judged(self, folder: Path) -> Judged:
+        digest, targets, predicted = hashlib.sha256(), [], []
+        for row in read_numbers(folder / self.file):
+            digest.update(repr((row.split, row.row, row.text, row.label)).encode("utf-8", "backslashreplace"))
+            targets.append(row.label)
+            predicted.append(row.predicted)
+        if not targets or any(x is None for x in (*targets, *predicted)):
+            what, fix = "no true numbers to compare", "Judge on a split that has numbers"
+            raise DataError(what, where=str(folder / self.file), fix=fix)
+        true, found = np.array(targets, np.float64), np.array(predicted, np.float64)
+        return Judged(self, digest.hexdigest(), len(true), true, found)
+
+    def as_written(self, cells: Sequence[str], classes: tuple[str, ...]) -> Any:
+        return np.array(cells, np.float64)
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
+
+def ridge(
+    features: Sequence[Any],
+    numbers: np.ndarray,
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    weights: np.ndarray | None = None,
+    seed: int = 0,
+) -> np.ndarray:
+    """Ridge regression.
+
+    Args:
+        features: of the training examples ``[n, F]`` and of those to answer ``[m, F]``; sparse or dense.
+        numbers: [n].
+        strengths: penalties, of which the one with the lowest squared error on a held-out fifth is taken,
+            and fitted again on all examples.
+        weights: [n] of the training examples; None: all 1.
+        seed: of the held-out fifth.
+
+    Returns:
+        ``[m]`` numbers.
+    """
+    from sklearn.linear_model import Ridge
+
+    train, judged = features
+    given = np.asarray(numbers, np.float64)
+    middle, unit = float(given.mean()), float(given.std()) or 1.0
+    y = (given - middle) / unit  # features are fp32, in which large numbers overflow
+
+    def answer(rows: Any, y: np.ndarray, w: Any, others: Any, strength: float) -> np.ndarray:
+        model = Ridge(alpha=strength, solver="auto", random_state=seed)
+        return np.asarray(model.fit(rows, y, sample_weight=w).predict(others))
+
+    with one_thread():
+        best = strengths[len(strengths) // 2]
+        if len(y) >= 25 and len(strengths) > 1:
+            order = np.random.default_rng(seed).permutation(len(y))
+            held, rest = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
+            w = None if weights is None else weights[rest]
+
+            def error(strength: float) -> float:
+                found = answer(train[rest], y[rest], w, train[held], strength)
+                return float(np.square(found - y[held]).mean())
+
+            best = min(strengths, key=error)
+        return middle + unit * answer(train, y, weights, judged, best).astype(np.float64)
+
+
+def tfidf_ridge(train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]) -> tuple[str, np.ndarray]:
+    """Ridge regression on TF-IDF weights of words and word pairs, of both sides of a pair: its name, and
+    numbers ``[m]``."""
+    of = " of both sides" if are_pairs(train) else ""
+    return f"TF-IDF{of} + ridge", ridge(word_features(train, judged), numbers)
+
+
+def pixel_ridge(
+    train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any], image_range: Any = "full"
+) -> tuple[str, np.ndarray]:
+    """Ridge regression on 16 x 16 pixels: its name, and numbers ``[m]``."""
+    return "ridge on 16 x 16 pixels", ridge(
+        pixel_features(train, judged, image_range=image_range), numbers, strengths=OF_PIXELS
+    )
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+class NumberMeter:
+    """Figures of predicted numbers, from batches.
+
+    Args:
+        mean, unit: of the targets that it is given: ``target * unit + mean`` is the true number.
+        scale: ``log``: it is the logarithm of the true number.
+    """
+
+    def __init__(self, mean: float = 0.0, unit: float = 1.0, scale: Scale = "linear"):
+        self.mean, self.unit = mean, unit
+        self.scale: Scale = scale
+        self._seen: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def update(self, answers: ArrayLike, targets: ArrayLike, *, predicted: ArrayLike | None = None) -> None:
+        """Count one batch.
+
+        Args:
+            answers: [b] or [b, 1], in the numbers' own unit.
+            targets: [b], standardized.
+            predicted: taken in the place of ``answers`` where it is given.
+
+        Raises:
+            ShapeError: the lengths differ.
+            NotFiniteError: an answer is NaN or infinite.
+        """
+        found = np.asarray(answers if predicted is None else predicted, np.float64)
+        true = off_scale(np.asarray(targets, np.float64) * self.unit + self.mean, self.scale)
+        if found.size != len(true):
+            raise ShapeError(f"answers {found.shape} do not fit {len(true)} targets")
+        finite(found, "predictions")
+        self._seen.append((found.reshape(-1), true))
+
+    def result(self, bootstrap: int = 1000, seed: int = 0) -> dict[str, Any]:
+        """The figures so far, ready for JSON.
+
+        Returns:
+            n, kind ("numbers"), r2 (1 - squared errors / those of the mean), mse, rmse, mae (in the numbers'
+            unit, squared for mse), pearson, spearman, each but rmse with an ``_interval`` (95 %, percentile
+            bootstrap over examples; None with ``bootstrap=0``). What is not defined (all true or all
+            predicted numbers are the same) is None, and ``undefined`` says why. Of a scale of
+            logarithms also ``ratios``, see there.
+
+        Raises:
+            DataError: nothing was counted.
+        """
+        if not sum(len(true) for _, true in self._seen):
+            raise DataError("no example to judge", fix="Give a split that is not empty")
+        found, true = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
+        out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
+        out = undefined(out, why_undefined(found, true))
+        out["rmse"] = math.sqrt(out["mse"])
+        if self.scale == "log":
+            out["ratios"] = ratios(found, true)
+        bounds = intervals(found, true, bootstrap, seed) if bootstrap else {}
+        return out | {f"{key}_interval": bounds.get(key) for key in Numbers.metrics}
+
+
+def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
+    """Each of ``Numbers.metrics`` of predicted and true numbers ``[n]``; None where it is not defined."""
+    from scipy.stats import pearsonr, spearmanr
+    from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
+
+    varied = len(true) > 1 and bool(np.ptp(true))
+    both = varied and bool(np.ptp(found))
+    return {
+        "r2": float(r2_score(true, found)) if varied else None,
+        "mse": float(mean_squared_error(true, found)),
+        "mae": float(mean_absolute_error(true, found)),
+        "pearson": float(cast(Any, pearsonr(true, found))[0]) if both else None,
+        "spearman": float(cast(Any, spearmanr(true, found))[0]) if both else None,
+    }
+
+
+def why_undefined(found: np.ndarray, true: np.ndarray) -> dict[str, str]:
+    """For each of ``Numbers.metrics`` that may not be defined: why, of these predicted and true numbers."""
+    same = "there is one example" if len(true) == 1 else "all true numbers are the same"
+    varied = len(true) > 1 and bool(np.ptp(true))
+    correlated = "all predicted numbers are the same" if varied else same
+    return {"r2": same, "pearson": correlated, "spearman": correlated}
+
+
+def ratios(found: np.ndarray, true: np.ndarray) -> dict[str, Any]:
+    """How predicted and true numbers above 0, ``[n]``, compare as ratios.
+
+    Returns:
+        ``r2`` of the logarithms (None: not defined), and ``median_factor``: half of the predictions are at
+        most so many times too large or too small; None where a prediction is not above 0. ``undefined``
+        says why one is None.
+    """
+    if not (found > 0).all():
+        why = "a prediction is not above 0"
+        return undefined({"r2": None, "median_factor": None}, {"r2": why, "median_factor": why})
+    a, b = np.log(found), np.log(true)
+    out = {"r2": measured(a, b)["r2"], "median_factor": float(np.exp(np.median(np.abs(a - b))))}
+    return undefined(out, why_undefined(a, b))
+
+
+def intervals(
+    found: np.ndarray, true: np.ndarray, resamples: int = 1000, seed: int = 0
+) -> dict[str, list[float]]:
+    """95 % intervals of each of ``Numbers.metrics`` over draws of the examples, with replacement."""
+    n, rng = len(true), np.random.default_rng(seed)
+    errors, middle = found - true, true - true.mean()  # around 0 a spread of nothing is 0, not rounding
+    drawn: dict[str, list[np.ndarray]] = {key: [] for key in Numbers.metrics}
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for start in range(0, resamples, DRAWN):
+            size = min(DRAWN, resamples - start)
+            counts = rng.multinomial(n, np.full(n, 1 / n), size).astype(np.float64)  # [r, n]
+            mse = counts @ errors**2 / n
+            mean = counts @ middle / n
+            drawn["mse"].append(mse)
+            drawn["mae"].append(counts @ np.abs(errors) / n)
+            drawn["r2"].append(1 - mse / (counts @ middle**2 / n - mean**2))
+            drawn["pearson"].append(correlation(counts, found[None], true[None]))
+            ranks = midranks(found, counts), midranks(true, counts)
+            drawn["spearman"].append(correlation(counts, *ranks))
+    out = {}
+    for key, parts in drawn.items():
+        values = np.concatenate(parts)
+        values = values[np.isfinite(values)]  # a draw of equal numbers has no correlation
+        if len(values):
+            out[key] = np.quantile(values, [0.025, 0.975]).astype(float).tolist()
+    return out
+
+
+def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Pearson of examples that are drawn ``counts`` ``[r, n]`` times each, ``[r]``."""
+    n = counts.sum(1, keepdims=True)
+    a = a - (counts * a).sum(1, keepdims=True) / n
+    b = b - (counts * b).sum(1, keepdims=True) / n
+    norm = (counts * a * a).sum(1) * (counts * b * b).sum(1)
+    return (counts * a * b).sum(1) / np.sqrt(norm)
+
+
+def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The rank of each value among those drawn, ties at their mean, ``[r, n]``."""
+    _, group = np.unique(values, return_inverse=True)
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
+    each = np.add.reduceat(counts[:, order], starts, axis=1)  # [r, distinct]
+    return (each.cumsum(1) - (each - 1) / 2)[:, group]
+
+
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def check_coverage(coverage: float) -> float:
+    """Raises ConfigError for what is no share between 0 and 1."""
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
+        what = f"coverage = {coverage!r} is no share"
+        raise ConfigError(what, where="coverage", fix="Give one between 0 and 1, such as 0.9")
+    return float(coverage)
+
+
+def examples_needed(coverage: float) -> int:
+    """The fewest held-out examples of which intervals with that coverage can be told."""
+    n = max(1, math.floor(check_coverage(coverage) / (1 - coverage)) - 1)
+    while rank_of(n, coverage) > n:
+        n += 1
+    return n
+
+
+def rank_of(n: int, coverage: float) -> int:
+    """``ceil((n + 1) coverage)``; what is whole but for the last bits of a float stays whole."""
+    return math.ceil(round((n + 1) * coverage, 9))
+
+
+def half_width(errors: ArrayLike, coverage: float = COVERAGE) -> float:
+    """How far an interval reaches on either side.
+
+    Args:
+        errors: [n] absolute errors of examples that the model has not learned from.
+
+    Raises:
+        ConfigError: no share, or too few errors for it: the interval would have no end.
+    """
+    sizes = np.sort(np.asarray(errors, np.float64))
+    rank = rank_of(len(sizes), check_coverage(coverage))
+    if rank > len(sizes):
+        what = f"{len(sizes)} held-out examples tell no interval that covers {coverage:.4g}"
+        fix = f"Calibrate on {examples_needed(coverage)} or more, or ask for a smaller coverage"
+        raise ConfigError(what, where="coverage", fix=fix)
+    return float(sizes[rank - 1])
+
+
+def errors_on(scale: Scale, found: ArrayLike, true: ArrayLike) -> np.ndarray:
+    """Absolute errors ``[n]`` of predicted numbers on the scale that they are learned on."""
+    return np.abs(on_scale(found, scale) - on_scale(true, scale))
+
+
+def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
+    """Lower and upper bounds ``[n, 2]`` that reach ``half`` to either side on that scale."""
+    middle = on_scale(numbers, scale)
+    return off_scale(np.stack([middle - half, middle + half], 1), scale)
+
+
+def coverage_figures(
+    errors: ArrayLike,
+    found: ArrayLike,
+    true: ArrayLike,
+    levels: tuple[float, ...] = COVERAGES,
+    scale: Scale = "linear",
+) -> list[dict[str, Any]]:
+    """Of each coverage: the share of judged numbers in their intervals, and how wide these are, for JSON.
+
+    Args:
+        errors: as ``half_width`` has them.
+        found, true: [m] of the judged examples.
+        scale: of the errors.
+
+    Returns:
+        ``asked``, ``covered`` and ``width``; both None where there are too few errors (``needed`` says how
+        many it takes). Of a scale of logarithms widths differ: ``width`` is their median, and ``factor`` says
+        how many times the number an interval reaches up and down.
+    """
+    misses = errors_on(scale, found, true)
+    out = []
+    for level in levels:
+        record: dict[str, Any] = {"asked": level, "covered": None, "width": None}
+        if len(np.asarray(errors)) >= (needed := examples_needed(level)):
+            half = half_width(errors, level)
+            record |= {"covered": float((misses <= half).mean()), "width": 2 * half}
+            if scale == "log":
+                ends = bounds_around(found, half, scale)
+                record |= {"width": float(np.median(ends[:, 1] - ends[:, 0])), "factor": math.exp(half)}
+        else:
+            record["needed"] = needed
+        out.append(record)
+    return out
+
+
+# --- comparisons ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """The test's outcome."""
+
+    difference: float  # of the measure, from the baseline
+    p: float
+
+
+def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
+    """A measure of each seed under resampling; where a draw leaves it undefined it counts as 0.
+
+    Args:
+        measure: one of ``Numbers.compared``.
+        targets: [n] true numbers.
+        predicted: [S, n].
+
+    Raises:
+        ShapeError: they are not of the same examples.
+    """
+    true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
+    if true.ndim != 1 or seeds.shape[1:] != true.shape:
+        raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")
+
+    def figure(counts: np.ndarray) -> np.ndarray:
+        times = np.asarray(counts, np.float64)  # [c, n]
+        return np.stack([_figure(measure, times, true, found) for found in seeds])
+
+    return figure
+
+
+def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """``[c]`` of examples that are drawn ``times`` ``[c, n]``."""
+    n = times.sum(1)
+    if measure == "mae":
+        return times @ np.abs(found - true) / n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if measure == "r2":
+            near = true - true.mean()  # the spread of large numbers would be lost beside their squares
+            mean = times @ near / n
+            spread = times @ near**2 / n - mean**2
+            held = spread > 1e-12 * near.var()
+            values = 1 - times @ (found - true) ** 2 / n / np.where(held, spread, np.nan)
+        elif measure == "pearson":
+            values = correlation(times, found[None] - found.mean(), true[None] - true.mean())
+        else:
+            values = correlation(times, midranks(found, times), midranks(true, times))
+    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def permutation(
+    measure: str,
+    targets: ArrayLike,
+    ours: ArrayLike,
+    theirs: ArrayLike,
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Permutation:
+    """The paired permutation test of two models, two-sided; its p is never 0.
+
+    Args:
+        measure: one of ``Numbers.compared``.
+        targets, ours, theirs: [n] true numbers and those that the two models gave.
+        resamples: random exchanges, each of about half of the examples.
+
+    Raises:
+        ShapeError: they are not of the same examples.
+    """
+    true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
+    if true.ndim != 1 or not true.shape == a.shape == b.shape:
+        raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
+    a, b = (_without_scale(measure, x) for x in (a, b))
+    once = np.ones((1, len(true)))
+    observed = float(np.subtract(*(_figure(measure, once, true, x)[0] for x in (a, b))))
+    rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
+    extreme, done = 0, 0
+    while done < resamples:
+        size = min(step, resamples - done)
+        swapped = rng.random((size, len(true))) < 0.5
+        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
+        apart = _of_rows(measure, true, first) - _of_rows(measure, true, second)
+        extreme += int((np.abs(apart) >= abs(observed) - 1e-12).sum())
+        done += size
+    return Permutation(observed, (extreme + 1) / (resamples + 1))
+
+
+def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
+    """Predicted numbers ``[n]`` as a measure sees them, which two models' may be exchanged in."""
+    from scipy.stats import rankdata
+
+    if measure == "spearman":
+        return rankdata(found)
+    if measure != "pearson":
+        return found
+    return (found - found.mean()) / found.std() if np.ptp(found) else np.zeros(len(found))
+
+
+def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """A measure ``[c]`` of rows of predicted numbers ``[c, n]``; one that is not defined is 0."""
+    from scipy.stats import rankdata
+
+    if measure == "mae":
+        return np.abs(found - true).mean(1)
+    if measure == "r2":
+        spread = true.var()
+        return 1 - ((found - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(found))
+    if measure == "spearman":
+        true, found = rankdata(true), rankdata(found, axis=1)
+    true, found = true - true.mean(), found - found.mean(1, keepdims=True)
+    norm = np.sqrt((true**2).sum() * (found**2).sum(1))
+    return np.divide(found @ true, norm, out=np.zeros(len(found)), where=norm > 0)

@@ -213,7 +213,9 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
     """Raises ConfigError where the recipe's task does not predict labels; ``words``: of words will do,
     ``folds``: so will whatever can be cross-validated."""
     able = [
-        n for n, task in TASKS.items() if task.answer or (words and task.each_word) or (folds and task.folds)
+        name
+        for name, task in TASKS.items()
+        if task.answer or (words and task.target.word_labels) or (folds and task.folds)
     ]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"

@@ -15,10 +15,10 @@ from glassformer.config import plain
 from glassformer.data.copies import groups_of
 from glassformer.data.splits import Splits, labelled, stratified_folds
 from glassformer.errors import DataError
-from glassformer.evaluate.metrics import measures_of
-from glassformer.evaluate.numbers import FIGURES as OF_NUMBERS
 from glassformer.evaluate.predictions import write_numbers, write_predictions
 from glassformer.targets.multilabel import spread
+from glassformer.targets.regression import Numbers
+from glassformer.targets.target import Target
 from glassformer.tasks.labelled import measure_of
 
 NAME = "out-of-fold"  # of the split that the figures are of
@@ -36,6 +36,8 @@ class OutOfFold:
     ANSWERS: ClassVar[str] = "probabilities.npy"  # of a fold: what the model gave; or a .json
     FIGURES: ClassVar[tuple[str, ...]]  # of each fold, and over the folds
     PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json states their versions
+    target: Target
+    measure: str = ""  # that a line on each fold names
     GROUP: ClassVar[tuple[str, str]]  # what an example without a class is, and what its groups are, in words
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
@@ -74,7 +76,7 @@ class OutOfFold:
 
     def figure(self, figures: dict[str, Any]) -> str:
         """What is said of a fold."""
-        raise NotImplementedError
+        return f"{self.target.metrics[self.measure].called} {(figures[self.measure] or 0.0):.4f}"
 
     def together(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
@@ -91,13 +93,19 @@ class OutOfFold:
 class LabelsOutOfFold(OutOfFold):
     """Labels, several labels or numbers."""
 
-    FIGURES = ("accuracy", "macro_f1", "micro_f1", "log_loss", *OF_NUMBERS)  # the third of several labels
+    FIGURES = (
+        "accuracy",
+        "macro_f1",
+        "micro_f1",
+        "log_loss",
+        *Numbers.metrics,
+    )  # the third of several labels
     PACKAGES = ("scikit-learn",)
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
         super().__init__(recipe, splits, estimator)
         train = self.train
-        self.kind = estimator.kind_for(train.labels)
+        self.kind = self.target = estimator.kind_for(train.labels)
         self.classes = list(self.kind.classes(train.labels))
         self.targets = self.kind.numbered(train.labels, self.classes, train.origin, train.rows)
         self.measure = self.kind.measure or measure_of(recipe)
@@ -123,10 +131,6 @@ class LabelsOutOfFold(OutOfFold):
         scores = meter.result(bootstrap=0)
         figures = {key: scores[key] for key in self.FIGURES if key in scores}
         return scores["n"], figures | ({"threshold": plain(cut)} if kind.binary else {}), p
-
-    def figure(self, figures: dict[str, Any]) -> str:
-        called = {**measures_of({"kind": "labels" if self.kind.binary else None}), **OF_NUMBERS}
-        return f"{called[self.measure]} {(figures[self.measure] or 0.0):.4f}"
 
     def together(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]

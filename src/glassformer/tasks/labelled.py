@@ -21,12 +21,13 @@ from glassformer.data.rejected import SKIP, RejectedRow, summary
 from glassformer.data.splits import Splits, stratified_subset
 from glassformer.errors import DataError
 from glassformer.evaluate.compare import paired_difference
-from glassformer.evaluate.label_baselines import judged_with
-from glassformer.evaluate.label_sets import tune_thresholds
-from glassformer.evaluate.metrics import MEASURES
 from glassformer.evaluate.predictions import SIMPLE, write_predictions, write_simple
+from glassformer.targets.multiclass import Classes
+from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
+from glassformer.tasks import judging
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
+from glassformer.tasks.judging import score_splits
 from glassformer.tasks.same_data import own_data, training_part
 from glassformer.tasks.task import Say, Task, Work
 from glassformer.train.callbacks import Count, uncounted
@@ -134,11 +135,10 @@ def _rejected(split: Any, found: Mapping[int, Any]) -> list[RejectedRow]:
 
 def fit(work: Work, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
-    train, held = work.data.train, work.data.validation
-    validation = (held.examples, held.labels or []) if held else None
+    held = work.data.validation
     if held and work.estimator.learns_in_steps and (said := few_to_choose_by(held, work.recipe.train)):
         work.say(said)
-    work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+    judging.fit(work, **options)
     name_columns(work)
 
 
@@ -168,34 +168,23 @@ def few_to_choose_by(held: Any, train: Any) -> str:
 def judge_splits(work: Work) -> dict[str, Any]:
     """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
     clf, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
-    out: dict[str, Any] = {
-        "train": figures(clf, training_sample(splits), recipe, work.count)[0] | {"of": len(splits.train)},
-        "validation": None,
-        "test": None,
-        "judged": splits.judged_name,
-        "measure": clf.kind_.measure or measure_of(recipe),
-        "baselines": {},
-        "label_names": [str(c) for c in clf.classes_.tolist()],
-        "seconds": {},
-    }
+    measure = clf.kind_.measure or measure_of(recipe)
+
+    def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
+        return figures(clf, split, recipe, work.count)
+
+    out = score_splits(work, scored, training_sample(splits), measure)
+    out["label_names"] = [str(c) for c in clf.classes_.tolist()]
     if (still := still_learning(clf.history_)) is not None:
         lr = getattr(clf, "lr", None) or clf.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if clf.kind_.binary and clf.threshold_ is not None:
         out["thresholds"] = dict(zip(out["label_names"], clf.threshold_.tolist(), strict=True))
-    if splits.validation is not None:
-        out["validation"] = figures(clf, splits.validation, recipe, work.count)[0]
-    if judged is not None and judged.labels is not None:
-        started = time.perf_counter()
-        out["test"], probabilities = figures(clf, judged, recipe, work.count)
-        out["seconds"]["inference"] = time.perf_counter() - started
-        work.answers = probabilities
-        out["openings"] = {splits.judged_name: 1}
+    if out["test"] is not None:
+        probabilities = work.answers
         if getattr(recipe.train, "keep_epochs", False):
             work.say("judging every epoch's weights")
-            out["epochs"] = judge_epochs(
-                work, lambda: figures(clf, judged, recipe, work.count)[0], out["test"]
-            )
+            out["epochs"] = judge_epochs(work, lambda: scored(judged)[0], out["test"])
         if recipe.evaluate.baselines:
             work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
             chosen = clf.chosen(probabilities)
@@ -246,11 +235,6 @@ def measured(
     return meter.result(recipe.evaluate.bootstrap)
 
 
-def class_numbers(clf: Any, probabilities: np.ndarray) -> np.ndarray:
-    """The classes ``[n]``, as numbers, that the classifier gives; a calibrated one has a threshold."""
-    return clf.chosen(probabilities)
-
-
 def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
     """What a run's lines, tables and verdict begin with: what its best weights are chosen by, if a share."""
     monitor = getattr(getattr(recipe, "train", None), "monitor", None)
@@ -262,17 +246,22 @@ def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
     return None if clf.kind_.binary else class_weights(targets, clf.classes_.tolist(), clf.class_weight)
 
 
-def one_vs_rest(
+def a_regression_a_label(
     clf: Any, splits: Splits, targets: np.ndarray, featurize: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Probabilities and answers ``[m, K]`` of a logistic regression a label on the judged split; thresholds
-    are chosen where the classifier's were."""
-    held, judged = splits.validation, splits.judged
+    """Probabilities and answers ``[m, K]`` of ``one_vs_rest`` on the judged split; thresholds are chosen as
+    the classifier's were, else they are one half.
+
+    Args:
+        featurize: ``word_features`` or ``pixel_features``.
+    """
+    train, held, judged = splits.train, splits.validation, splits.judged
     assert judged is not None
-    by = None
-    if held is not None and held.labels is not None and clf.threshold_ is not None:
-        by = held.examples, clf.targets(held.labels, held.origin, held.rows)
-    return judged_with(featurize, splits.train.examples, targets, judged.examples, by, tune_thresholds)
+    chooses = held is not None and held.labels is not None and clf.threshold_ is not None
+    others = [judged, held] if chooses else [judged]
+    p, *by = one_vs_rest(featurize(train.examples, *(split.examples for split in others)), targets)
+    cut = tune_thresholds(by[0], clf.targets(held.labels, held.origin, held.rows)) if chooses else HALF
+    return p, p >= cut
 
 
 def judge_baselines(
@@ -314,7 +303,7 @@ def judge_baselines(
         say(f"baseline {name}: {out[name]['seconds']:.1f} s")
         theirs = decided[0] if decided else probabilities.argmax(1)
         said[name] = list(map(str, clf.kind_.labels(theirs, clf.classes_).tolist()))
-        if recipe.evaluate.bootstrap and measure in MEASURES:
+        if recipe.evaluate.bootstrap and measure in Classes.leads:
             out[name]["difference"] = paired_difference(
                 truth,
                 chosen,

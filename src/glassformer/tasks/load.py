@@ -137,7 +137,7 @@ def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:
     if (task := task_opening(checkpoint)) is not None:
         return task
     if _answers_tokens(checkpoint):
-        return next(task for task in TASKS.values() if task.each_word)
+        return next(task for task in TASKS.values() if task.target.word_labels)
     if checkpoint.head == "classification" and checkpoint.family.hub is not None:
         return _task_learning(checkpoint, kind_on_hub(checkpoint.settings, checkpoint.config.num_labels))
     return TASKS[SENTENCES] if _makes_vectors(checkpoint) else None

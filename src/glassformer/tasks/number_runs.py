@@ -22,8 +22,10 @@ from glassformer.data.numbers import (
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
-from glassformer.evaluate.numbers import COVERAGE, coverage_figures, errors_on, examples_needed
 from glassformer.evaluate.predictions import SIMPLE, write_numbers, write_simple
+from glassformer.targets.regression import COVERAGE, coverage_figures, errors_on, examples_needed
+from glassformer.tasks import judging
+from glassformer.tasks.judging import score_splits
 from glassformer.tasks.labelled import figures, judge_again, measured, name_columns, training_sample
 from glassformer.tasks.task import Work
 
@@ -100,9 +102,7 @@ def said_of_intervals(splits: Splits) -> list[str]:
 
 def fit(work: Work, **options: Any) -> None:
     """Train on the training split; the validation split chooses, and gives the intervals."""
-    train, held = work.data.train, work.data.validation
-    validation = (held.examples, held.labels or []) if held else None
-    work.estimator.fit(train.examples, train.labels or [], validation=validation, **options)
+    judging.fit(work, **options)
     name_columns(work)
 
 
@@ -111,32 +111,20 @@ def judge_numbers(work: Work, *baselines: Baseline) -> dict[str, Any]:
     started = time.perf_counter()
     work.say("judging")
     est, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
-    out: dict[str, Any] = {
-        "train": figures(est, training_sample(splits), recipe, work.count)[0] | {"of": len(splits.train)},
-        "validation": None,
-        "test": None,
-        "judged": splits.judged_name,
-        "measure": est.kind_.measure,
-        "numbers": {
-            "mean": est.kind_.mean,
-            "unit": est.kind_.unit,
-            "scale": est.kind_.scale,
-            "held_out": len(est.errors_),
-        },
-        "intervals": [],
-        "baselines": {},
-        "seconds": {},
-    }
-    if splits.validation is not None:
-        out["validation"], held = figures(est, splits.validation, recipe, work.count)
-        if far := chosen_by_far(work, held[:, 0]):
-            out["numbers"]["far"] = far
-    if judged is not None and judged.labels is not None:
-        began = time.perf_counter()
-        out["test"], found = figures(est, judged, recipe, work.count)
-        out["seconds"]["inference"] = time.perf_counter() - began
-        out["openings"] = {splits.judged_name: 1}
-        work.answers = found[:, 0]
+    seen: dict[int, np.ndarray] = {}
+
+    def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
+        scores, found = figures(est, split, recipe, work.count)
+        seen[id(split)] = found[:, 0]
+        return scores, found[:, 0]
+
+    kind = est.kind_
+    out = score_splits(work, scored, training_sample(splits), kind.measure)
+    about = {"mean": kind.mean, "unit": kind.unit, "scale": kind.scale, "held_out": len(est.errors_)}
+    out |= {"numbers": about, "intervals": []}
+    if splits.validation is not None and (far := chosen_by_far(work, seen[id(splits.validation)])):
+        about["far"] = far
+    if out["test"] is not None:
         if splits.judged_name != "validation":  # whose own errors are the intervals
             out["intervals"] = _coverage(est, work.answers, judged.labels)
         if recipe.evaluate.baselines:

@@ -15,11 +15,18 @@ from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_pairs
 from glassformer.data.numbers import check_positive
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.evaluate.numbers import COVERAGE, bounds_around, check_coverage, errors_on, half_width
 from glassformer.finite import finite
 from glassformer.sklearn_base import RegressorMixin, check_is_fitted
 from glassformer.targets.multiclass import Classes
-from glassformer.targets.regression import ON_HUB, Numbers
+from glassformer.targets.regression import (
+    COVERAGE,
+    ON_HUB,
+    Numbers,
+    bounds_around,
+    check_coverage,
+    errors_on,
+    half_width,
+)
 from glassformer.tasks.classifier import Labeled, Supervised
 from glassformer.tasks.estimator import Fit
 from glassformer.train.state import Training

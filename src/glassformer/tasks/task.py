@@ -12,6 +12,7 @@ from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.files import as_recipes_say
 from glassformer.finite import json_text
+from glassformer.targets.target import NOTHING, Target
 from glassformer.train.callbacks import Count, uncounted
 
 Say = Callable[[str], None]
@@ -94,8 +95,8 @@ class Task:
     )
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
-    each_word: bool = False  # a label for each word: folds, reviews and calibration count words
-    each_answer: bool = False  # an answer from a text to each question: folds and comparisons count these
+    target: Target = NOTHING  # the kind of what is predicted
+    read: Callable[..., Any] | None = None  # (recipe, source or None) -> the data set, before it is split
     folds: type[Any] | None = None  # an ``OutOfFold``; None: it is not cross-validated
     gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: it is not served
     verb: str = "predict"  # of the command line, which asks such a model

@@ -29,8 +29,6 @@ from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError, ConfigError, GlassformerError
-from glassformer.evaluate.metrics import MEASURES
-from glassformer.evaluate.tags import MEASURE as OF_TAGS
 from glassformer.finite import json_text
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
@@ -472,7 +470,7 @@ def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
     if "micro_f1" in e:  # several labels an example
         return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
-    names = {**MEASURES, OF_TAGS: "entity F1"}
+    names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "entity_f1": "entity F1"}
     shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])
     others = "" if monitor == "accuracy" else "".join(f"  {said}" for said in shares.values())

@@ -22,24 +22,24 @@ from glassformer.data.mending import mended
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
 from glassformer.errors import DataError
-from glassformer.evaluate.baselines import pixel_logistic
-from glassformer.evaluate.label_baselines import pixel_features
+from glassformer.evaluate.baselines import pixel_features, pixel_logistic
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.runtime import computing
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.image_data import first_range, leave_out
 from glassformer.tasks.labelled import (
+    a_regression_a_label,
     answers,
     baseline_weights,
     check_unseen,
     fit,
     judge_again,
     judge_splits,
-    one_vs_rest,
 )
 from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 from glassformer.train.callbacks import Count, uncounted
@@ -136,7 +136,7 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
     if clf.kind_.binary:
         features = partial(pixel_features, image_range=clf.transform_.image_range)
         name = "logistic regression a label on 16 x 16 pixels"
-        return (name, *one_vs_rest(clf, splits, targets, features))
+        return (name, *a_regression_a_label(clf, splits, targets, features))
     classes = len(clf.classes_)
     found, name = pixel_logistic(
         splits.train.images,
@@ -265,6 +265,7 @@ TASK = Task(
     recipe=ImageRecipe,
     estimator=ImageClassifier,
     gives="labels",
+    target=Classes(),
     load=load,
     look=look,
     fit=fit,

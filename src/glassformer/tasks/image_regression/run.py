@@ -19,7 +19,7 @@ from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.mending import mended
 from glassformer.data.splits import Splits
-from glassformer.evaluate.number_baselines import pixel_ridge
+from glassformer.targets.regression import Numbers, pixel_ridge
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_data import first_range, leave_out
@@ -100,6 +100,7 @@ TASK = Task(
     recipe=ImageNumberRecipe,
     estimator=ImageRegressor,
     gives="numbers",
+    target=Numbers(),
     load=load,
     look=look,
     fit=fit,

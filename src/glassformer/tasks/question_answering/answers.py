@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Question, check_answers, check_questions
 from glassformer.errors import InputError
-from glassformer.evaluate.answers import MEASURE, answer_figures
-from glassformer.evaluate.spans import Candidates, TextAnswer, candidates
+from glassformer.evaluate.predict import predict_tokens
 from glassformer.explain.asked import Explains
 from glassformer.explain.rows import answer_subject
 from glassformer.finite import finite
-from glassformer.runtime import computes, computing
+from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
+from glassformer.targets.answer_span import MEASURE, Candidates, TextAnswer, answer_figures, candidates
 
 CHUNK = 1024  # questions encoded at a time: memory stays flat however many there are
 
@@ -83,19 +82,10 @@ class SpanAnswers(Explains):
     ) -> np.ndarray:
         """What the head gives for each token, ``[N, 2]`` fp32: begin, end."""
         rows = self.readable(rows, model)
-        out = np.empty((len(rows.table.ids), 2), np.float32)
-        starts = rows.table.starts
         first = np.diff(rows.owners, prepend=-1) > 0  # of each question its first window is counted
-        model.eval()
-        with computing():
-            for index in evaluation_batches(rows.table.lengths, self.budget, device):
-                batch = pack_texts(rows.table, index, device)
-                found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
-                places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
-                out[places] = found.float().cpu().numpy()
-                if progress is not None:
-                    progress(int(first[index].sum()))
-        return out
+        told = None if progress is None else lambda index: progress(int(first[index].sum()))
+        budget = self.budget
+        return predict_tokens(model, rows.table, 2, batch_tokens=budget, device=device, progress=told)
 
     def best(self, logits: np.ndarray, rows: QuestionRows) -> list[Candidates]:
         """The candidates of each question, from the logits ``[N, 2]`` of its tokens."""
@@ -147,7 +137,7 @@ class SpanAnswers(Explains):
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, given: Sequence[str] | None = None
     ) -> dict[str, Any]:
-        """All figures of ``evaluate.answers.answer_figures``; ``given``: known answers."""
+        """All figures of ``targets.answer_span.answer_figures``; ``given``: known answers."""
         questions = check_questions(X)
         truth = check_answers(y, questions)
         given = self.predict(questions) if given is None else given

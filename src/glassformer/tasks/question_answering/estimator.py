@@ -30,9 +30,8 @@ from glassformer.data.questions import (
 from glassformer.data.splits import random_split
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, DataError
-from glassformer.evaluate.answers import FIGURES, scores_of
-from glassformer.evaluate.spans import best_threshold
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of
+from glassformer.targets.answer_span import FIGURES, best_threshold, scores_of
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,

@@ -18,26 +18,27 @@ from glassformer.checkpoints.files import replace_text
 from glassformer.data.answer_doctor import examine_answered
 from glassformer.data.answered import AnsweredSplit, load_answered
 from glassformer.data.checks import place
+from glassformer.data.dataset import Dataset
 from glassformer.data.questions import Answers, Question, check_questions
-from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.errors import DataError
-from glassformer.evaluate.answer_baselines import (
-    SENTENCE,
-    SPAN,
-    document_frequencies,
-    likeliest_sentence,
-    nearest_span,
-)
-from glassformer.evaluate.answers import FIGURES, MEASURE, answer_figures, error_of, scores_of
-from glassformer.evaluate.spans import Candidates
 from glassformer.finite import json_text
+from glassformer.targets.answer_span import (
+    FIGURES,
+    MEASURE,
+    AnswerSpan,
+    Candidates,
+    answer_figures,
+    baselines,
+    error_of,
+    scores_of,
+)
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
+from glassformer.tasks.judging import fit, score_splits, split_to_judge
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
-from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 
 JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
@@ -46,14 +47,10 @@ AROUND = 400  # characters of a long context that are shown on either side of an
 BETWEEN = " | "  # question and context, in a recipe's own questions
 
 
-def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
-    """The questions of a recipe, split as it says; or those of another source, as they are.
-
-    Raises:
-        DataError: no such source, no training split, no answers.
-    """
+def read(recipe: AnsweringRecipe, source: str | None = None) -> Dataset:
+    """The questions of a recipe, or those of another source: all of them."""
     d = recipe.data
-    dataset = load_answered(
+    return load_answered(
         d.source if source is None else source,
         question_column=d.question_column,
         context_column=d.context_column,
@@ -61,9 +58,18 @@ def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
         on_bad_row=d.on_bad_row,
         **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
     )
+
+
+def load(recipe: AnsweringRecipe, source: str | None = None) -> Splits:
+    """The questions of a recipe, split as it says; or those of another source, as they are.
+
+    Raises:
+        DataError: no such source, no training split, no answers.
+    """
+    dataset = read(recipe, source)
     if source is not None:
         return as_they_are(dataset)
-    return split_up(dataset, d, recipe.evaluate.split, apart=("apart",))
+    return split_up(dataset, recipe.data, recipe.evaluate.split, apart=("apart",))
 
 
 def own_questions(recipe: AnsweringRecipe) -> list[Question]:
@@ -101,39 +107,21 @@ def look(work: Work) -> Look:
     return Look(lines, splits.dataset.rejected, doctor)
 
 
-def fit(work: Work, **options: Any) -> None:
-    """Train on the training split; the validation split chooses weights and threshold."""
-    train, held = work.data.train, work.data.validation
-    validation = (held.questions, held.answers) if held else None
-    work.estimator.fit(train.questions, train.answers, validation=validation, **options)
-
-
 def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baselines'; the judged split is looked at once."""
     started = time.perf_counter()
     work.say("judging")
     model, recipe, splits = work.estimator, work.recipe, work.data
-    few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
-    out: dict[str, Any] = {
-        "train": _figures(model, few, 0)[0] | {"of": len(splits.train)},
-        "validation": None,
-        "test": None,
-        "judged": splits.judged_name,
-        "measure": MEASURE,
-        "threshold": model.threshold_,
-        "answers": {"max_length": model.length_, "max_answer_length": model.max_answer_length},
-        "baselines": {},
-        "seconds": {},
-    }
-    if splits.validation is not None:
-        out["validation"] = _figures(model, splits.validation, recipe.evaluate.bootstrap)[0]
-    judged = splits.judged
-    if judged is not None:
-        began = time.perf_counter()
-        with work.count("judging", len(judged)) as told:
-            out["test"], work.answers = _figures(model, judged, recipe.evaluate.bootstrap, told)
-        out["seconds"]["inference"] = time.perf_counter() - began
-        out["openings"] = {splits.judged_name: 1}
+    few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
+
+    def scored(split: AnsweredSplit) -> tuple[dict[str, Any], list[Candidates]]:
+        with work.count("judging", len(split)) as told:
+            return _figures(model, split, 0 if split is few else recipe.evaluate.bootstrap, told)
+
+    out = score_splits(work, scored, few, MEASURE)
+    out["threshold"] = model.threshold_
+    out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
+    if out["test"] is not None:
         if recipe.evaluate.baselines:
             out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
         write_answers(work.folder / PREDICTIONS, model, judged, work.answers, splits.judged_name)
@@ -150,19 +138,6 @@ def _figures(
     found = model.outputs(split.questions, progress=told)
     given = spread_answers(split.questions, found, model.threshold_)
     return model.judge(split.questions, split.answers or [], bootstrap=bootstrap, given=given), found
-
-
-def baselines(train: AnsweredSplit, judged: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
-    """The figures of answers without a model: a sentence, and a name or number in it."""
-    out, seen = {}, document_frequencies(train.texts)
-    for name in (SENTENCE, SPAN):
-        started = time.perf_counter()
-        given = [likeliest_sentence(question, seen) for question in judged.questions]
-        if name == SPAN:
-            given = [nearest_span(q, sentence) for q, sentence in zip(judged.questions, given, strict=True)]
-        figures = answer_figures(judged.answers or [], given, judged.texts, bootstrap=bootstrap)
-        out[name] = figures | {"seconds": time.perf_counter() - started}
-    return out
 
 
 def write_answers(
@@ -194,14 +169,12 @@ class AnswersOutOfFold(OutOfFold):
     """Answers to questions; all questions on one text share a fold."""
 
     NOUN, ANSWERS, FIGURES, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
+    target, measure = AnswerSpan(), MEASURE
 
     def judge(self, model: TextAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
         given = model.predict(held.questions)
         scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
         return scores["n"], {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}, given
-
-    def figure(self, figures: dict[str, Any]) -> str:
-        return f"F1 {figures[MEASURE]:.4f}"
 
     def together(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
@@ -230,13 +203,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     Raises:
         DataError: no split with answers, or data that cannot be read.
     """
-    splits = own_data(work) if source is None else load(work.recipe, source)
-    if rejected := splits.dataset.rejected:
-        work.say(summary(rejected, listed=False))
-    split = splits.judged
-    if split is None or split.answers is None:
-        raise DataError("nothing to judge: no split with answers", where=source or work.recipe.data.source)
-    work.say(f"{len(split):,} questions of {split.origin}")
+    split = split_to_judge(work, source, load, "questions", "split with answers")
     with work.count("judging", len(split)) as told:
         return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
 
@@ -319,7 +286,8 @@ TASK = Task(
     tiny=tiny,
     show=show,
     tell=tell,
-    each_answer=True,
+    target=AnswerSpan(),
+    read=read,
     folds=AnswersOutOfFold,
     export=export,
     opens=("spans",),

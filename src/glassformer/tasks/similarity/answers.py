@@ -17,11 +17,11 @@ from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.models.sentences import Dense, token_limit
 from glassformer.runtime import choose_dtype, computes, computing
 from glassformer.targets.multiclass import Classes
+from glassformer.targets.similarity import spearman
 from glassformer.tasks.estimator import digest
 from glassformer.tasks.heads import Head, unit
 from glassformer.tasks.similarity.build import LONGEST
 from glassformer.tasks.similarity.index import TextIndex, load_index, save_index
-from glassformer.tasks.similarity.measures import spearman
 from glassformer.tasks.similarity.pairs import Pairs, check_text_pairs
 
 ROUNDED = 1e-6  # how far from 1 fp32 may put the cosine of a vector of length 1 with itself

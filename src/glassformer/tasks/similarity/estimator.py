@@ -34,6 +34,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.models.sentences import COSINE, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
 from glassformer.runtime import computing, drawing_own, own_generators
+from glassformer.targets.similarity import judged
 from glassformer.tasks.build import check_table, is_from_scratch, save_tokenizer
 from glassformer.tasks.estimator import FORMAT, Estimator, Fit, fitted, with_settings
 from glassformer.tasks.heads import Head, fit_head, head_of
@@ -48,7 +49,6 @@ from glassformer.tasks.similarity.labels import (
     pairs_of_labels,
     split_of_labels,
 )
-from glassformer.tasks.similarity.measures import judged
 from glassformer.tasks.similarity.pairs import (
     PairLoss,
     Pairs,

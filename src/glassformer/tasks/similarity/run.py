@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.pair_doctor import examine_scored
-from glassformer.data.rejected import summary
 from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
+from glassformer.targets.similarity import Similarity, correlations, retrieval, tfidf_vectors
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
-from glassformer.tasks.same_data import own_data
+from glassformer.tasks.judging import split_to_judge
 from glassformer.tasks.similarity.estimator import Embedder
-from glassformer.tasks.similarity.measures import correlations, retrieval, tfidf_vectors
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
@@ -35,22 +34,23 @@ READABLE = 14  # tokens of a side, about: pairs that a map can show
 SHOWN_DIGITS = 5
 
 
-def load(recipe: SimilarityRecipe) -> Splits:
-    """The pairs of a recipe, split as it says.
+def load(recipe: SimilarityRecipe, source: str | None = None) -> Splits:
+    """The pairs of a recipe, split as it says; or those of another source, as they are.
 
     Raises:
         DataError: no such source, a column that cannot be told, no training split, or nothing left of it.
     """
     d = recipe.data
     dataset = load_scored_pairs(
-        d.source,
+        d.source if source is None else source,
         first=d.first,
         second=d.second,
         score=d.score,
-        limit=d.limit,
-        seed=d.split_seed,
         on_bad_row=d.on_bad_row,
+        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
     )
+    if source is not None:
+        return as_they_are(dataset)
     return split_up(dataset, d, recipe.evaluate.split)
 
 
@@ -253,22 +253,8 @@ class CosinesOutOfFold(OutOfFold):
 
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its own judged split, or on other pairs."""
-    recipe, embedder = work.recipe, work.estimator
-    if source is None:
-        pairs = own_data(work)
-    else:
-        d = recipe.data
-        dataset = load_scored_pairs(
-            source, first=d.first, second=d.second, score=d.score, on_bad_row=d.on_bad_row
-        )
-        pairs = as_they_are(dataset)
-    if pairs.dataset.rejected:
-        work.say(summary(pairs.dataset.rejected, listed=False))
-    split = pairs.judged
-    if split is None:
-        raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
-    work.say(f"{len(split):,} pairs of {split.origin}")
-    return figures(embedder, split, recipe.evaluate.bootstrap)[0]
+    split = split_to_judge(work, source, load, "pairs")
+    return figures(work.estimator, split, work.recipe.evaluate.bootstrap)[0]
 
 
 def tiny() -> tuple[Embedder, tuple]:
@@ -283,6 +269,7 @@ TASK = Task(
     recipe=SimilarityRecipe,
     estimator=Embedder,
     gives="vectors",
+    target=Similarity(),
     load=load,
     look=look,
     fit=fit,

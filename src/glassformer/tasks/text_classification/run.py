@@ -23,18 +23,19 @@ from glassformer.data.sources import TextDataset, find_in_data, load_text_datase
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import id_count
-from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic
-from glassformer.evaluate.label_baselines import word_features
+from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic, word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import (
+    a_regression_a_label,
     answers,
     baseline_weights,
     check_unseen,
@@ -44,7 +45,6 @@ from glassformer.tasks.labelled import (
     judge_sentences,
     judge_splits,
     measure_of,
-    one_vs_rest,
 )
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.text_classification.estimator import TextClassifier
@@ -194,7 +194,8 @@ def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict
 def tfidf(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple:
     """Counted words."""
     if clf.kind_.binary:
-        return ("TF-IDF + logistic regression a label", *one_vs_rest(clf, splits, targets, word_features))
+        found = a_regression_a_label(clf, splits, targets, word_features)
+        return ("TF-IDF + logistic regression a label", *found)
     train, judged = splits.train.texts, splits.judged.texts
     found = tfidf_logistic(
         train,
@@ -295,6 +296,7 @@ TASK = Task(
     recipe=Recipe,
     estimator=TextClassifier,
     gives="labels",
+    target=Classes(),
     load=load,
     look=look,
     fit=fit,

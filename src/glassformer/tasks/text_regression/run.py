@@ -22,7 +22,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import TextPair
 from glassformer.errors import DataError
-from glassformer.evaluate.number_baselines import tfidf_ridge
+from glassformer.targets.regression import Numbers, tfidf_ridge
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
@@ -146,6 +146,7 @@ TASK = Task(
     recipe=TextNumberRecipe,
     estimator=TextRegressor,
     gives="numbers",
+    target=Numbers(),
     load=load,
     look=look,
     fit=fit,

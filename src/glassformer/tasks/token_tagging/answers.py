@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.batching import evaluation_batches, pack_texts
 from glassformer.data.in_memory import read_rows
 from glassformer.data.label_kinds import said_as
 from glassformer.data.tags import (
@@ -25,14 +24,14 @@ from glassformer.data.tags import (
     spans_of,
 )
 from glassformer.data.word_rows import WordRows
-from glassformer.evaluate.predict import softmax
-from glassformer.evaluate.tags import MEASURE, tag_figures
+from glassformer.evaluate.predict import predict_tokens, softmax
 from glassformer.explain.asked import Explains
 from glassformer.explain.rows import word_subject
 from glassformer.finite import finite
-from glassformer.runtime import computes, computing
+from glassformer.runtime import computes
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.targets.multiclass import warn_of
+from glassformer.targets.token_tags import MEASURE, tag_figures
 
 CHUNK = 4096  # sentences encoded at a time: memory stays flat however many there are
 
@@ -129,18 +128,10 @@ class TagAnswers(Explains):
         self, model: Any, rows: WordRows, device: torch.device, progress: Callable[[int], None] | None = None
     ) -> np.ndarray:
         """What the head gives for each word, ``[W, C]`` fp32."""
-        out = np.empty((len(rows.table.ids), len(self.classes_)), np.float32)
-        starts = rows.table.starts
-        model.eval()
-        with computing():
-            for index in evaluation_batches(rows.table.lengths, self.budget, device):
-                batch = pack_texts(rows.table, index, device)
-                found = model(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
-                places = np.concatenate([np.arange(*starts[i : i + 2].tolist()) for i in index.tolist()])
-                out[places] = found.float().cpu().numpy()
-                if progress is not None:
-                    progress(len(index))
-        return out[rows.first]
+        told = None if progress is None else lambda index: progress(len(index))
+        outputs, budget = len(self.classes_), self.budget
+        found = predict_tokens(model, rows.table, outputs, batch_tokens=budget, device=device, progress=told)
+        return found[rows.first]
 
     @computes
     def logits(self, X: Sequence[Any], *, progress: Callable[[int], None] | None = None) -> list[np.ndarray]:
@@ -203,7 +194,7 @@ class TagAnswers(Explains):
     def judge(
         self, X: Sequence[Any], y: Sequence[Any], *, bootstrap: int = 1000, answers: Sequence | None = None
     ) -> dict[str, Any]:
-        """All figures of ``evaluate.tags.tag_figures``; ``answers``: tags that were predicted before."""
+        """All figures of ``targets.token_tags.tag_figures``; ``answers``: tags that were predicted before."""
         words = check_words(self.rows_of(X))
         truth = self.true_tags(y, words)
         return tag_figures(truth, answers or self.predict(words), self.scheme_, bootstrap=bootstrap)

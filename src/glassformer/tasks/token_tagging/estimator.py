@@ -36,8 +36,8 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.data.word_rows import WordRows, encode_words
 from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
 from glassformer.evaluate.predict import softmax
-from glassformer.evaluate.tags import MEASURE, tag_figures
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
+from glassformer.targets.token_tags import MEASURE, tag_figures
 from glassformer.tasks.build import (
     build_model,
     build_tokenizer,

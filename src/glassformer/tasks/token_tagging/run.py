@@ -7,7 +7,7 @@ leaves.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,10 @@ import numpy as np
 from glassformer.checkpoints.files import replace_text
 from glassformer.data.checks import place
 from glassformer.data.copies import groups_of
-from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_folds
 from glassformer.data.tag_doctor import examine_tagged
 from glassformer.data.tagged import TaggedDataset, TaggedSplit, conll, load_tagged
 from glassformer.data.tags import (
-    NOT_TAGGED,
     Scheme,
     Span,
     check_words,
@@ -35,16 +33,35 @@ from glassformer.data.tags import (
     tagged_places,
 )
 from glassformer.errors import DataError
-from glassformer.evaluate.tags import MEASURE, errors_of, tag_figures, word_log_loss
+from glassformer.targets.token_tags import (
+    BASELINE,
+    MEASURE,
+    TokenTags,
+    errors_of,
+    frequent_tags,
+    tag_figures,
+    word_log_loss,
+)
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import OutOfFold
-from glassformer.tasks.same_data import own_data
+from glassformer.tasks.judging import fit, score_splits, split_to_judge
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
 JUDGED_OF_TRAINING = 500  # sentences, to see what was learned by heart
-BASELINE = "most frequent tag of each word"
+
+
+def read(recipe: TaggingRecipe, source: str | None = None) -> TaggedDataset:
+    """The sentences of a recipe, or those of another source: all of them."""
+    d = recipe.data
+    return load_tagged(
+        d.source if source is None else source,
+        words_column=d.words_column,
+        tags_column=d.tags_column,
+        on_bad_row=d.on_bad_row,
+        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
+    )
 
 
 def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
@@ -55,17 +72,10 @@ def load(recipe: TaggingRecipe, source: str | None = None) -> Splits:
         DataError: no such source, no training split, no tags, or tags that look like a scheme and are spelled
             otherwise.
     """
-    d = recipe.data
-    dataset = load_tagged(
-        d.source if source is None else source,
-        words_column=d.words_column,
-        tags_column=d.tags_column,
-        on_bad_row=d.on_bad_row,
-        **({"limit": d.limit, "seed": d.split_seed} if source is None else {}),
-    )
+    dataset = read(recipe, source)
     if source is not None:
         return as_they_are(dataset)
-    return split_up(with_tags_read(dataset, recipe.text.scheme), d, recipe.evaluate.split)
+    return split_up(with_tags_read(dataset, recipe.text.scheme), recipe.data, recipe.evaluate.split)
 
 
 def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> TaggedDataset:
@@ -105,44 +115,20 @@ def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
     return {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
 
 
-def fit(work: Work, **options: Any) -> None:
-    """Train on the training split; the validation split chooses."""
-    train, held = work.data.train, work.data.validation
-    validation = (held.words, held.tags) if held else None
-    work.estimator.fit(train.words, train.tags, validation=validation, **options)
-
-
 def judge(work: Work) -> dict[str, Any]:
     """Figures of the splits beside the baseline's; the judged split is looked at once."""
     started = time.perf_counter()
     work.say("judging")
     tagger, recipe, splits = work.estimator, work.recipe, work.data
-    few = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train))))
-    with work.count("judging", len(few)) as told:
-        known = _figures(tagger, few, 0, told)[0]
-    out: dict[str, Any] = {
-        "train": known | {"of": len(splits.train)},
-        "validation": None,
-        "test": None,
-        "judged": splits.judged_name,
-        "measure": MEASURE,
-        "scheme": tagger.scheme_,
-        "repaired": tagger.repaired_,
-        "label_names": tagger.classes_.tolist(),
-        "baselines": {},
-        "seconds": {},
-    }
-    if splits.validation is not None:
-        with work.count("judging", len(splits.validation)) as told:
-            held = _figures(tagger, splits.validation, recipe.evaluate.bootstrap, told)[0]
-        out["validation"] = held
-    judged = splits.judged
-    if judged is not None:
-        began = time.perf_counter()
-        with work.count("judging", len(judged)) as told:
-            out["test"], work.answers = _figures(tagger, judged, recipe.evaluate.bootstrap, told)
-        out["seconds"]["inference"] = time.perf_counter() - began
-        out["openings"] = {splits.judged_name: 1}
+    few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
+
+    def scored(split: TaggedSplit) -> tuple[dict[str, Any], list[np.ndarray]]:
+        with work.count("judging", len(split)) as told:
+            return _figures(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, told)
+
+    out = score_splits(work, scored, few, MEASURE)
+    out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
+    if out["test"] is not None:
         if recipe.evaluate.baselines:
             work.say("baseline on the same split")
             out["baselines"] = {BASELINE: _baseline(work, judged)}
@@ -180,22 +166,11 @@ def _baseline(work: Work, judged: TaggedSplit) -> dict[str, Any]:
     return figures | {"seconds": time.perf_counter() - started}
 
 
-def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> list[list[str]]:
-    """The tag that each word has most often in training; of a word that is not there, that of all words."""
-    seen: dict[str, Counter[str]] = defaultdict(Counter)
-    for words, tags in zip(train.words, train.tags or (), strict=True):
-        for word, tag in zip(words, repaired(tags, scheme), strict=True):
-            if tag != NOT_TAGGED:
-                seen[word][tag] += 1
-    usual = Counter(tag for counts in seen.values() for tag in counts.elements()).most_common(1)[0][0]
-    best = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
-    return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]
-
-
 class TagsOutOfFold(OutOfFold):
     """The tags of words; a fold has ``[W, C]`` probabilities, a row for each word of its sentences."""
 
     NOUN, FIGURES = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
+    target, measure = TokenTags(), MEASURE
 
     def __init__(self, recipe: TaggingRecipe, splits: Splits, estimator: Any):
         super().__init__(recipe, splits, estimator)
@@ -235,9 +210,6 @@ class TagsOutOfFold(OutOfFold):
         counts = [len(self.train.words[i]) for i in held.tolist()]
         return np.split(answers, np.cumsum(counts)[:-1]) if sum(counts) == len(answers) else None
 
-    def figure(self, figures: dict[str, Any]) -> str:
-        return f"entity F1 {figures[MEASURE]:.4f}"
-
     def together(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
@@ -257,13 +229,7 @@ def again(work: Work, source: str | None) -> dict[str, Any]:
     Raises:
         DataError: no tagged split, or data that cannot be read.
     """
-    splits = own_data(work) if source is None else load(work.recipe, source)
-    if rejected := splits.dataset.rejected:
-        work.say(summary(rejected, listed=False))
-    split = splits.judged
-    if split is None or split.tags is None:
-        raise DataError("nothing to judge: no tagged split", where=source or work.recipe.data.source)
-    work.say(f"{len(split):,} sentences of {split.origin}")
+    split = split_to_judge(work, source, load, "sentences", "tagged split")
     scheme = work.estimator.scheme_
     true, known = (
         work.estimator.true_tags(split.tags, split.words, split.origin),
@@ -354,7 +320,8 @@ TASK = Task(
     tiny=tiny,
     show=show,
     tell=tell,
-    each_word=True,
+    target=TokenTags(),
+    read=read,
     folds=TagsOutOfFold,
     export=export,
     packages=("tokenizers", "safetensors"),

@@ -254,7 +254,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
 
     def score(self, source: Sequence[str], target: Sequence[str], beam: int = 5) -> float:
         """Detokenised BLEU of the translations, 0 to 100."""
-        from glassformer.evaluate.translation import translation_scores
+        from glassformer.targets.target_text import translation_scores
 
         left, right = check_both(self.rows_of(source), target, "score")
         return translation_scores(self.translate(left, beam), right)["bleu"]

@@ -14,14 +14,12 @@ import numpy as np
 
 from glassformer.data.checks import check_texts
 from glassformer.data.pairs import PairSplit, fitting_columns, load_pairs
-from glassformer.data.rejected import summary
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
-from glassformer.errors import DataError
 from glassformer.evaluate.predictions import table_file
-from glassformer.evaluate.translation import translation_scores
-from glassformer.tasks.same_data import own_data
+from glassformer.targets.target_text import TargetText, translation_scores
+from glassformer.tasks.judging import split_to_judge
 from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work, page_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
@@ -189,21 +187,17 @@ def alignments(translator: Translator, recipe: TranslationRecipe, pairs: Splits)
     return examples
 
 
+def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
+    """The pairs of another source, as they are, in the run's columns or those of the same languages."""
+    left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
+    bad = recipe.data.on_bad_row
+    return as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
+
+
 def again(work: Work, source: str | None) -> dict[str, Any]:
     """Scores of a saved translator on its own judged split or on other pairs, by both searches."""
     translator, recipe = work.estimator, work.recipe
-    if source is None:
-        pairs = own_data(work)
-    else:
-        left, right = fitting_columns(source, (recipe.data.source_column, recipe.data.target_column))
-        bad = recipe.data.on_bad_row
-        pairs = as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
-    if pairs.dataset.rejected:
-        work.say(summary(pairs.dataset.rejected, listed=False))
-    split = pairs.judged
-    if split is None:
-        raise DataError("nothing to judge: no validation and no test split", where=recipe.data.source)
-    work.say(f"{len(split):,} pairs of {split.origin}, {' to '.join(pairs.dataset.columns)}")
+    split = split_to_judge(work, source, _load_other, "pairs", also=lambda d: f", {' to '.join(d.columns)}")
     tell_cut(translator, "source", cut_sources(translator, split), len(split), work.say)
     return search(translator, recipe, split)[0]
 
@@ -218,6 +212,7 @@ TASK = Task(
     name="translation",
     recipe=TranslationRecipe,
     estimator=Translator,
+    target=TargetText(),
     load=load,
     look=look,
     fit=fit,

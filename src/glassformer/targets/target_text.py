@@ -1,14 +1,30 @@
-"""Judging translations: corpus BLEU and chrF as sacrebleu computes them, with their signatures."""
+"""A text for a text, as in translation: BLEU and chrF as sacrebleu computes them, with their signatures."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from glassformer.errors import DataError, GlassformerError
+from glassformer.evaluate.metrics import Plain, Share
+from glassformer.targets.target import Target
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+class TargetText(Target):
+    """A text that is written for a text."""
+
+    marks: ClassVar[Sequence[str]] = ("bleu",)
+    metrics: ClassVar[Mapping[str, Share]] = {
+        "bleu": Plain("BLEU", form=".2f"),
+        "chrf": Plain("chrF", form=".2f"),
+        "bleu_tokenised": Plain("BLEU, tokenised", form=".2f"),
+        "length_ratio": Plain("length", form=".3f"),
+        "sentences_per_second": Plain("sentences/s", form=".1f"),
+    }
+    leads: ClassVar[Sequence[str]] = ("bleu", "chrf")
 
 
 def tokenized(text: str) -> str:

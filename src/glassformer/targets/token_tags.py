@@ -1,4 +1,4 @@
-"""How good tags of words are: entity precision, recall and F1 as seqeval counts them, and the errors by kind.
+"""A tag for each word: entity precision, recall and F1 as seqeval counts them, and the errors by kind.
 
 A span counts as found where kind, first and last word are all right. ``tests/evaluate/test_tags.py`` holds
 every figure to seqeval's own; ``docs/decisions`` says why it is not a dependency.
@@ -6,20 +6,102 @@ every figure to seqeval's own; ``docs/decisions`` says why it is not a dependenc
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.data.tags import NOT_TAGGED, Scheme, Span, counted, spans_of
+from glassformer.data.tagged import TaggedSplit, load_tagged
+from glassformer.data.tags import (
+    NOT_TAGGED,
+    Scheme,
+    Span,
+    counted,
+    kind_of_tag,
+    repaired,
+    scheme_of,
+    spans_of,
+    tagged_places,
+)
+from glassformer.evaluate.compare import Statistic, share_of, span_f1_of
 from glassformer.evaluate.intervals import share_interval
+from glassformer.evaluate.metrics import Share
+from glassformer.targets.multiclass import LOSS
+from glassformer.targets.target import Arm, Judged, Target, read_object
 
 ERRORS = ("missed", "invented", "wrong_kind", "wrong_border")
 CONFUSIONS = 12  # pairs of kinds that are listed
 MEASURE = "entity_f1"
+BASELINE = "most frequent tag of each word"
 TINY = 1e-6
 Tags = Sequence[Sequence[str]]
+
+
+class TokenTags(Target):
+    """A tag for each word of a sentence; what is scored are the spans that tags mean."""
+
+    marks: ClassVar[Sequence[str]] = (MEASURE,)
+    metrics: ClassVar[Mapping[str, Share]] = {
+        "precision": Share("precision"),
+        "recall": Share("recall"),
+        MEASURE: Share("entity F1"),
+        "macro_f1": Share("macro-F1"),
+        "accuracy": Share("words right"),
+        **LOSS,
+    }
+    leads: ClassVar[Sequence[str]] = (MEASURE, "accuracy")
+    compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
+    in_folds: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
+    in_terminal: ClassVar[Sequence[str]] = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
+    resampled: ClassVar[str] = "entities"
+    precise: ClassVar[bool] = True
+    word_labels: ClassVar[bool] = True
+    held_out_of: ClassVar[str] = "sentences"
+
+    file: ClassVar[str] = "predictions.conll"  # word, true tag, predicted tag
+
+    def sized(self, scores: Mapping[str, Any]) -> str:
+        return f", {scores['entities']:,} spans"
+
+    def read_judged(self, folder: Path) -> Judged:
+        path, metrics = folder / self.file, read_object(folder / "metrics.json")
+        truth = load_tagged(path, tags_column="2").splits["train"]
+        made = load_tagged(path, tags_column="3").splits["train"].tags or []
+        tags, scheme = truth.tags or [], metrics.get("scheme") or scheme_of(truth.tags or [])
+        kinds = sorted({kind_of_tag(tag, scheme) for own in (*tags, *made) for tag in own} - {""})
+        pairs = zip(*counted_pairs(tags, made), strict=True)
+        right = np.array([sum(a == b for a, b in zip(t, p, strict=True)) for t, p in pairs])
+        words = np.array([len(tagged_places(own)) for own in tags])
+        examples = repr([*zip(truth.words, tags, strict=True)]).encode("utf-8", "backslashreplace")
+        found = SpanCounts(*span_counts(tags, made, scheme, kinds), right, words)
+        loss = (metrics.get("test") or {}).get("log_loss")
+        # kinds differ between runs that find other ones: the sentences and their tags say what was judged
+        digest = hashlib.sha256(examples).hexdigest()
+        return Judged(self, digest, len(words), None, found, log_loss=loss)
+
+    def statistics(self, own: Arm) -> dict[str, Statistic]:
+        found = [a.predicted for a in own]
+        counts = [s.true for s in found], [s.made for s in found], [s.exact for s in found]
+        return {
+            MEASURE: span_f1_of(*counts),
+            "accuracy": share_of(np.stack([s.right for s in found]), found[0].words),
+            "macro_f1": span_f1_of(*counts, macro=True),
+        }
+
+
+@dataclass(frozen=True)
+class SpanCounts:
+    """What a run found in each of the n judged sentences."""
+
+    true: np.ndarray  # [n, K] spans of each kind
+    made: np.ndarray  # [n, K] those predicted
+    exact: np.ndarray  # [n, K] those that are both
+    right: np.ndarray  # [n] words with the right tag
+    words: np.ndarray  # [n]
 
 
 def tag_figures(
@@ -155,3 +237,15 @@ def _interval(whole: dict[str, Any], counts: np.ndarray, draws: int, seed: int) 
     sums = np.array([counts[rng.integers(0, n, n)].sum(0) for _ in range(draws)])  # [draws, 3]
     f1 = 2 * sums[:, 0] / np.maximum(sums[:, 1] + sums[:, 2], 1)
     return share_interval(whole["f1"], whole["support"], np.quantile(f1, [0.025, 0.975]).tolist())
+
+
+def frequent_tags(train: TaggedSplit, judged: TaggedSplit, scheme: Scheme) -> list[list[str]]:
+    """The tag that each word has most often in training; of a word that is not there, that of all words."""
+    seen: dict[str, Counter[str]] = defaultdict(Counter)
+    for words, tags in zip(train.words, train.tags or (), strict=True):
+        for word, tag in zip(words, repaired(tags, scheme), strict=True):
+            if tag != NOT_TAGGED:
+                seen[word][tag] += 1
+    usual = Counter(tag for counts in seen.values() for tag in counts.elements()).most_common(1)[0][0]
+    best = {word: counts.most_common(1)[0][0] for word, counts in seen.items()}
+    return [repaired([best.get(word, usual) for word in words], scheme) for words in judged.words]

@@ -1,14 +1,59 @@
-"""How well cosines agree with scores: correlations with their intervals, and a baseline that counts words."""
+"""How alike two texts are: correlations of cosines with scores, partners found, and a baseline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
+from glassformer.data.spreadsheet import csv_dicts
+from glassformer.errors import DataError
 from glassformer.evaluate.baselines import counted
-from glassformer.tasks.similarity.pairs import Pairs
+from glassformer.evaluate.metrics import Plain, Share
+from glassformer.targets.regression import ByPermutation
+from glassformer.targets.target import Judged
+
+
+class Similarity(ByPermutation):
+    """How alike two texts are: a cosine for each pair, of which only the order counts."""
+
+    marks: ClassVar[Sequence[str]] = ("pairs", "spearman")
+    metrics: ClassVar[Mapping[str, Share]] = {
+        "spearman": Plain("Spearman", form=".4f", bounds=".3f", limits=(-1.0, 1.0)),
+        "pearson": Plain("Pearson", form=".4f", bounds=".3f", limits=(-1.0, 1.0)),
+        "found": Plain("Partner is the nearest", "found", form=".4f"),
+        "reciprocal_rank": Plain("Mean of 1 / its rank", "1 / rank", form=".4f"),
+    }
+    compared: ClassVar[Sequence[str]] = ("spearman", "pearson")
+    in_folds: ClassVar[Sequence[str]] = tuple(metrics)
+    examples = predictions = "pairs"
+
+    file: ClassVar[str] = "pairs.csv"
+    unranked: ClassVar[tuple[str, str] | None] = (
+        "cosines of pairs",
+        "Look at pairs.csv, which has the cosine and the score of each pair",
+    )
+
+    def read_judged(self, folder: Path) -> Judged:
+        """The score of each judged pair, and its cosine."""
+        path, digest, scores, cosines = folder / self.file, hashlib.sha256(), [], []
+        with path.open(encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv_dicts(file), 2):
+                digest.update(repr((row.get("first"), row.get("second"), row.get("score"))).encode("utf-8"))
+                try:
+                    scores.append(float(row["score"]) if row["score"] else None)
+                    cosines.append(float(row["cosine"]))
+                except (KeyError, TypeError, ValueError):
+                    what, fix = "a score or cosine is no number", "Judge the run again"
+                    raise DataError(what, where=f"{path}, row {number}", fix=fix) from None
+        if not scores or None in scores:
+            what, fix = "its pairs have no scores to compare cosines by", "Judge on pairs that have scores"
+            raise DataError(what, where=str(path), fix=fix)
+        true, found = np.array(scores, np.float64), np.array(cosines, np.float64)
+        return Judged(self, digest.hexdigest(), len(true), true, found)
 
 
 def spearman(a: np.ndarray, b: np.ndarray) -> float:
@@ -82,16 +127,14 @@ def correlations(
     return out
 
 
-def tfidf_vectors(train: Pairs, pairs: Pairs) -> tuple[Any, Any]:
-    """Vectors of both sides by TF-IDF, weighed on the training texts, each of length 1: sparse ``[n, W]``."""
+def tfidf_vectors(train: Any, pairs: Any) -> tuple[Any, Any]:
+    """Vectors of both sides by TF-IDF, weighed on the training texts, each of length 1: sparse ``[n, W]``.
+
+    Args:
+        train, pairs: what has the texts as ``first`` and ``second``.
+    """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     words = TfidfVectorizer(sublinear_tf=True)
     counted(words, [*train.first, *train.second])
     return words.transform(pairs.first), words.transform(pairs.second)
-
-
-def tfidf_cosines(train: Pairs, pairs: Pairs) -> np.ndarray:
-    """The cosine of each pair's TF-IDF vectors: a baseline, ``[n]``."""
-    first, second = tfidf_vectors(train, pairs)
-    return np.asarray(first.multiply(second).sum(1)).ravel()

@@ -1,0 +1,394 @@
+"""An answer from a text: exact match and F1 as SQuAD's script counts them, errors by kind, the best spans.
+
+Rajpurkar et al. (2016, 2018): case, punctuation, articles and white space do not count; F1 is of words; of
+several true answers the nearest counts; where there is none, only "none" is right. ``tests/evaluate`` holds
+the figures to torchmetrics' own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import string
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from glassformer.data.answered import AnsweredSplit
+from glassformer.data.question_windows import QuestionRows
+from glassformer.data.questions import Answers, Question
+from glassformer.errors import DataError
+from glassformer.evaluate.compare import Statistic, share_of
+from glassformer.evaluate.intervals import share_interval
+from glassformer.evaluate.metrics import Share
+from glassformer.targets.target import Arm, Judged, Target
+
+MEASURE = "f1"
+FIGURES = ("exact_match", MEASURE)
+# What is wrong with an answer: none where there is one; one where there is none; all of a true one and more;
+# a part of a true one; other words that share some with it; words that share none.
+ERRORS = ("missed", "invented", "too_long", "too_short", "overlapping", "elsewhere")
+KEPT = 20  # spans of a question, among which probabilities are shared
+SENTENCE, SPAN = "the likeliest sentence (TF-IDF)", "a name or number in that sentence"
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_SENTENCES = re.compile(r"[^.!?\n]+(?:[.!?](?=\S)[^.!?\n]+)*[.!?]*")
+_WORDS = re.compile(r"\w+")
+_NUMBER = re.compile(r"\d[\d.,:]*\d|\d")
+_NAME = re.compile(r"[^\W\d_a-z][\w'-]*(?:\s+[^\W\d_a-z][\w'-]*)*")
+_OF_NUMBERS = re.compile(r"\b(when|year|how (many|much|old|long|far)|what (date|time|day))\b", re.IGNORECASE)
+
+
+class AnswerSpan(Target):
+    """The words of a text that answer a question, or none."""
+
+    marks: ClassVar[Sequence[str]] = ("exact_match",)
+    metrics: ClassVar[Mapping[str, Share]] = {"exact_match": Share("exact match"), MEASURE: Share("F1")}
+    leads: ClassVar[Sequence[str]] = (MEASURE, "exact_match")
+    compared: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "macro_f1")
+    in_folds: ClassVar[Sequence[str]] = FIGURES
+    in_terminal: ClassVar[Sequence[str]] = tuple(
+        key for name in FIGURES for key in (name, f"{name}_interval")
+    )
+    examples: ClassVar[str] = "questions"
+    resampled: ClassVar[str] = "contexts"
+    precise: ClassVar[bool] = True
+    kept: ClassVar[Sequence[str]] = ("exact_match",)
+    file: ClassVar[str] = "predictions.jsonl"
+    unranked: ClassVar[tuple[str, str] | None] = (
+        "answers from texts",
+        "Look at predictions.jsonl: it has each answer beside the true ones",
+    )
+    uncalibrated: ClassVar[tuple[str, str] | None] = (
+        "answers from texts have no temperature; when to give none was chosen on validation in training",
+        "Judge it on other questions: glassformer evaluate RUN FILE",
+    )
+    held_out_of: ClassVar[str] = "questions, by their texts"
+    drawn: ClassVar[str] = "texts with their questions"
+
+    def told(self, measure: str) -> Sequence[str]:
+        return FIGURES
+
+    def sized(self, scores: Mapping[str, Any]) -> str:
+        return f" on {scores['contexts']:,} texts"
+
+    def read_judged(self, folder: Path) -> Judged:
+        path, digest, shares = folder / self.file, hashlib.sha256(), []
+        contexts: dict[str, int] = {}
+        places: list[int] = []
+        if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
+            raise DataError("no answers to compare", where=str(path), fix="Judge on a split that has some")
+        for line in text.split("\n"):  # U+2028 in a text ends no line
+            try:
+                row = json.loads(line)
+                shares.append((float(row["exact_match"]), float(row["f1"])))
+                known = (row["question"], row["context"], row["answers"])
+            except (ValueError, KeyError, TypeError) as error:
+                what = f"a line that is no answer ({type(error).__name__} {error})"
+                raise DataError(what, where=str(path), fix="Judge the run again") from None
+            digest.update(repr(known).encode("utf-8", "backslashreplace"))
+            places.append(contexts.setdefault(str(row["context"]), len(contexts)))
+        found = np.array(shares)  # [n, 2] exact match and F1
+        return Judged(self, digest.hexdigest(), len(found), None, found, groups=np.array(places))
+
+    def statistics(self, own: Arm) -> dict[str, Statistic]:
+        assert own[0].groups is not None
+        texts = own[0].groups  # are drawn, for the answers to the questions on one are right together
+        sizes = np.bincount(texts)
+        exact, f1 = (share_of([np.bincount(texts, a.predicted[:, k]) for a in own], sizes) for k in range(2))
+        return {MEASURE: f1, "accuracy": exact, "macro_f1": f1}
+
+
+def normalize(text: str) -> str:
+    """A text without case, punctuation, articles and double spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(text: str, truth: Sequence[str]) -> float:
+    """1 where the text is one of the true ones (no true one: where it is empty), else 0."""
+    own = normalize(text)
+    return float(any(own == normalize(one) for one in truth) if truth else own == "")
+
+
+def word_f1(text: str, truth: Sequence[str]) -> float:
+    """The F1 of the words that it shares with the nearest true answer."""
+    return max((_f1(text, one) for one in truth), default=float(normalize(text) == ""))
+
+
+def _f1(text: str, truth: str) -> float:
+    given, wanted = normalize(text).split(), normalize(truth).split()
+    if not given or not wanted:
+        return float(given == wanted)
+    same = (Counter(given) & Counter(wanted)).total()
+    return 2 * same / (len(given) + len(wanted)) if same else 0.0
+
+
+def error_of(text: str, truth: Sequence[str]) -> str:
+    """One of ``ERRORS``; empty where the answer is right."""
+    if exact_match(text, truth):
+        return ""
+    if not truth:
+        return "invented"
+    own = normalize(text)
+    if not own:
+        return "missed"
+    wanted = [f" {normalize(one)} " for one in truth]
+    if any(one in f" {own} " for one in wanted if one.strip()):
+        return "too_long"
+    if any(f" {own} " in one for one in wanted):
+        return "too_short"
+    return "overlapping" if word_f1(text, truth) else "elsewhere"
+
+
+def answer_figures(
+    truth: Sequence[Answers],
+    given: Sequence[str],
+    contexts: Sequence[str],
+    *,
+    bootstrap: int = 1000,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Figures of given answers against the true ones, shares from 0 to 1.
+
+    Args:
+        given: empty: none.
+        contexts: questions on one context are resampled together.
+        bootstrap: resamples of contexts for the 95 % intervals; 0: none.
+
+    Returns:
+        ``n`` questions, ``contexts``, ``exact_match``, ``f1``, their ``_interval``s, ``answerable`` and
+        ``unanswerable`` (``n`` and both figures of each kind that there is), ``errors`` (see ``ERRORS``).
+    """
+    scores = np.array([scores_of(text, own) for text, own in zip(given, truth, strict=True)])  # [n, 2]
+    there = np.array([bool(own.texts) for own in truth])
+    numbers = {context: i for i, context in enumerate(sorted(set(contexts)))}
+    groups = np.array([numbers[context] for context in contexts], np.int64)
+    errors = Counter(error_of(text, own.texts) for text, own in zip(given, truth, strict=True))
+    out: dict[str, Any] = {"n": len(truth), "contexts": int(groups.max(initial=-1)) + 1}
+    out |= dict(zip(FIGURES, scores.mean(0).tolist(), strict=True))
+    if bootstrap:
+        ends = _intervals(scores, groups, bootstrap, seed)
+        out |= {f"{name}_interval": own for name, own in zip(FIGURES, ends, strict=True)}
+    for name, chosen in (("answerable", there), ("unanswerable", ~there)):
+        if chosen.any() and not there.all():
+            means = scores[chosen].mean(0).tolist()
+            out[name] = {"n": int(chosen.sum()), **dict(zip(FIGURES, means, strict=True))}
+    return out | {"errors": {error: errors[error] for error in ERRORS}}
+
+
+def scores_of(text: str, truth: Answers) -> tuple[float, float]:
+    """Exact match and F1 of one answer."""
+    return exact_match(text, truth.texts), word_f1(text, truth.texts)
+
+
+def _intervals(scores: np.ndarray, groups: np.ndarray, draws: int, seed: int) -> list[list[float]]:
+    """95 % intervals of both means from resampled groups."""
+    count = int(groups.max()) + 1
+    sums = np.stack([np.bincount(groups, scores[:, k], count) for k in range(2)], 1)  # [G, 2]
+    sizes = np.bincount(groups, minlength=count)
+    rng = np.random.default_rng(seed)
+    found = np.empty((draws, 2))
+    for i in range(draws):
+        chosen = rng.integers(0, count, count)
+        found[i] = sums[chosen].sum(0) / sizes[chosen].sum()
+    ends = np.quantile(found, [0.025, 0.975], axis=0).T.tolist()
+    return [share_interval(share, count, own) for share, own in zip(scores.mean(0), ends, strict=True)]
+
+
+# --- from logits to answers -----------------------------------------------------------------------
+
+# Two logits a token: the best spans, what speaks for none, and how sure each is.
+
+
+@dataclass(frozen=True)
+class TextAnswer:
+    """Characters ``start`` to ``end`` of a context; no answer is the empty text, at 0 and 0.
+
+    ``score`` is the sum of two logits, ``probability`` the share among the best ``KEPT`` spans and no answer.
+    """
+
+    text: str
+    start: int
+    end: int
+    score: float
+    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What a model makes of one question: its best spans, the best first, and the score of no answer."""
+
+    spans: tuple[tuple[float, int, int], ...]  # score, first character, last + 1
+    null: float  # of the window in which no answer is least likely; NaN: the model's logits are not finite
+
+    @property
+    def lead(self) -> float:
+        """How far no answer is before the best span."""
+        return self.null - self.spans[0][0] if self.spans else np.inf
+
+    def is_none(self, threshold: float | None) -> bool:
+        """Whether no answer is given; a threshold of None: never, where there is any span."""
+        return not self.spans or (threshold is not None and self.lead > threshold)
+
+    def ranked(self, question: Question, threshold: float | None, count: int) -> list[TextAnswer]:
+        """The answer and the next best ones, ``count`` in all; without a threshold none of them is empty."""
+        scores = np.array([*(score for score, _, _ in self.spans), self.null])
+        if threshold is None and self.spans:
+            scores[-1] = -np.inf
+        shares = np.exp(scores - scores.max())
+        shares /= shares.sum()
+        made = [
+            TextAnswer(question.context[a:b], a, b, score, float(share))
+            for (score, a, b), share in zip(self.spans, shares, strict=False)
+        ]
+        if threshold is None and made:
+            return made[:count]
+        none = TextAnswer("", 0, 0, self.null, float(shares[-1]))
+        if self.is_none(threshold):
+            return [none, *made][:count]
+        behind = next((i for i, one in enumerate(made) if i and one.score < none.score), len(made))
+        return [*made[:behind], none, *made[behind:]][:count]
+
+
+def candidates(logits: np.ndarray, rows: QuestionRows, max_answer: int, kept: int = KEPT) -> list[Candidates]:
+    """The best spans of every question over all its windows; of one span in several, the best score.
+
+    Args:
+        logits: ``[N, 2]`` of every token of ``rows``: begin and end.
+        max_answer: tokens of an answer at most.
+    """
+    spans: list[dict[tuple[int, int], float]] = [{} for _ in range(rows.count)]
+    null = np.full(rows.count, np.inf)
+    starts = rows.table.starts
+    for window, owner in enumerate(rows.owners.tolist()):
+        own = slice(*starts[window : window + 2].tolist())
+        if not np.isfinite(logits[own]).all():
+            null[owner] = np.nan
+        null[owner] = min(null[owner], float(logits[own][0].sum()))
+        at = np.flatnonzero((rows.sides[own] == 1) & (rows.offsets[own][:, 1] > rows.offsets[own][:, 0]))
+        places = rows.offsets[own][at]
+        for score, first, last in best_spans(logits[own][at], max_answer, kept):
+            key = int(places[first, 0]), int(places[last, 1])
+            if score > spans[owner].get(key, -np.inf):
+                spans[owner][key] = score
+    return [
+        Candidates(tuple(sorted(((s, a, b) for (a, b), s in own.items()), key=_rank)[:kept]), float(none))
+        for own, none in zip(spans, null, strict=True)
+    ]
+
+
+def _rank(span: tuple[float, int, int]) -> tuple[float, int, int]:
+    return -span[0], span[1], span[2]
+
+
+def best_spans(logits: np.ndarray, longest: int, kept: int) -> list[tuple[float, int, int]]:
+    """The ``kept`` spans of at most ``longest`` tokens with the highest sum: score, first token, last token.
+
+    Args:
+        logits: ``[T, 2]`` of the tokens that an answer may have. All spans are looked at.
+    """
+    count = len(logits)
+    if count == 0:
+        return []
+    wide = min(longest, count)
+    ends = np.concatenate([logits[:, 1], np.full(wide - 1, -np.inf)])
+    sums = logits[:, :1] + np.lib.stride_tricks.sliding_window_view(ends, wide)  # [T, wide]
+    flat = sums.ravel()
+    most = min(kept, flat.size)
+    best = np.argpartition(-flat, most - 1)[:most]
+    best = best[np.argsort(-flat[best], kind="stable")]
+    return [
+        (float(flat[i]), int(i) // wide, int(i) // wide + int(i) % wide) for i in best if flat[i] > -np.inf
+    ]
+
+
+def best_threshold(leads: Sequence[float], answered: Sequence[float], unanswered: Sequence[float]) -> float:
+    """The threshold of ``Candidates.lead`` with the highest mean figure on validation questions.
+
+    Args:
+        leads: of each question.
+        answered: its figure (F1, say) where the best span is given.
+        unanswered: where none is.
+
+    Returns:
+        A number between two leads, the middle of the best interval; finite.
+    """
+    lead = np.clip(np.asarray(leads, float), -1e6, 1e6)
+    order = np.argsort(lead, kind="stable")
+    given, left = np.asarray(answered, float)[order], np.asarray(unanswered, float)[order]
+    # Of n questions in order, the first k are answered.
+    totals = np.concatenate([[0.0], np.cumsum(given)]) + left.sum() - np.concatenate([[0.0], np.cumsum(left)])
+    borders = np.concatenate([[lead[order[0]] - 1.0], lead[order], [lead[order[-1]] + 1.0]])
+    possible = np.flatnonzero(np.diff(borders) > 0)  # equal leads are answered together
+    best = possible[np.flatnonzero(totals[possible] >= totals[possible].max() - 1e-12)]
+    middle = best[len(best) // 2]
+    return float((borders[middle] + borders[middle + 1]) / 2)
+
+
+# --- baselines ------------------------------------------------------------------------------------
+
+
+def words_of(text: str) -> list[str]:
+    """Words in lower case."""
+    return [word.lower() for word in _WORDS.findall(text)]
+
+
+def document_frequencies(contexts: Sequence[str]) -> Counter[str]:
+    """In how many contexts each word stands; under the empty word, how many contexts there are."""
+    seen: Counter[str] = Counter(word for text in set(contexts) for word in set(words_of(text)))
+    seen[""] = len(set(contexts))
+    return seen
+
+
+def likeliest_sentence(question: Question, seen: Counter[str]) -> str:
+    """The sentence of the context with the highest TF-IDF cosine to the question; of equal ones the first."""
+
+    def weights(text: str) -> dict[str, float]:
+        counts = Counter(words_of(text))
+        return {word: n * math.log((1 + seen[""]) / (1 + seen[word])) for word, n in counts.items()}
+
+    asked = weights(question.question)
+    sentences = [found.group().strip() for found in _SENTENCES.finditer(question.context)]
+    best, most = question.context.strip(), -1.0
+    for sentence in sentences:
+        own = weights(sentence)
+        length = math.sqrt(sum(value**2 for value in own.values())) or 1.0
+        score = sum(value * own.get(word, 0.0) for word, value in asked.items()) / length
+        if sentence and score > most:
+            best, most = sentence, score
+    return best
+
+
+def nearest_span(question: Question, sentence: str) -> str:
+    """The first number of a sentence where the question asks for one, else its first name that the question
+    does not have; the sentence where it has none."""
+    asked = set(words_of(question.question))
+    kind = _NUMBER if _OF_NUMBERS.search(question.question) else _NAME
+    for found in kind.finditer(sentence):
+        if not set(words_of(found.group())) & asked:
+            return found.group()
+    return sentence
+
+
+def baselines(train: AnsweredSplit, judged: AnsweredSplit, bootstrap: int) -> dict[str, Any]:
+    """The figures of answers without a model: a sentence, and a name or number in it."""
+    out, seen = {}, document_frequencies(train.texts)
+    for name in (SENTENCE, SPAN):
+        started = time.perf_counter()
+        given = [likeliest_sentence(question, seen) for question in judged.questions]
+        if name == SPAN:
+            given = [nearest_span(q, sentence) for q, sentence in zip(judged.questions, given, strict=True)]
+        figures = answer_figures(judged.answers or [], given, judged.texts, bootstrap=bootstrap)
+        out[name] = figures | {"seconds": time.perf_counter() - started}
+    return out

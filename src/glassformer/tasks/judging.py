@@ -1,0 +1,73 @@
+"""What runs share: the fit, the scores of all splits, and the split that a saved model is judged on anew."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from glassformer.data.rejected import summary
+from glassformer.errors import DataError
+from glassformer.tasks.same_data import own_data
+from glassformer.tasks.task import Work
+
+Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # a split -> its scores, and what was predicted
+
+
+def fit(work: Work, **options: Any) -> None:
+    """Train on the training split; the validation split chooses."""
+    train, held = work.data.train, work.data.validation
+    validation = (held.examples, held.labels) if held else None
+    work.estimator.fit(train.examples, train.labels, validation=validation, **options)
+
+
+def score_splits(work: Work, scored: Scored, sample: Any, measure: str) -> dict[str, Any]:
+    """What metrics.json says of the splits; the judged one is looked at once, and its predictions stay in
+    ``work``.
+
+    Args:
+        sample: training examples, to see what was learned by heart.
+    """
+    splits = work.data
+    out: dict[str, Any] = {
+        "train": scored(sample)[0] | {"of": len(splits.train)},
+        "validation": None if splits.validation is None else scored(splits.validation)[0],
+        "test": None,
+        "judged": splits.judged_name,
+        "measure": measure,
+        "baselines": {},
+        "seconds": {},
+    }
+    if splits.judged is not None and splits.judged.labels is not None:
+        started = time.perf_counter()
+        out["test"], work.answers = scored(splits.judged)
+        out["seconds"]["inference"] = time.perf_counter() - started
+        out["openings"] = {splits.judged_name: 1}
+    return out
+
+
+def split_to_judge(
+    work: Work,
+    source: str | None,
+    load: Callable[..., Any],
+    noun: str,
+    needed: str = "",
+    also: Callable[[Any], str] = lambda dataset: "",
+) -> Any:
+    """The judged split of a run's own data, or of another source, which is said.
+
+    Args:
+        needed: what it must have, in words; empty: nothing beside its examples.
+        also: what else is said, from the data set.
+
+    Raises:
+        DataError: there is no such split, or data that cannot be read.
+    """
+    splits = own_data(work) if source is None else load(work.recipe, source)
+    if rejected := splits.dataset.rejected:
+        work.say(summary(rejected, listed=False))
+    split, where = splits.judged, source or work.recipe.data.source
+    if split is None or (needed and split.labels is None):
+        raise DataError(f"nothing to judge: no {needed or 'validation and no test split'}", where=where)
+    work.say(f"{len(split):,} {noun} of {split.origin}{also(splits.dataset)}")
+    return split
