@@ -37,7 +37,9 @@ def ask(shell: str, line: str, folder: Path, kind: str = "complete") -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(s, marks=pytest.mark.slow) for s in ("zsh", "fish"))]
+)
 def test_every_shell_is_offered_verbs_and_recipes(shell, tmp_path):
     verbs = ask(shell, "glassformer tra", tmp_path)
     assert "train" in verbs

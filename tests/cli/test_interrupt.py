@@ -97,7 +97,9 @@ def test_ctrl_c_saves_and_resume_goes_on(data: Path, peaceful: Path, tmp_path: P
     check_same(run, peaceful)
 
 
-@pytest.mark.parametrize("during", ["a step", "a save", "the judging"])
+@pytest.mark.parametrize(
+    "during", ["a save", *(pytest.param(d, marks=pytest.mark.slow) for d in ("a step", "the judging"))]
+)
 def test_kill_and_resume(during: str, data: Path, peaceful: Path, tmp_path: Path):
     every = "checkpoint_every=3" if during == "a save" else "checkpoint_every=19"
     run = tmp_path / "run"

@@ -89,7 +89,9 @@ def test_numbers_of_images(at_hand):
     assert reg.predict(IMAGES[:3]).shape == (3,)
 
 
-def test_without_its_weights_an_encoder_from_scratch_learns_and_it_is_said(away):
+def test_without_its_weights_an_encoder_from_scratch_learns_and_it_is_said(away, monkeypatch):
+    small = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_heads": 2, "epochs": 2}
+    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**auto.SHIFTED.settings, **small}))
     with pytest.warns(FromScratchWarning, match=r"dinov2-small \(88 MB\): .*the Hub cannot be reached"):
         clf = gf.ImageClassifier(**QUICK, class_weight="balanced").fit(IMAGES[:13], LABELS[:13])
     peer = gf.ImageClassifier(**auto.SHIFTED.settings, **QUICK, class_weight="balanced")
