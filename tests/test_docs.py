@@ -298,6 +298,12 @@ def test_a_page_begins_with_what_the_reader_gets(page: Path):
     assert not re.match(r"(No|Not|Nothing|There is no)\b", rest.strip())
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_has_a_text(page: Path):
+    """GitHub shows nothing for a link without one; the built site would take the page's title."""
+    assert not re.findall(r"(?<!!)\[\]\([^)]*\)", page.read_text(encoding="utf-8"))
+
+
 STIFF = re.compile(r"what came out|is to be|beside it|said so|could not be had|which is said", re.IGNORECASE)
 
 

@@ -227,7 +227,7 @@ def test_a_study_stands_in_its_row(tmp_path):
     (tmp_path / "study-hotdog-ladder-cifar.json").write_text(json.dumps(found), encoding="utf-8")
     made = pages(lambda name: None, lambda name: measured_study(name, tmp_path))
     assert "| study: 50.0% to 75.0% |" in made["results.md"]
-    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([](../studies.md))"
+    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([Studies, measured](../studies.md))"
     assert f"**Study `hotdog-ladder-cifar`**: {told}" in made["results/row-10.md"]
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from glassformer.config import build
 from glassformer.errors import ConfigError
 
+STUDIES = "[Studies, measured](studies.md)"  # as GitHub shows it: a link without a text is blank there
 TABLE = Path(__file__).parents[1] / "recipes" / "published.json"
 
 
@@ -244,7 +245,7 @@ def measured_study(name: str, results: Path) -> str | None:
     means = [arm["accuracy"]["mean"] for arm in found["arms"]]
     counts = f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} {found['judged']} examples"
     said = str(found["verdict"]).rstrip(".")
-    return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {said} ([](studies.md))"
+    return f"**{min(means):.1%} to {max(means):.1%}** ({counts}). {said} ({STUDIES})"
 
 
 def _measured_by_folds(file: Path) -> str | None:
@@ -268,7 +269,7 @@ def _measured_by_folds(file: Path) -> str | None:
     )
     half = max((one["interval"][1] - one["interval"][0]) / 2 for one in found["differences"].values())
     said += f". Differences are known to ± {half:.0f} points or better"
-    return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {said} ([](studies.md))"
+    return f"**{min(means.values()):.1%} to {max(means.values()):.1%}** ({counts}). {said} ({STUDIES})"
 
 
 @dataclass(frozen=True)
