@@ -56,6 +56,13 @@ def test_a_class_with_too_few_examples_is_learned_from_and_not_held_out():
     assert found.weight.shape == (3, 7)
 
 
+def test_where_nothing_can_be_held_out_the_strength_is_in_the_middle():
+    vectors, targets = blobs(7, n=14)  # two of each class
+    found = solve_classes(vectors, targets)
+    assert found.strength == 4
+    assert np.isnan(found.held_out).all()
+
+
 def test_weights_count_examples_as_often():
     rng = np.random.default_rng(3)
     targets = np.arange(61) % 2
