@@ -119,6 +119,11 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
+def kept(path: Path) -> dict[str, Any]:
+    """What a result file holds already, so that the same command goes on; empty where there is none."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def written(path: Path, result: dict[str, Any]) -> int:
     """Write a result file and say so; the exit code."""
     write_result(path, result)

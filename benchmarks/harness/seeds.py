@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from glassformer.evaluate.compare import holm
+
+
+def interval(values: Sequence[float]) -> list[float]:
+    """Of the mean, 95 %: Student's t over the seeds."""
+    from scipy.stats import t
+
+    mean = statistics.fmean(values)
+    half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
+    return [mean - half, mean + half]
 
 
 def paired(apart: np.ndarray) -> dict[str, Any]:

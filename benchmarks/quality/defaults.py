@@ -10,7 +10,6 @@ measured again; the file is written after each training.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.baselines import pixel_logistic, tfidf_logistic
@@ -129,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
         sizes=dict(nargs="*", type=int, default=SIZES),
         seeds=dict(nargs="*", type=int, default=SEEDS),
     )
-    found = json.loads(RESULT.read_text()) if RESULT.exists() else {}
+    found = kept(RESULT)
     rows: list[dict[str, Any]] = found.get("rows", [])
     sets: dict[str, Examples] = {}
     for row, size, seed in list(wanted(args, rows)):

@@ -25,7 +25,6 @@ soon as it is there; the same command goes on.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 import time
@@ -35,7 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
+from benchmarks.harness.seeds import interval
 from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text, encode, word_tokenizer
@@ -148,15 +148,6 @@ def judged(corpus: Corpus, question: str, arm: str, places: str, labels: int, se
 # --- what is said of it ----------------------------------------------------------------------------
 
 
-def interval(values: Sequence[float]) -> list[float]:
-    """Of the mean, 95 %: Student's t over the seeds."""
-    from scipy.stats import t
-
-    n = len(values)
-    half = float(t.ppf(0.975, n - 1)) * statistics.stdev(values) / n**0.5
-    return [statistics.fmean(values) - half, statistics.fmean(values) + half]
-
-
 def cell(values: Sequence[float]) -> str:
     low, high = (min(max(x, 0.0), 1.0) for x in interval(values))
     return f"{statistics.fmean(values):.1%} ({100 * low:.1f} to {100 * high:.1f})"
@@ -250,7 +241,7 @@ def main() -> None:
     )
     draft = args.out.with_suffix(".partial.json")
     old = draft if draft.is_file() else args.out
-    fits = json.loads(old.read_text(encoding="utf-8"))["fits"] if old.is_file() else []
+    fits = kept(old).get("fits", [])
     keys = ("question", "arm", "positions", "labels", "seed")
     done = {tuple(f[key] for key in keys) for f in fits}
     head = {"benchmark": "few labels", "title": "Few labels", **environment()}

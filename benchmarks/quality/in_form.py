@@ -23,7 +23,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
@@ -179,7 +179,7 @@ def grid_of(folder: Path) -> dict[str, Any] | None:
 
 def merged(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     """The result file's content with this record in the place of the recipe's older one."""
-    known = json.loads(path.read_text(encoding="utf-8"))["recipes"] if path.is_file() else []
+    known = kept(path).get("recipes", [])
     records = {r["recipe"]: r for r in known} | {record["recipe"]: record}
     return {
         "about": "random weights of the real sizes in the Hub's layout: shows that a recipe runs, not what it reaches",

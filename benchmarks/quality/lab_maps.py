@@ -21,6 +21,7 @@ import numpy as np
 
 import glassformer as gf
 from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.seeds import interval
 from benchmarks.quality.lab_fits import (
     LEARNED_PICTURES,
     LEARNED_REVIEWS,
@@ -69,15 +70,11 @@ KINDS: dict[str, Callable[[int], dict[str, float]]] = {"text": of_text, "picture
 
 def summed_up(by_seed: list[dict[str, float]]) -> dict[str, Any]:
     """Mean, 95 % interval over the seeds and every seed's value, of each figure."""
-    from scipy.stats import t
-
-    out = {}
-    for name in by_seed[0]:
-        values = [one[name] for one in by_seed]
-        mean, half = statistics.fmean(values), 0.0
-        half = float(t.ppf(0.975, len(values) - 1)) * statistics.stdev(values) / len(values) ** 0.5
-        out[name] = {"mean": mean, "interval": [mean - half, mean + half], "by_seed": values}
-    return out
+    found = {name: [one[name] for one in by_seed] for name in by_seed[0]}
+    return {
+        name: {"mean": statistics.fmean(values), "interval": interval(values), "by_seed": values}
+        for name, values in found.items()
+    }
 
 
 def main() -> None:

@@ -11,13 +11,12 @@ there for the same limit is not run again.
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.run import Corpus, load_corpus
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     settings |= {"epochs": 1, "threads": given.threads, "checkpoint_every": 0}
     about = {"recipe": given.recipe, "limit": given.limit, "window": WINDOW}
-    old = json.loads(given.out.read_text(encoding="utf-8")) if given.out.is_file() else {}
+    old = kept(given.out)
     starts = old["starts"] if all(old.get(key) == value for key, value in about.items()) else {}
     for seed in given.seeds:
         for name in given.starts:

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
 
 RESULT = RESULTS / "untuned.json"
 TFIDF = "TF-IDF + logistic regression"
@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
         args.error("GLASSFORMER_DATA names no folder of data sets")
     if args.limit and args.out == RESULT:
         args.error("--limit is for a try: give --out FILE")
-    rows: list[dict[str, Any]] = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
+    rows: list[dict[str, Any]] = kept(args.out).get("rows", [])
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         for number, make in enumerate(TABLES.values()):

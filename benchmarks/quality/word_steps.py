@@ -11,12 +11,11 @@ soon as it has ended, and the same command goes on.
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, count, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
 from glassformer.evaluate.vectors import given_questions, judge_analogies, unit_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -143,7 +142,7 @@ def main() -> None:
     )
     head = {"benchmark": "word steps", "title": "Over the steps", **environment()}
     head |= {"recipe": RECIPE, "steps": args.steps, "seeds": args.seeds}
-    old = json.loads(args.out.read_text(encoding="utf-8")) if args.out.is_file() else {}
+    old = kept(args.out)
     runs = old.get("runs", []) if old.get("steps") == args.steps else []
     runs = [run for run in runs if run["seed"] in args.seeds]
     for seed in args.seeds:

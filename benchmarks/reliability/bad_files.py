@@ -14,7 +14,6 @@ import random
 import shutil
 import struct
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ import torch
 from PIL import Image
 
 import glassformer as gf
+from benchmarks.reliability.hostile_pictures import encoded, png
 from benchmarks.reliability.kill_tests import scratch
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.native import load_state, save_state
@@ -313,21 +313,6 @@ def readers(count: int) -> list[dict]:
 # --- pictures -----------------------------------------------------------------------------------------
 
 
-def _encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-def _bomb(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    data = chunk(b"IDAT", zlib.compress(bytes(5000)))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + data + chunk(b"IEND", b"")
-
-
 def hand_made_pictures() -> list[bytes]:
     """Forty: cut, of odd modes, turned, animated, far too large, or no pictures at all."""
     rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
@@ -335,28 +320,28 @@ def hand_made_pictures() -> list[bytes]:
     exif = Image.Exif()
     exif[0x0112] = 6
     wide = Image.fromarray(np.zeros((5, 7), np.uint16) + 60_000)
-    jpeg, png = _encoded(rgb, "JPEG"), _encoded(rgb, "PNG")
-    gif = _encoded(rgb.convert("P"), "GIF", save_all=True, append_images=[rgb.rotate(90).convert("P")] * 3)
+    jpeg, whole = encoded(rgb, "JPEG"), encoded(rgb, "PNG")
+    gif = encoded(rgb.convert("P"), "GIF", save_all=True, append_images=[rgb.rotate(90).convert("P")] * 3)
     odd = [
-        _encoded(rgb.convert("CMYK"), "JPEG"), _encoded(wide, "PNG"), _encoded(rgb.convert("RGBA"), "PNG"),
-        _encoded(rgb.quantize(8), "PNG", transparency=0), _encoded(rgb.convert("LA"), "PNG"), _encoded(grey, "PNG"),
-        _encoded(rgb.convert("1"), "PNG"), _encoded(rgb, "PNG", exif=exif), gif, _encoded(rgb, "BMP"),
-        _encoded(rgb, "WEBP"),
-        _encoded(rgb, "TIFF"), _encoded(grey.convert("F"), "TIFF"), _encoded(grey.convert("I"), "TIFF"),
-        _encoded(rgb.convert("YCbCr"), "JPEG"), _encoded(rgb.convert("LAB"), "TIFF"),
+        encoded(rgb.convert("CMYK"), "JPEG"), encoded(wide, "PNG"), encoded(rgb.convert("RGBA"), "PNG"),
+        encoded(rgb.quantize(8), "PNG", transparency=0), encoded(rgb.convert("LA"), "PNG"), encoded(grey, "PNG"),
+        encoded(rgb.convert("1"), "PNG"), encoded(rgb, "PNG", exif=exif), gif, encoded(rgb, "BMP"),
+        encoded(rgb, "WEBP"),
+        encoded(rgb, "TIFF"), encoded(grey.convert("F"), "TIFF"), encoded(grey.convert("I"), "TIFF"),
+        encoded(rgb.convert("YCbCr"), "JPEG"), encoded(rgb.convert("LAB"), "TIFF"),
     ]  # fmt: skip
     cut = [
         jpeg[:-60],
         jpeg[:15],
         jpeg[:2],
-        png[:-40],
-        png[:20],
-        png[:8],
+        whole[:-40],
+        whole[:20],
+        whole[:8],
         gif[:30],
-        _encoded(rgb, "WEBP")[:40],
+        encoded(rgb, "WEBP")[:40],
     ]
-    bombs = [_bomb(50_000, 50_000), _bomb(2**31 - 1, 1), _bomb(1, 2**31 - 1), _bomb(0, 5), _bomb(40_000, 40_000, 16, 6),
-             _bomb(60_000, 2)]  # fmt: skip
+    sizes = ((50_000, 50_000), (2**31 - 1, 1), (1, 2**31 - 1), (0, 5), (60_000, 2))
+    bombs = [*(png(*size, 8, 2, bytes(5000)) for size in sizes), png(40_000, 40_000, 16, 6, bytes(5000))]
     none = [b"", b"\0", b"text", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='x'/>",
             b"%PDF-1.4\n",
             b"GIF89a", b"\xff\xd8\xff", bytes(5000), b"RIFF\xff\xff\xff\xffWEBPVP8 "]  # fmt: skip
@@ -370,7 +355,7 @@ def _picture(path: Path) -> None:
 def pictures(count: int) -> list[dict]:
     """The hand-made ones, then ``count`` good ones with accidents."""
     rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
-    good = [_encoded(rgb, kind) for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")]
+    good = [encoded(rgb, kind) for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")]
     work = hand_made_pictures() + [mutated(good[i % len(good)], i) for i in range(count)]
     before = peak_memory_mb()
     with scratch() as home:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from benchmarks.harness.results import RESULTS
+from benchmarks.harness.results import RESULTS, kept
 
 MOST_DIFFERENCE = 1e-4  # of a logit
 MOST_MS = 100  # until a refusal
@@ -14,7 +13,7 @@ MOST_HEALTH_MS = 1000
 
 def _file(name: str) -> dict[str, Any]:
     path = RESULTS / name
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return kept(path)
 
 
 def _requests(load: dict[str, Any]) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 from glassformer.data.sources import load_text_dataset
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.outputs import samples_of
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     facts = environment("onnx", "onnxscript", "onnxruntime")
     split = load_text_dataset("imdb", limit=256, seed=0, splits=["train"]).splits["train"]
-    old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+    old = kept(options.out)
     models: dict[str, Any] = old.get("models", {})
     jobs = (
         [(name, None) for name in options.only or [*TEXTS, *PICTURES]]

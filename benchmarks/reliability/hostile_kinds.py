@@ -338,11 +338,7 @@ def texts() -> Iterator[Hostile]:
 
 def pictures() -> Iterator[Hostile]:
     def png(width: int, height: int, data: bytes = b"") -> bytes:
-        fields = width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\0\0\0\0"
-        parts = ((b"IHDR", fields), (b"IDAT", zlib.compress(data)), (b"IEND", b""))
-        return b"\x89PNG\r\n\x1a\n" + b"".join(
-            len(d).to_bytes(4, "big") + k + d + zlib.crc32(k + d).to_bytes(4, "big") for k, d in parts
-        )
+        return hostile_pictures.png(width, height, 8, 0, data)
 
     def sent(name: str, *content: str) -> Hostile:
         return Hostile("pictures", name, (post(as_json({"images": list(content)})),))

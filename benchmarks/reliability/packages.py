@@ -17,7 +17,6 @@ Pythons and packages stay, each with the commit that it was tried at.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import resource
@@ -32,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = {  # the modules that an extra is for, and its own tests; the last of them is the one that few means
@@ -274,7 +273,7 @@ def main() -> int:
     missing = set(EXTRAS) - set(offered["optional-dependencies"])
     if missing:
         raise SystemExit(f"no such extras: {', '.join(sorted(missing))}")
-    old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
+    old = kept(options.out)
     result: dict[str, Any] = {"benchmark": "packages in clean environments", **environment()}
     result["tried"] = old.get("tried", [])
     commit = sources()

@@ -11,7 +11,6 @@ be refused and counted.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
 from benchmarks.reliability import (
     bad_files,
     borrowed,
@@ -193,7 +192,7 @@ def run_row(name: str, count: int | None, more: int) -> dict[str, Any]:
 
 def read() -> dict[str, Any]:
     """The result file as it is."""
-    return json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    return kept(FILE)
 
 
 def page(result: dict[str, Any]) -> str:

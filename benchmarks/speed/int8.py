@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, spread, write_result
 from benchmarks.speed.kernels_fp32 import LIMITS
 from glassformer.data.sources import load_text_dataset
 from glassformer.nn import kernels
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             settings = {"threads": 1, "seed": options.seed, "rounds": options.rounds, "clock": "process time"}
             settings["trained_on"] = TRAINED
             settings["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-            before = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else {}
+            before = kept(options.out)
             levels = before.get("levels", {}) | {name: found}
             facts = {"benchmark": "products in int8", **here, **settings}
             write_result(options.out, {**facts, "levels": levels})

@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, spread, write_result
 from benchmarks.harness.servers import Server, running
 from benchmarks.speed.load import Load, press
 from glassformer.data.sources import load_text_dataset
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for part in options.parts:
             facts = environment("transformers", "fastapi", "uvicorn")
             name = options.model.name if options.model else f"MiniLM, fitted to {options.training} reviews"
-            old = json.loads(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
+            old = kept(options.out)
             for found in globals()[part](
                 folder, split.texts, options
             ):  # kept as it comes: a stop loses little

@@ -15,7 +15,6 @@ trained again: ``--again`` does that for glassformer, after a change of its code
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import statistics
 import tempfile
@@ -27,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, result_file, spread, write_result
+from benchmarks.harness.results import RESULTS, environment, kept, parse, result_file, spread, write_result
 from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
 from glassformer.data.sentences import read_corpus
 from glassformer.data.sources import data_folders
@@ -186,7 +185,7 @@ def quality(
     kinds: Sequence[str] = KINDS,
 ) -> None:
     path = RESULTS / f"{name}.json"
-    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"epochs": {}}
+    result = kept(path) or {"epochs": {}}
     result |= {"environment": environment("gensim", "numba"), "setting": SETTING | {"threads": threads}}
     machine = result["environment"]["machine"]["cpu"]
     corpus = read_corpus(file, min_count=SETTING["min_count"])
