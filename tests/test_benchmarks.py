@@ -361,6 +361,25 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
     )
 
 
+# --- the command line ------------------------------------------------------------------------------
+
+
+def test_options_are_read_by_their_defaults(tool, capsys):
+    def read(*argv: str) -> Any:
+        options = {"rounds": (5, "timed"), "fast": False, "sizes": [7], "out": Path("a"), "limit": int}
+        return tool("results").parse(
+            "about", "name", argv=argv, key={"flag": "--set", "nargs": "*"}, **options
+        )
+
+    given = read("x", "--rounds", "3", "--fast", "--sizes", "1", "2", "--set", "a=1")
+    assert (given.name, given.rounds, given.fast, given.sizes, given.key) == ("x", 3, True, [1, 2], ["a=1"])
+    given = read("x", "--out", "b")
+    assert (given.rounds, given.fast, given.sizes, given.out, given.limit) == (5, False, [7], Path("b"), None)
+    with pytest.raises(SystemExit):
+        given.error("never so")
+    assert "never so" in capsys.readouterr().err
+
+
 # --- nothing is left running ----------------------------------------------------------------------
 
 
