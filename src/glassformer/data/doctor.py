@@ -19,31 +19,15 @@ from glassformer.data.checks import place
 from glassformer.data.copies import groups_of, same_but_for_case
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import (
-    balance,
-    contradictions,
+    LABELS,
     doubled_quotes,
     each_split,
     leaks,
-    lone_classes,
-    missing_classes,
-    no_labels,
-    odd_labels,
     repeats,
     rows_of,
     run_checks,
-    several_labels,
-    twin_classes,
 )
-from glassformer.data.findings import (
-    Check,
-    DoctorReport,
-    Finding,
-    Severity,
-    at_rows,
-    excerpt,
-    found,
-    percent,
-)
+from glassformer.data.findings import Check, DoctorReport, Finding, Severity, at_rows, excerpt, found, percent
 from glassformer.data.label_sets import each
 from glassformer.data.splits import grouped_split
 from glassformer.data.text import Clean, clean_text, unknown_id
@@ -60,7 +44,6 @@ CHUNK = 25  # neighbouring rows looked at in one place
 CHUNKS = 120  # such places
 # a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
 RARE = 0.01
-SMOOTHING = 5.0  # shared words added to both counts, so that chance among a few does not look like kinship
 LEAST = 100  # pairs of neighbours, below which nothing is said
 
 
@@ -283,14 +266,7 @@ def examine(
         repeats,
         leaks,
         sides,
-        contradictions,
-        odd_labels,
-        no_labels,
-        balance,
-        several_labels,
-        lone_classes,
-        missing_classes,
-        twin_classes,
+        *LABELS,
         partial(_neighbors, held_out=held_out),
         each_split(_short_texts),
         partial(_markup, clean=clean),

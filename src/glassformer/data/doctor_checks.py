@@ -415,3 +415,16 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
     message = f"{name}: labels on fewer than {RARE} examples: {len(rare):,} ({shown})"
     fix = "add examples of them, or leave them out: their figures are chance"
     yield from found("note", "rare-labels", rare, message, fix, shown=rare[:10])
+
+
+# The checks on the labels of texts, in the order of the report.
+LABELS: list[Check] = [
+    contradictions,
+    odd_labels,
+    no_labels,
+    balance,
+    several_labels,
+    lone_classes,
+    missing_classes,
+    twin_classes,
+]

@@ -514,13 +514,3 @@ def read_lines(path: Path) -> tuple[list[str], list[int]]:
     if not lines:
         raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
     return [line for _, line in lines], [i for i, _ in lines]
-
-
-def count_lines(path: Path) -> int:
-    """How many lines a plain text file has, empty ones included; a last one need not end.
-
-    Raises:
-        DataError: see ``check_utf8``.
-    """
-    check_utf8(path)
-    return sum(1 for _ in text_lines(path))

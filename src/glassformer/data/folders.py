@@ -193,25 +193,32 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
         DataError: no such folders, or a class without texts.
     """
     refuse_models(folder)
-    subfolders = _subfolders(folder)
-    if not subfolders:
-        refuse_tables(folder)
-        raise DataError(
-            "neither tables nor folders of texts",
-            where=str(folder),
-            fix="Put train.csv there, or one folder of .txt files for each class",
-        )
-    parts = {"train": folder}
-    if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
-        parts = {SPLIT_OF[sub.name.lower()]: sub for sub in subfolders}
-        if len(parts) < len(subfolders):
-            names = ", ".join(sub.name for sub in subfolders)
-            raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
+    fix = "Put train.csv there, or one folder of .txt files for each class"
+    parts = split_folders(folder, "texts", fix) or {"train": folder}
     layout = {split: _class_files(part, folder) for split, part in parts.items()}
     for split, classes in list(layout.items()):
         for name in [n for n in classes if SPLIT_OF.get(n.lower()) == "unsupervised" and len(classes) > 1]:
             layout.setdefault("unsupervised", {})[f"{split}/{name}"] = classes.pop(name)
     return layout
+
+
+def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
+    """Split -> its folder, where all that a folder has are called as splits; empty: they are classes.
+
+    Raises:
+        DataError: no folders of ``what`` (``fix`` says what to give), or two for one split.
+    """
+    below = subfolders(folder)
+    if not below:
+        refuse_tables(folder)
+        raise DataError(f"neither tables nor folders of {what}", where=str(folder), fix=fix)
+    if not all(sub.name.lower() in SPLIT_OF for sub in below):
+        return {}
+    parts = {SPLIT_OF[sub.name.lower()]: sub for sub in below}
+    if len(parts) < len(below):
+        names = ", ".join(sub.name for sub in below)
+        raise DataError(f"two folders for one split among {names}", where=str(folder), fix="Keep one")
+    return parts
 
 
 def refuse_models(folder: Path) -> None:
@@ -266,7 +273,8 @@ def _read_text(path: Path, rejected: list[RejectedRow] | None) -> str | None:
         raise DataError(error.what, where=where, fix=fix) from None
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def subfolders(folder: Path) -> list[Path]:
+    """The folders in a folder that are not hidden, by name."""
     return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
 
 
@@ -278,7 +286,7 @@ def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
     """
     classes = {
         sub.name: sorted(p for p in sub.glob("*.txt") if p.is_file() and not is_clutter(p))
-        for sub in _subfolders(folder)
+        for sub in subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
     if not classes:  # an unlabelled split: the files lie in it directly

@@ -18,7 +18,13 @@ from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
-from glassformer.data.folders import find_folder, refuse_models, refuse_tables
+from glassformer.data.folders import (
+    find_folder,
+    refuse_models,
+    refuse_tables,
+    split_folders,
+    subfolders,
+)
 from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
@@ -243,21 +249,12 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Data
     Raises:
         DataError: no such folders, or a class without pictures.
     """
-    subfolders = _subfolders(folder)
-    if not subfolders:
-        refuse_tables(folder)
-        fix = "Put one folder of pictures for each class there"
-        raise DataError("neither tables nor folders of pictures", where=str(folder), fix=fix)
-    layout: dict[str, dict[str, list[Path]]] = {}
     left: list[Path] = []
-    if all(sub.name.lower() in SPLIT_OF for sub in subfolders):
-        for sub in subfolders:
-            if SPLIT_OF[sub.name.lower()] in layout:
-                raise DataError(f"two folders for the split {sub.name}", where=str(folder), fix="Keep one")
-            layout[SPLIT_OF[sub.name.lower()]] = _class_files(sub, folder, left)
-    else:
-        _refuse_mixture(folder, subfolders)
-        layout["train"] = _class_files(folder, folder, left)
+    parts = split_folders(folder, "pictures", "Put one folder of pictures for each class there")
+    if not parts:
+        _refuse_mixture(folder, subfolders(folder))
+    parts = parts or {"train": folder}
+    layout = {split: _class_files(part, folder, left) for split, part in parts.items()}
     splits = {}
     for split, classes in choose_splits(layout, wanted, str(folder)).items():
         files = [(label, path) for label, paths in classes.items() for path in paths]
@@ -282,27 +279,23 @@ def _endings(files: Iterable[Path]) -> str:
     return ", ".join(f"{n:,} {ending}" for ending, n in counts.most_common(SHOWN)) + more
 
 
-def _refuse_mixture(folder: Path, subfolders: Sequence[Path]) -> None:
+def _refuse_mixture(folder: Path, below: Sequence[Path]) -> None:
     """A split folder beside other folders: else ``train`` and ``test`` would be learnt as classes.
 
     Raises:
         DataError: some folders are named as splits and hold folders of their own, others are neither.
     """
-    splits = [p.name for p in subfolders if p.name.lower() in SPLIT_OF and _subfolders(p)]
-    others = [p.name for p in subfolders if p.name not in splits]
+    splits = [p.name for p in below if p.name.lower() in SPLIT_OF and subfolders(p)]
+    others = [p.name for p in below if p.name not in splits]
     if splits:
         what = f"{', '.join(splits)} look like splits, but {', '.join(others[:3])} is none"
         fix = "Keep only train, validation and test there, or move the classes out of them"
         raise DataError(what, where=str(folder), fix=fix)
 
 
-def _subfolders(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_dir() and not is_clutter(p))
-
-
 def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[Path]]:
     """Class -> its images; images that lie in ``folder`` itself and other files are added to ``left``."""
-    below = {sub.name: files_below(sub) for sub in _subfolders(folder)}
+    below = {sub.name: files_below(sub) for sub in subfolders(folder)}
     if not below:
         raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
     check_class_names(list(below), str(folder))

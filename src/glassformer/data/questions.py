@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from glassformer.data.checks import check_texts, is_missing, place
+from glassformer.data.checks import is_missing, place
 from glassformer.data.findings import excerpt
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
-from glassformer.data.text_pairs import TextPair
+from glassformer.data.text_pairs import TextPair, check_side
 from glassformer.errors import DataError
 
 QUESTION, CONTEXT = "question", "context"
@@ -51,14 +51,8 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
             side.append(text)
     if not sides[0]:
         raise DataError("there are no questions", where=origin, fix="Give at least one")
-    checked = []
-    for name, side in zip((QUESTION, CONTEXT), sides, strict=True):
-        try:
-            checked.append(check_texts(side, origin, rows))
-        except DataError as error:
-            what = error.what.replace("the text", f"the {name}", 1)
-            raise DataError(what, where=error.where, fix=error.fix) from None
-    return list(map(Question, *checked))
+    named = zip((QUESTION, CONTEXT), sides, strict=True)
+    return list(map(Question, *(check_side(side, name, origin, rows) for name, side in named)))
 
 
 def is_example(row: Any) -> bool:

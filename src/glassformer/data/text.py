@@ -323,10 +323,7 @@ def encode(
     Raises:
         DataError: ``max_length`` leaves no room for a token, a text is no string, the tokenizer fails.
     """
-    if tokenizer.padding is not None or tokenizer.truncation is not None:
-        tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
+    tokenizer = uncut(tokenizer)
     special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
     if max_length <= special:
         raise DataError(
@@ -345,7 +342,7 @@ def encode(
             raise DataError("not every text is a string", where="texts", fix="Give a list of str")
         if clean != "none":
             part = [clean_text(text, clean) for text in part]
-        rows = _ids(tokenizer, part, add_special_tokens)
+        rows = [encoding.ids for encoding in encodings(tokenizer, part, add_special_tokens)]
         for i, row in enumerate(rows):
             truncated.append(len(row) > max_length)
             if len(row) > max_length:
@@ -360,34 +357,40 @@ def encode(
     )
 
 
-def _ids(tokenizer: Tokenizer, texts: list[str], add_special_tokens: bool) -> list[list[int]]:
-    """The ids of each text.
+def uncut(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer that neither pads nor cuts: itself where it does neither, else a copy."""
+    if tokenizer.padding is not None or tokenizer.truncation is not None:
+        tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+    return tokenizer
+
+
+def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: bool) -> list[Any]:
+    """The ``Encoding`` of each text, or of each pair of them.
 
     Raises:
-        DataError: a text on which the tokenizer fails, which begins the message.
+        DataError: an input on which the tokenizer fails; the message has its beginning.
     """
-
-    def ids(part: list[str]) -> list[list[int]]:
-        encodings = tokenizer.encode_batch_fast(part, add_special_tokens=add_special_tokens)
-        return [encoding.ids for encoding in encodings]
-
+    options = {"add_special_tokens": add_special_tokens}
     try:
-        return ids(texts)
+        return tokenizer.encode_batch_fast(inputs, **options)
     except BaseException as error:  # a panic of its compiled code is no Exception
         if failure(error) is None:
             raise
-    found: list[list[int]] = []
-    for text in texts:  # which of them it is
+    found: list[Any] = []
+    for one in inputs:  # which of them it is
         try:
-            found += ids([text])
+            found += tokenizer.encode_batch_fast([one], **options)
         except BaseException as error:  # as above
             if (reason := failure(error)) is None:
                 raise
-            shown = text if len(text) <= 40 else f"{text[:40]}..."
-            what = f"the tokenizer fails on {shown!r} ({reason})"
-            raise DataError(
-                what, where="texts", fix="Leave this text out, or use another tokenizer"
-            ) from None
+            kind, text = ("text", one) if isinstance(one, str) else ("pair", one[0])
+            shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
+            shown = shown if kind == "text" else f"the pair that begins with {shown}"
+            what = f"the tokenizer fails on {shown} ({reason})"
+            fix = f"Leave this {kind} out, or use another tokenizer"
+            raise DataError(what, where="texts", fix=fix) from None
     return found
 
 

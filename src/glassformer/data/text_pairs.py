@@ -15,7 +15,16 @@ from tokenizers import Tokenizer
 
 from glassformer.data.checks import check_texts, place
 from glassformer.data.in_memory import read_rows
-from glassformer.data.text import Clean, TokenTable, clean_text, encode, failure, starts_of, unknown_id
+from glassformer.data.text import (
+    Clean,
+    TokenTable,
+    clean_text,
+    encode,
+    encodings,
+    starts_of,
+    uncut,
+    unknown_id,
+)
 from glassformer.errors import DataError
 
 JOINT = "\n"  # between the sides of a pair that is shown or counted as one text
@@ -58,6 +67,15 @@ def are_pairs(texts: Sequence[Any]) -> bool:
     return any(isinstance(text, TextPair) for text in texts[:1])
 
 
+def check_side(texts: Iterable[Any], which: str, origin: str, rows: Sequence[int] | None) -> list[str]:
+    """As ``check_texts``; an error says of ``which`` side it is."""
+    try:
+        return check_texts(texts, origin, rows)
+    except DataError as error:
+        what = error.what.replace("the text", f"the {which}", 1)
+        raise DataError(what, where=error.where, fix=error.fix) from None
+
+
 def join_sides(
     first: Iterable[Any], second: Iterable[Any], origin: str = "texts", rows: Sequence[int] | None = None
 ) -> list[str]:
@@ -66,13 +84,8 @@ def join_sides(
     Raises:
         DataError: a side that cannot be used (see ``check_texts``), or other numbers of them.
     """
-    checked = []
-    for which, side in zip(SIDES, (first, second), strict=True):
-        try:
-            checked.append(check_texts(side, origin, rows))
-        except DataError as error:
-            what = error.what.replace("the text", f"the {which} text", 1)
-            raise DataError(what, where=error.where, fix=error.fix) from None
+    both = zip(SIDES, (first, second), strict=True)
+    checked = [check_side(side, f"{which} text", origin, rows) for which, side in both]
     if len(checked[0]) != len(checked[1]):
         what = f"{len(checked[0])} first texts but {len(checked[1])} second ones"
         raise DataError(what, where=origin, fix="Give one second text for each first")
@@ -167,10 +180,7 @@ def encode_pairs(
     Raises:
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
     """
-    if tokenizer.padding is not None or tokenizer.truncation is not None:
-        tokenizer = Tokenizer.from_str(tokenizer.to_str())
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
+    tokenizer = uncut(tokenizer)
     special = tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0
     if max_length < special + 2:
         what = f"{max_length} tokens leave no room for two texts beside {special} special ones"
@@ -182,7 +192,7 @@ def encode_pairs(
     truncated: list[bool] = []
     for start in range(0, len(pairs), chunk):
         sides = [cleaned_sides(pair, clean) for pair in pairs[start : start + chunk]]
-        for pair, encoding in zip(sides, _encoded(tokenizer, sides, add_special_tokens), strict=True):
+        for pair, encoding in zip(sides, encodings(tokenizer, sides, add_special_tokens), strict=True):
             cut = len(encoding.ids) > max_length
             if cut:
                 encoding = cut_pair(tokenizer, pair, max_length, add_special_tokens, keep_second)
@@ -232,27 +242,6 @@ def cut_pair(
     for side, count in zip((first, second), kept, strict=True):
         side.truncate(count)
     return tokenizer.post_process(first, second, add_special_tokens)
-
-
-def _encoded(tokenizer: Tokenizer, pairs: list[tuple[str, str]], add_special_tokens: bool) -> Iterable[Any]:
-    """Raises DataError for a pair on which the tokenizer fails, which begins the message."""
-    try:
-        return tokenizer.encode_batch_fast(pairs, add_special_tokens=add_special_tokens)  # type: ignore[arg-type]  # tuples are pairs
-    except BaseException as error:  # a panic of its compiled code is no Exception
-        if failure(error) is None:
-            raise
-    found = []
-    for pair in pairs:  # which of them it is
-        try:
-            found.append(tokenizer.encode(*pair, add_special_tokens=add_special_tokens))
-        except BaseException as error:  # as above
-            if (reason := failure(error)) is None:
-                raise
-            shown = pair[0] if len(pair[0]) <= 40 else f"{pair[0][:40]}..."
-            what = f"the tokenizer fails on the pair that begins with {shown!r} ({reason})"
-            fix = "Leave this pair out, or use another tokenizer"
-            raise DataError(what, where="texts", fix=fix) from None
-    return found
 
 
 def without_segments(table: TokenTable) -> TokenTable:
