@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,15 +93,16 @@ def examined(
     if kind == "tags":
         return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
     if kind == "pictures":
-        of = recipe.model if recipe else ImageModelConfig(**({"model": model} if model else {}))
+        of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
         transform = build_transform(recipe.image if recipe else ImageConfig(), of)
         about = dataset.notes, dataset.rejected
         return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
     if kind == "answers":
-        windows = {
-            split: encode_questions(_tokenizer(model), own.questions, max_length=max_length or LONGEST)
-            for split, own in (dataset.splits.items() if model else ())
-        }
+        if model is None:
+            return examine_answered(dataset)
+        tokenizer, length = _tokenizer(model), max_length or LONGEST
+        splits = dataset.splits.items()
+        windows = {k: encode_questions(tokenizer, own.questions, max_length=length) for k, own in splits}
         return examine_answered(dataset, windows)
     options: dict[str, Any] = {"max_length": max_length}
     if model is not None and not is_from_scratch(model):
@@ -197,7 +198,7 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
     data = {"source": source, "on_bad_row": "skip"} | ({"tags_column": tags_column} if tags_column else {})
     recipe = build(TaggingRecipe, apply_overrides({"data": data}, settings, TaggingRecipe), "--set")
     d = recipe.data
-    columns = {"words_column": d.words_column, "tags_column": d.tags_column}
+    columns: dict[str, Any] = {"words_column": d.words_column, "tags_column": d.tags_column}
     dataset = load_tagged(source, **columns, limit=d.limit, seed=d.split_seed, on_bad_row=d.on_bad_row)
     if "train" in dataset.splits:
         splits = split_up(dataset, d, recipe.evaluate.split)
@@ -358,7 +359,7 @@ class Shown:
     notes: Sequence[str] = ()
     first: str = ""  # what the examples of the first split are called; empty: none are shown
     columns: tuple[str, ...] = ()
-    examples: Iterable[Sequence[str]] = ()
+    examples: Sequence[Sequence[str]] = ()
     words: tuple[str, ...] = ()  # heads that are no numbers
 
 

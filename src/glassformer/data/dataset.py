@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -106,7 +106,7 @@ class NamedSource:
 
     description: str
     licence: str
-    load: Callable[..., Any] | None = None  # None: tables in ``folder``
+    load: Any = None  # a function; None: tables in ``folder``
     notes: tuple[str, ...] = ()
     folder: str = ""  # below a data folder; empty: the data are made
     origin: str = ""  # where to get it

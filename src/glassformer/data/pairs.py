@@ -7,7 +7,7 @@ a folder with ``train.en`` and ``train.de``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,18 +101,19 @@ def load_pairs(
     gaps: Gaps = "skip" if on_bad_row == "skip" else "keep" if keep_empty else "refuse"
     rejected: list[RejectedRow] = []
     columns = source_column or "en", target_column or "de"
-    read: Callable[[Path], Iterable[Row]] = partial(_lines, ends=columns, gaps=gaps)
     files: dict[str, list[Path]] = {name: [file] for name, file in plain_files(path, *columns).items()}
-    if not files:
-        if path.is_file() and path.suffix.lower() not in READERS:
-            raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
-        files = files_of(path, [*PAIR_SOURCES])
+    plain = bool(files)
+    if not plain and path.is_file() and path.suffix.lower() not in READERS:
+        raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
+    files = files or files_of(path, [*PAIR_SOURCES])
 
-        def read(file: Path) -> Iterable[Row]:
-            nonlocal columns
-            table = lenient_table(file, None if gaps == "refuse" else rejected)
-            columns = find_columns(table, source_column, target_column)
-            return _pairs(table, columns, gaps)
+    def read(file: Path) -> Iterable[Row]:
+        nonlocal columns
+        if plain:
+            return _lines(file, columns, gaps)
+        table = lenient_table(file, None if gaps == "refuse" else rejected)
+        columns = find_columns(table, source_column, target_column)
+        return _pairs(table, columns, gaps)
 
     splits: dict[str, PairSplit] = {}
     for name, parts in choose_splits(files, None, str(path)).items():
