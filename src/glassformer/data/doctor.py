@@ -20,6 +20,7 @@ from glassformer.data.copies import groups_of, same_but_for_case
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor_checks import (
     LABELS,
+    bad_rows,
     doubled_quotes,
     each_split,
     leaks,
@@ -262,7 +263,7 @@ def examine(
     """
     splits = dataset.splits
     checks: list[Check] = [
-        lambda splits, figures: _columns(dataset),
+        lambda splits, figures: (*_columns(dataset), *bad_rows(dataset.rejected)),
         repeats,
         leaks,
         sides,
@@ -280,7 +281,7 @@ def examine(
         checks += [partial(_tokens, chosen=chosen, max_length=max_length, **options)]
         checks += [partial(_accents, **options)]
     figures = {"splits": {name: _split_figures(split) for name, split in splits.items()}}
-    return run_checks(dataset.name, splits, checks, dataset.rejected, figures)
+    return run_checks(dataset.name, splits, checks, figures=figures)
 
 
 def _columns(dataset: TextDataset) -> Iterable[Finding]:
