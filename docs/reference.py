@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from glassformer.cli.app import app
-from glassformer.cli.keys import recipe_keys
+from glassformer.cli.options import recipe_keys
 from glassformer.tasks.catalog import recipe_classes
 
 HERE = Path(__file__).parent

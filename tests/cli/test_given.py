@@ -12,8 +12,7 @@ import pytest
 from sklearn.base import clone
 
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
-from glassformer.cli.keys import all_keys
-from glassformer.cli.options import data_option, instead_of_option, named_as_options
+from glassformer.cli.options import all_keys, data_option, instead_of_option, named_as_options
 from glassformer.cli.train import choose_recipe
 from glassformer.config import lay_over
 from glassformer.config.synonyms import KEYS, SAID

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.keys import recipe_keys
 from glassformer.cli.new import commented, needs_files, usual_recipe
+from glassformer.cli.options import recipe_keys
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.recipe import recipe_names
 

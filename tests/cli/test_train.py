@@ -14,7 +14,7 @@ import pytest
 
 from glassformer import __version__
 from glassformer.cli.cross_validate import recipe_for_folds
-from glassformer.cli.keys import recipe_keys
+from glassformer.cli.options import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError

@@ -221,7 +221,7 @@ def exit_codes() -> dict[str, int]:
 
 def recipes() -> dict[str, Any]:
     """Each task's keys with defaults, and what every shipped recipe and study sets."""
-    from glassformer.cli.keys import recipe_keys
+    from glassformer.cli.options import recipe_keys
     from glassformer.config import read_toml, to_dict
 
     load = found("load_recipe", "glassformer.tasks.catalog", "glassformer.recipe")

@@ -220,7 +220,7 @@ def _misused(error: Any, arguments: list[str]) -> str:
     if name is not None:
         options, keys = _options_of(arguments), {}
         if "--set" in options and arguments[:1] != ["explain"]:
-            from glassformer.cli.keys import all_keys
+            from glassformer.cli.options import all_keys
 
             keys = all_keys()
         at = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)

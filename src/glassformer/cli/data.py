@@ -151,7 +151,7 @@ def read_as(
         ConfigError: an unknown key, or data that are not texts, images or words with labels, numbers or tags.
         DataError: data that cannot be read so.
     """
-    from glassformer.cli.ahead import asked_of
+    from glassformer.cli.own_data import asked_of
     from glassformer.data.copies import groups_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.image_classification.recipe import ImageRecipe

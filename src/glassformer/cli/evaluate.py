@@ -162,6 +162,13 @@ def evaluate_command(
     if every_epoch:
         show_epochs(str(run), figures["epochs"])
         return
+    _show(run, figures, said)
+    if by:
+        show_slices(figures["by"], _measure(run, figures))
+
+
+def _show(run: Path, figures: dict[str, Any], said: str) -> None:
+    """The metrics on the terminal, as the kind of model has them."""
     if "greedy" in figures:
         show_translation_scores(str(run), {"": figures})
     elif "masked" in figures:
@@ -184,8 +191,6 @@ def evaluate_command(
     else:
         rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
         show_table(str(run), ("", "value"), rows, right=("value",))
-    if by:
-        show_slices(figures["by"], _measure(run, figures))
 
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:

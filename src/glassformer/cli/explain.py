@@ -13,10 +13,10 @@ from glassformer.cli.options import DataFile, PairColumn, Run, TextColumn, argum
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.places import check_folder
 from glassformer.cli.rows import Row
-from glassformer.cli.similar import explain_pairs, is_embedder, show_explained
+from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.finite import json_text
-from glassformer.outputs import check_new_file, write_text_whole
+from glassformer.outputs import write_text_whole
 
 MOST = 20  # inputs of one page
 SHOWN = 10  # words of one table
@@ -24,7 +24,6 @@ LEAST = 0.001  # where no score reaches it, four decimals would say nothing
 USUAL = "rollout"
 LOOKED = ("rollout", "attention")  # methods of which words were read, whatever was made of them
 BETTER = "for the words that it rests on: --method integrated_gradients --trust"
-ENDS = (".html", ".json")
 
 
 def explain(
@@ -58,17 +57,9 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.inputs import (
-        gather_pairs,
-        gather_questions,
-        gather_rows,
-        pictures,
-        reads_pairs,
-        refuse_unreadable,
-    )
+    from glassformer.cli.inputs import refuse_unreadable
     from glassformer.cli.predict import inputs_of
     from glassformer.explain.methods import methods_for
-    from glassformer.tasks.run_folder import trained_column
 
     if inputs_of(Path(folder)) in ("texts", "pairs"):  # before the model, which takes longer
         refuse_unreadable(given)
@@ -77,34 +68,42 @@ def explain(
         method = clf.EXPLAINED_BY
     elif method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
-    of_pictures = clf.NOUN == "pictures"
-    skip, usual = bool(rows), [trained_column(folder)]  # rows that are not asked for may be as they are
-    if of_pictures and rows:
-        raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
-    if of_pictures:
-        inputs = pictures(given)
-    elif clf.NOUN == "questions":
-        inputs = _chosen(gather_questions(given, text_column, pair_column, skip), rows)
-    elif reads_pairs(clf, pair_column):
-        inputs = _chosen(gather_pairs(given, text_column, pair_column, folder, skip), rows)
-    else:
-        inputs = _chosen(gather_rows(given, text_column, usual, skip), rows)
+    inputs = _inputs(clf, given, text_column, pair_column, folder, rows)
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
+    settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
+    settings |= {"cross": True} if cross else {}
     with progress_bar("explained", len(inputs)) as done:
-        made = clf.explain_many(
-            inputs,
-            method=method,
-            target=target,
-            trust=trust,
-            maps=maps,
-            progress=done,
-            **({"cross": True} if cross else {}),
-            **options,
-        )
+        made = clf.explain_many(inputs, progress=done, **settings)
     for x, e in zip(inputs, made, strict=True):
-        e.name = x if of_pictures else ""
+        e.name = x if clf.NOUN == "pictures" else ""
     return made
+
+
+def _inputs(
+    clf: Any,
+    given: Sequence[str],
+    text_column: str | None,
+    pair_column: str | None,
+    folder: str | Path,
+    rows: Sequence[int],
+) -> list[Any]:
+    """What is to be explained; see ``explain``."""
+    from glassformer.cli.inputs import gather_pairs, gather_questions, gather_rows, pictures, reads_pairs
+    from glassformer.tasks.run_folder import trained_column
+
+    if clf.NOUN == "pictures":
+        if rows:
+            raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
+        return pictures(given)
+    skip = bool(rows)  # rows that are not asked for may be as they are
+    if clf.NOUN == "questions":
+        found = gather_questions(given, text_column, pair_column, skip)
+    elif reads_pairs(clf, pair_column):
+        found = gather_pairs(given, text_column, pair_column, folder, skip)
+    else:
+        found = gather_rows(given, text_column, [trained_column(folder)], skip)
+    return _chosen(found, rows)
 
 
 def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
@@ -166,46 +165,48 @@ Given = Annotated[
 ]
 
 
+Method = Annotated[
+    str,
+    option(
+        None,
+        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, occlusion "
+        "or, of a linear model, weights.",
+    ),
+]
+Target = Annotated[str | None, option("LABEL", "The label to explain; by default the predicted one.")]
+Options = Annotated[list[str] | None, option("KEY=VALUE", "An option of the method: unit=word.", "--set")]
+Trust = Annotated[bool, flag("--trust", "Test each picture: hide what it marks, and random parts.")]
+Cross = Annotated[bool, flag("--cross", "Of a pair: what words of one text do to those of the other.")]
+Rows = Annotated[
+    list[int] | None, option("N", "Of a file: the row to explain, as the file counts; may be repeated.")
+]
+Out = Annotated[Path | None, option("FILE", "Write a page (.html) or figures (.json) there.")]
+Word = Annotated[
+    str | None, option("WORD|NUMBER", "Of tags: the word, or its number from 0, that is explained.")
+]
+
+
 def explain_command(
     context: typer.Context,
     run: Run,
     given: Given = None,
     data: DataFile = None,
-    method: Annotated[
-        str,
-        option(
-            None,
-            "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, occlusion "
-            "or, of a linear model, weights.",
-        ),
-    ] = "rollout",
-    target: Annotated[
-        str | None, option("LABEL", "The label to explain; by default the predicted one.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, option("KEY=VALUE", "An option of the method: unit=word.", "--set")
-    ] = None,
-    trust: Annotated[
-        bool, flag("--trust", "Test each picture: hide what it marks, and random parts.")
-    ] = False,
-    cross: Annotated[
-        bool, flag("--cross", "Of a pair: what words of one text do to those of the other.")
-    ] = False,
-    row: Annotated[
-        list[int] | None, option("N", "Of a file: the row to explain, as the file counts; may be repeated.")
-    ] = None,
-    out: Annotated[Path | None, option("FILE", "Write a page (.html) or figures (.json) there.")] = None,
+    method: Method = "rollout",
+    target: Target = None,
+    set_: Options = None,
+    trust: Trust = False,
+    cross: Cross = False,
+    row: Rows = None,
+    out: Out = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
-    word: Annotated[
-        str | None, option("WORD|NUMBER", "Of tags: the word, or its number from 0, that is explained.")
-    ] = None,
+    word: Word = None,
     as_json: AsJson = False,
 ) -> None:
     """Which words, or parts of a picture, an answer rests on, and how far that can be trusted."""
     given = with_data(given, data, "explain")
     if out is not None:
-        _check_out(out)
+        check_page(out)
     check_folder(run)
     source: Any = context.get_parameter_source("method")
     named = getattr(source, "name", "") == "COMMANDLINE"
@@ -216,25 +217,25 @@ def explain_command(
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])
-    said = named or bool(options or target)
     _check_options(method, target, options)
-    if word is not None:
-        options["word"] = word
-    page = out is not None and out.suffix.lower() == ".html"
-    chosen = method if said else None
     made = explain(
         run,
         given,
-        method=chosen,
+        method=method if named or options or target else None,
         target=target,
         trust=trust,
         cross=cross,
-        maps=page,
+        maps=out is not None and out.suffix.lower() == ".html",
         text_column=text_column,
         pair_column=pair_column,
         rows=row or (),
-        **options,
+        **options | ({} if word is None else {"word": word}),
     )
+    _tell(made, out, as_json)
+
+
+def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
+    """Explanations on the terminal, in a file or as JSON; what is not complete is said."""
     if out is not None:
         _write(out, made)
         for e in made[:SHOWN]:
@@ -305,12 +306,6 @@ def _show(e: Any) -> None:
 def _figure(score: float, small: bool) -> str:
     """Four decimals, unless they would all be nought."""
     return f"{score:.1e}" if small and score else f"{score:.4f}"
-
-
-def _check_out(out: Path) -> None:
-    if out.suffix.lower() not in ENDS:
-        raise ConfigError("not .html or .json", where=str(out), fix="End the name with one of them")
-    check_new_file(out)
 
 
 def _write(out: Path, made: Sequence[Any]) -> None:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.keys import recipe_keys
-from glassformer.cli.options import Model, Settings, Source, a_recipe, argument, option
+from glassformer.cli.options import Model, Settings, Source, a_recipe, argument, option, recipe_keys
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import ConfigError

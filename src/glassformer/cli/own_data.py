@@ -10,11 +10,12 @@ from typing import Any
 
 from glassformer.cli.options import data_option, is_run
 from glassformer.cli.output import note
-from glassformer.config import parse_settings, read_toml
+from glassformer.config import apply_overrides, build, nearest, parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import split_files, tables_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
+from glassformer.tasks.recipe import AUTO
 
 HELD_OUT = 0.1  # of a file without splits
 
@@ -35,6 +36,76 @@ def around(
     values: dict[str, Any] = {"name": Path(source).stem, "summary": f"{kind} of {Path(source).name}"}
     values |= {"task": task, "data": {"source": source}} | (chosen or {})
     return values, TASKS.recipe(task)
+
+
+# --- checks before the data are read ---------------------------------------------------------------
+
+
+NAMING = ("text_column", "label_column", "image_column", "pair_column")
+NAMELESS = ("auto", "none")  # of pair_column: it names no column
+
+
+def asked_of(cls: Any, source: str, settings: Sequence[str], chosen: dict[str, Any] | None) -> Any:
+    """The recipe of one's own data that a command asks for, before anything is known of the data.
+
+    Raises:
+        ConfigError: an unknown key, a value that no data allow, no such model.
+        DataError: the table has no column of that name.
+    """
+    values, cls = around(cls, source, settings, chosen)
+    recipe = build(cls, apply_overrides(values, settings, cls), "--set")
+    check_values(recipe)
+    check_columns(recipe.data)
+    return recipe
+
+
+def check_values(recipe: Any) -> None:
+    """Raises ConfigError for values that only the training or its data would refuse, much later."""
+    weight = getattr(getattr(recipe, "train", None), "class_weight", None)
+    if isinstance(weight, str) and weight != "balanced":
+        fix = "Use balanced or a table {label: weight}"
+        raise ConfigError(f"{weight!r} is no weighting", where="class_weight", fix=fix)
+    merge = getattr(recipe.data, "merge_labels", "none")
+    if isinstance(merge, str) and merge not in ("none", "spelling"):
+        fix = 'Use spelling, or a table such as {"Good" = "good"}'
+        raise ConfigError(f"{merge!r} does not say what to merge", where="merge_labels", fix=fix)
+    check_model(recipe)
+
+
+def check_model(recipe: Any) -> None:
+    """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
+    from glassformer.checkpoints.catalog import CATALOG
+
+    name = getattr(getattr(recipe, "model", None), "model", None)
+    pictures = hasattr(recipe, "image")
+    if not name or name == AUTO or name in CATALOG or "/" in name or Path(name).expanduser().exists():
+        return
+    if not pictures and not hasattr(recipe, "text"):  # of tasks with models of their own
+        return
+    from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
+
+    known = [*(IMAGE_ARCHITECTURES if pictures else TEXT_ARCHITECTURES), *CATALOG]
+    if name not in known:
+        raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
+
+
+def check_columns(data: Any) -> None:
+    """Raises DataError where a table lacks a column that is named; the header alone is read."""
+    from glassformer.data.files import reading_as
+    from glassformer.data.table_labels import named_together
+    from glassformer.data.tables import names_in
+
+    named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NAMELESS]
+    if not named:
+        return
+    with reading_as(data):
+        names = names_in(Path(data.source).expanduser())
+    for name in named:
+        if names is not None and name not in names and not named_together(names, name):
+            raise DataError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
+
+
+# --- what is held out, and which task fits ----------------------------------------------------------
 
 
 def hold_out(values: dict[str, Any], dataset: Any) -> None:

@@ -169,12 +169,9 @@ def predict_table(
     text_column: str | None,
     engine: str = "serial",
     pair_column: str | None = None,
-) -> dict[str, Any]:
-    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``.
-
-    Returns:
-        What was done: rows, and how many were cut or have no answer.
-    """
+    json: bool = False,
+) -> None:
+    """Score a Parquet file into another, with a bar on a terminal; engines: ``study.engines``."""
     check_folder(run)
     from glassformer.scale.scoring import SHARD_ROWS, score_file
 
@@ -202,7 +199,8 @@ def predict_table(
         note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")
     if done["failed"]:
         note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
-    return done
+    if json:
+        say_json({"out": out, **done})
 
 
 def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
@@ -345,7 +343,7 @@ def predict_command(
     check_bad_row(on_bad_row)
     given, skip = with_data(given, None if data is None else str(data), "predict"), on_bad_row == "skip"
     kind = kind_in(check_folder(run))
-    asked = {
+    asked: dict[str, bool] = {
         KEEP_TABLE: keep_table,
         LEAST_SURE: least_sure is not None,
         "--labels": bool(labels),
@@ -363,9 +361,7 @@ def predict_command(
     table = len(given) == 1 and _is_parquet(given[0]) and _is_parquet(out) and issubclass(kind, Labels)
     if table or engine != "serial":
         _check_table(given, asked | {"--labels": bool(labels or template), "--engine": len(given) > 1})
-        done = predict_table(run, Path(given[0]), out, text_column, engine, pair_column)
-        if json:
-            say_json({"out": out, **done})
+        predict_table(run, Path(given[0]), out, text_column, engine, pair_column, json)
         return
     if out is not None:
         check_output(out, kind)
@@ -387,7 +383,8 @@ def predict_command(
         least.show(model.NOUN)
     if out is not None:
         say(writer.said())
-    for line in (*writer.notes(), *(least.notes(shlex.quote(str(run))) if least and not labels else ())):
+    doubtful = least.notes(shlex.quote(str(run))) if least and not labels else ()
+    for line in (*writer.notes(), *doubtful):
         note(line)
 
 

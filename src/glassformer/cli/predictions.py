@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -365,6 +365,15 @@ def check_output(path: Path, kind: type[Kind] = Labels) -> None:
     if path.suffix.lower() not in kind.ENDS:
         between = " or " if len(kind.ENDS) == 2 else ", "
         raise ConfigError(kind.WRITTEN_AS, where=str(path), fix=f"{kind.FIX} {between.join(kind.ENDS)}")
+
+
+def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """A CSV file in one move, safe to open in a spreadsheet; None is an empty cell."""
+    from glassformer.evaluate.predictions import table_file
+
+    with table_file(out) as table:
+        table.writerow(map(csv_safe, header))
+        table.writerows(map(csv_safe, row) for row in rows)
 
 
 # --- the writer -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from glassformer.cli.inputs import names_a_file, read_with_columns
 from glassformer.cli.options import STDIN, TextColumn, argument, option, read_stdin
 from glassformer.cli.output import AsJson, emit, excerpt, one_line, say, say_json
+from glassformer.cli.predictions import write_table
 from glassformer.cli.rows import read_rows, usable
 from glassformer.cli.similar import open_embedder
 from glassformer.errors import ConfigError
@@ -76,21 +77,16 @@ def search(
 
 def write_found(out: Path, queries: Sequence[str], found: Sequence[Sequence[dict[str, Any]]]) -> None:
     """A row an answer, with its row's own columns behind; a query without an answer has one empty row."""
-    from glassformer.data.spreadsheet import csv_safe
-    from glassformer.evaluate.predictions import table_file
-
     names = list(dict.fromkeys(name for near in found for one in near for name in one["columns"]))
+    rows: list[list[Any]] = []
+    for query, near in zip(queries, found, strict=True):
+        if not near:
+            rows.append([query, *[""] * (len(HEADER) - 1 + len(names))])
+        for rank, one in enumerate(near, 1):
+            cells = [one["columns"].get(name) for name in names]
+            rows.append([query, rank, f"{one['cosine']:.6f}", one["row"], one["text"], *cells])
     own = [f"table_{name}" if name in HEADER else name for name in names]
-    with table_file(out) as writer:
-        writer.writerow(map(csv_safe, [*HEADER, *own]))
-        for query, near in zip(queries, found, strict=True):
-            if not near:
-                writer.writerow([csv_safe(query), *[""] * (len(HEADER) - 1 + len(names))])
-            for rank, one in enumerate(near, 1):
-                cells = [one["columns"].get(name) for name in names]
-                shown = [csv_safe("" if cell is None else str(cell)) for cell in cells]
-                cosine, text = f"{one['cosine']:.6f}", csv_safe(one["text"])
-                writer.writerow([csv_safe(query), rank, cosine, one["row"], text, *shown])
+    write_table(out, [*HEADER, *own], rows)
 
 
 def _queries(words: Sequence[str]) -> list[str]:

@@ -34,31 +34,40 @@ def api_key(given: str | None) -> str | None:
     return given.strip()
 
 
+def _check_packages() -> None:
+    """Raises ConfigError where a package of the server is missing."""
+    for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
+        if find_spec(package) is None:
+            fix = "pip install 'glassformer[serve]', or '.[serve]' in a clone"
+            raise ConfigError(f"{package} is not installed", where="serve", fix=fix)
+
+
+Hosts = Annotated[list[str] | None, option("NAME", "A host name that clients may use; several times.")]
+Search = Annotated[
+    str | None, option("TABLE|INDEX", "Of an embedder: where /v1/search looks, as in glassformer search.")
+]
+Precision = Annotated[str, option(None, "auto (bf16 where the processor has it), fp32, bf16 or int8.")]
+Pipelined = Annotated[
+    int, option(None, "Requests that wait on one connection for the answers before theirs.")
+]
+JsonValues = Annotated[int, option(None, "Keys and values in a request's JSON, beside its inputs.")]
+
+
 def serve_command(
     runs: Annotated[list[Path], a_run("Run folders, saved models, or a named checkpoint of vectors.")],
-    host: Annotated[str, option("ADDRESS", "Where to listen; by default only locally.")] = ("127.0.0.1"),
+    host: Annotated[str, option("ADDRESS", "Where to listen; by default only locally.")] = "127.0.0.1",
     port: Annotated[int, option(None, "0: any that is free.", min=0, max=65535)] = 8000,
-    allow_host: Annotated[
-        list[str] | None, option("NAME", "A host name that clients may use; several times.")
-    ] = None,
+    allow_host: Hosts = None,
     threads: Annotated[int, option(None, "To compute with; 0: as many as torch takes.", min=0)] = 0,
-    search: Annotated[
-        str | None, option("TABLE|INDEX", "Of an embedder: where /v1/search looks, as in glassformer search.")
-    ] = None,
+    search: Search = None,
     text_column: TextColumn = None,
-    precision: Annotated[str, option(None, "auto (bf16 where the processor has it), fp32, bf16 or int8.")] = (
-        "auto"
-    ),
+    precision: Precision = "auto",
     body_bytes: Annotated[int, option(None, "Bytes of one request.")] = 8 << 20,
     all_bytes: Annotated[int, option(None, "Bytes of all requests held at once.")] = 256 << 20,
     header_bytes: Annotated[int, option(None, "Bytes of a request's line and headers.")] = 65_536,
     headers: Annotated[int, option(None, "Headers of one request.")] = 100,
-    pipelined: Annotated[
-        int, option(None, "Requests that wait on one connection for the answers before theirs.")
-    ] = 16,
-    json_values: Annotated[
-        int, option(None, "Keys and values in a request's JSON, beside its inputs.")
-    ] = 1000,
+    pipelined: Pipelined = 16,
+    json_values: JsonValues = 1000,
     json_depth: Annotated[int, option(None, "Lists and objects inside one another.")] = 16,
     inputs: Annotated[int, option(None, "Texts or pictures of one request.")] = 64,
     characters: Annotated[int, option(None, "Characters of one text.")] = 100_000,
@@ -79,13 +88,7 @@ def serve_command(
 
     With GLASSFORMER_API_KEY in the environment, clients must send it as a bearer token.
     """
-    for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
-        if find_spec(package) is None:
-            raise ConfigError(
-                f"{package} is not installed",
-                where="serve",
-                fix="pip install 'glassformer[serve]', or '.[serve]' in a clone",
-            )
+    _check_packages()
     from glassformer.checkpoints.catalog import is_named
 
     for run in runs:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from glassformer.cli.inputs import read_with_columns
 from glassformer.cli.options import TextColumn, argument, flag, option
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, show_table
+from glassformer.cli.predictions import write_table
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file
 
@@ -47,18 +48,13 @@ def write_doubles(
     out: Path, found: Sequence[Pair], texts: Sequence[str], rows: Sequence[int], beside: Beside
 ) -> None:
     """A row a pair with both rows' own columns behind, safe to open in a spreadsheet."""
-    from glassformer.data.spreadsheet import csv_safe
-    from glassformer.evaluate.predictions import table_file
-
     names = list(beside[0]) if beside else []
     own = [f"{side}_{name}" for name in names for side in ("first", "second")]
-    with table_file(out) as writer:
-        writer.writerow(map(csv_safe, ["cosine", "first_row", "second_row", "first", "second", *own]))
-        for i, j, cosine in found:
-            cells = [beside[k][name] for name in names for k in (i, j)]
-            shown = ["" if cell is None else str(cell) for cell in cells]
-            line = [f"{cosine:.6f}", str(rows[i]), str(rows[j]), texts[i], texts[j], *shown]
-            writer.writerow([line[0], *map(csv_safe, line[1:])])
+    lines = []
+    for i, j, cosine in found:
+        cells = [beside[k][name] for name in names for k in (i, j)]
+        lines.append([f"{cosine:.6f}", rows[i], rows[j], texts[i], texts[j], *cells])
+    write_table(out, ["cosine", "first_row", "second_row", "first", "second", *own], lines)
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -172,13 +168,8 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
 
 def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosines: Sequence[float]) -> None:
     """A row a pair, safe to open in a spreadsheet."""
-    from glassformer.data.spreadsheet import csv_safe
-    from glassformer.evaluate.predictions import table_file
-
-    with table_file(out) as writer:
-        writer.writerow(["first", "second", "cosine"])
-        for a, b, cosine in zip(first, second, cosines, strict=True):
-            writer.writerow([csv_safe(a), csv_safe(b), f"{cosine:.6f}"])
+    rows = zip(first, second, (f"{cosine:.6f}" for cosine in cosines), strict=True)
+    write_table(out, ["first", "second", "cosine"], rows)
 
 
 Model = Annotated[str, option("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")]

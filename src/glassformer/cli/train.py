@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glassformer.cli.ahead import asked_of, check_values
 from glassformer.cli.finished import as_dict, next_step, show_run
-from glassformer.cli.keys import show_keys
 from glassformer.cli.options import (
     ImageColumn,
     LabelColumn,
@@ -32,6 +30,7 @@ from glassformer.cli.options import (
     flag_settings,
     option,
     run_to_resume,
+    show_keys,
     tell,
 )
 from glassformer.cli.output import AsJson, say, say_json, stream
@@ -39,6 +38,8 @@ from glassformer.cli.own_data import (
     Given,
     around,
     as_the_command_reads,
+    asked_of,
+    check_values,
     held_out_line,
     hold_out,
     is_set,
@@ -133,23 +134,11 @@ def choose_recipe(
     given = Given(name, text, images, data, tuple(settings))
     if not settled:
         given = own_task(given, command, others)
-    name, text, images, data, settings = given.recipe, given.text, given.images, given.data, given.settings
-    sources = {"a recipe": name, "--text": text, "--images": images}
-    several = [what for what, value in sources.items() if value]
-    if len(several) > 1:
-        fix = "Give one of them"
-        if name and "=" in name:  # a setting without its option
-            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
-        what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
-        raise ConfigError(what, where=command, fix=fix)
-    chosen = _with_model(model)
-    if text or images:
-        if data:
-            raise ConfigError(
-                f"both {several[0]} and --data are given", where=command, fix="Give one of them"
-            )
-        own = text_recipe(text, settings, chosen) if text else image_recipe(images or "", settings, chosen)
-        return as_the_command_reads(own)
+    _check_one_source(given, command)
+    name, data, settings = given.recipe, given.data, given.settings
+    if given.text or given.images:
+        own, chosen = text_recipe if given.text else image_recipe, _with_model(model)
+        return as_the_command_reads(own(given.text or given.images or "", settings, chosen))
     name = _begun_with(begun, command, others) if name is None else name
     from glassformer.tasks.catalog import load_recipe
 
@@ -167,6 +156,22 @@ def choose_recipe(
     elif not whole and name in recipe_names() and is_set("source", settings):
         recipe = with_held_out(recipe, settings, begun)
     return as_the_command_reads(recipe)
+
+
+def _check_one_source(given: Given, command: str) -> None:
+    """Raises ConfigError where a recipe and data, or two kinds of data, are given."""
+    name = given.recipe
+    sources = {"a recipe": name, "--text": given.text, "--images": given.images}
+    several = [what for what, value in sources.items() if value]
+    if len(several) > 1:
+        fix = "Give one of them"
+        if name and "=" in name:  # a setting without its option
+            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
+        what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
+        raise ConfigError(what, where=command, fix=fix)
+    if given.data and not name and several:
+        what = f"both {several[0]} and --data are given"
+        raise ConfigError(what, where=command, fix="Give one of them")
 
 
 def _with_model(model: str | None) -> dict[str, Any]:
@@ -290,24 +295,37 @@ def seconds_of(time: str | None) -> float | None:
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
+TextFile = Annotated[
+    str | None,
+    option("FILE", "Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
+]
+ImageFolder = Annotated[
+    str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table.")
+]
+BadRow = Annotated[
+    str | None,
+    option(
+        "refuse|skip", "skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used."
+    ),
+]
+Out = Annotated[Path | None, option("DIR", "The run folder.", show_default="runs/NAME")]
+Resume = Annotated[bool, flag("--resume", "Go on with what was begun there, to the same bits.")]
+Deterministic = Annotated[bool, flag("--deterministic", "On a GPU too: the same bits each time, if slower.")]
+HelpKeys = Annotated[
+    bool, flag("--help-keys", "List what --set can change, and leave.", callback=show_keys, is_eager=True)
+]
+Log = Annotated[list[str] | None, option("NAME", "Log to tensorboard or mlflow too; may be repeated.")]
+FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that are settings
+
+
 def train_command(
     recipe: RecipeName = None,
-    text: Annotated[
-        str | None,
-        option("FILE", "Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
-    ] = None,
-    images: Annotated[
-        str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table.")
-    ] = None,
+    text: TextFile = None,
+    images: ImageFolder = None,
     model: Model = None,
     settings: Settings = None,
     data: Source = None,
-    on_bad_row: Annotated[
-        str | None,
-        option(
-            "refuse|skip", "skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used."
-        ),
-    ] = None,
+    on_bad_row: BadRow = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
@@ -321,17 +339,11 @@ def train_command(
     max_length: MaxLength = None,
     seed: Seed = None,
     time: Time = None,
-    out: Annotated[Path | None, option("DIR", "The run folder.", show_default="runs/NAME")] = None,
-    resume: Annotated[bool, flag("--resume", "Go on with what was begun there, to the same bits.")] = False,
-    deterministic: Annotated[
-        bool, flag("--deterministic", "On a GPU too: the same bits each time, if slower.")
-    ] = False,
-    help_keys: Annotated[
-        bool, flag("--help-keys", "List what --set can change, and leave.", callback=show_keys, is_eager=True)
-    ] = False,
-    log: Annotated[
-        list[str] | None, option("NAME", "Log to tensorboard or mlflow too; may be repeated.")
-    ] = None,
+    out: Out = None,
+    resume: Resume = False,
+    deterministic: Deterministic = False,
+    help_keys: HelpKeys = False,
+    log: Log = None,
     json: AsJson = False,
 ) -> None:
     """Train, judge and report, as a recipe says or on texts or pictures of your own."""
@@ -339,25 +351,11 @@ def train_command(
         from glassformer.runtime import be_deterministic
 
         be_deterministic()
-    if check_bad_row(on_bad_row) and (images or (recipe is not None and data_option(recipe) == "--images")):
-        settings, on_bad_row = [f"broken={on_bad_row}", *(settings or ())], None  # as pictures call it
     if resume and not (text or images):
         recipe, out = run_to_resume(recipe, out)
-    begun = out if resume else None
-    flags = flag_settings(epochs=epochs, lr=lr, batch_size=batch_size, max_length=max_length, seed=seed)
-    flags += flag_settings(time_limit=seconds_of(time))
-    columns = column_settings(**columns_of(locals()))
-    settings = [*flags, *columns, *flag_settings(on_bad_row=on_bad_row), *(settings or ())]
-    given = own_task(Given(recipe, text, images, data, tuple(settings)), "train", OTHERS)
-    if not resume and (out or not any("name=" in setting for setting in settings)):
-        own = given.text or given.images
-        if (
-            own and not (given.text and given.images) and given.recipe is None and data is None
-        ):  # a slip first
-            cls = Recipe if given.text else ImageRecipe
-            asked_of(cls, _whole_path(own), given.settings, _with_model(model))
-        own = own or (given.data if data is None else None)
-        refuse_finished(out or (default_folder(Path(own).stem) if own else None))
+    given = own_task(Given(recipe, text, images, data, settings_of(locals())), "train", OTHERS)
+    if not resume and (out or not is_set("name", given.settings)):
+        _refuse_taken(given, out, model, alone=data is None)
     chosen = choose_recipe(
         given.recipe,
         given.text,
@@ -365,20 +363,14 @@ def train_command(
         model=model,
         data=given.data,
         settings=given.settings,
-        begun=begun,
+        begun=out if resume else None,
         settled=True,
     )
-    folder = out or default_folder(chosen.name)
-    from glassformer.runtime import world
     from glassformer.tasks.run_folder import Helped
 
-    if given.own and chosen.data.test_size and world()[0] == 0:
-        noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
-        say(f"no test split: a part of the {noun} is held out for the figures")
-    elif (given.data or recipe in recipe_names()) and (line := held_out_line(chosen)) and world()[0] == 0:
-        say(line)
+    _say_held_out(chosen, given, shipped=recipe in recipe_names())
+    folder, flags = out or default_folder(chosen.name), ["--deterministic"] * deterministic
     try:
-        flags = ["--deterministic"] * deterministic
         run = train(chosen, folder, resume=resume, logs=log or (), flags=flags)
     except Helped:
         return
@@ -386,3 +378,40 @@ def train_command(
     say(next_step(run, chosen))
     if json:
         say_json(as_dict(run))
+
+
+def settings_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the parameters of ``train_command`` set in a recipe; --set stands behind the options."""
+    bad, recipe = check_bad_row(given["on_bad_row"]), given["recipe"]
+    flags = flag_settings(**{key: given[key] for key in FLAGS}, time_limit=seconds_of(given["time"]))
+    columns, asked = column_settings(**columns_of(given)), given["settings"] or ()
+    if bad and (given["images"] or (recipe is not None and data_option(recipe) == "--images")):
+        return (*flags, *columns, f"broken={bad}", *asked)  # as pictures call it
+    return (*flags, *columns, *flag_settings(on_bad_row=bad), *asked)
+
+
+def _refuse_taken(given: Given, out: Path | None, model: str | None, alone: bool) -> None:
+    """Raises ConfigError where a finished run stands in the place of the new one; slips are said first.
+
+    Args:
+        alone: no --data is given next to a recipe.
+    """
+    own = given.text or given.images
+    if own and not (given.text and given.images) and given.recipe is None and alone:
+        cls = Recipe if given.text else ImageRecipe
+        asked_of(cls, _whole_path(own), given.settings, _with_model(model))
+    own = own or (given.data if alone else None)
+    refuse_finished(out or (default_folder(Path(own).stem) if own else None))
+
+
+def _say_held_out(chosen: Any, given: Given, shipped: bool) -> None:
+    """What is held out of data of one's own."""
+    from glassformer.runtime import world
+
+    if world()[0] != 0:
+        return
+    if given.own and chosen.data.test_size:
+        noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
+        say(f"no test split: a part of the {noun} is held out for the figures")
+    elif (given.data or shipped) and (line := held_out_line(chosen)):
+        say(line)

@@ -10,7 +10,7 @@ from glassformer.cli.inputs import gather_rows
 from glassformer.cli.options import DataFile, TextColumn, a_run, argument, option, with_data
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
 from glassformer.cli.places import check_folder
-from glassformer.cli.predictions import check_output
+from glassformer.cli.predictions import check_output, write_table
 from glassformer.cli.rows import Row, columns_beside, layout_of, usable
 from glassformer.data.tables import PLAIN
 from glassformer.errors import ConfigError, with_article
@@ -132,15 +132,10 @@ def translate_command(
     if out is None:
         _show([row.text for row, _ in found], [said for _, said in found], json)
         return
-    from glassformer.data.spreadsheet import csv_safe
-    from glassformer.evaluate.predictions import table_file
-
     layout = layout_of([row for row, _ in found] if len(given) == 1 else [])
     others = columns_beside(layout, ("text", "translation"))
-    with table_file(out) as writer:
-        writer.writerow(["text", "translation", *map(csv_safe, others)])
-        for row, said in found:
-            writer.writerow(map(csv_safe, [row.text, said, *(cell(row) for cell in others.values())]))
+    rows = ([row.text, said, *(cell(row) for cell in others.values())] for row, said in found)
+    write_table(out, ["text", "translation", *others], rows)
     say(f"{len(found):,} texts: {out}")
     if json:
         say_json({"texts": len(found), "out": out})
