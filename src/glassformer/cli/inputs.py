@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -389,11 +389,14 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
             note_columns(sides.said)
         return sides.first, sides.second
 
+    return _pairs_in(path, columns, skip)
+
+
+def _pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], skip: bool) -> list[Row]:
+    """The pairs in two columns of a table."""
     return [
-        replace(_row(values[0], values[1], row.row, row.file, skip), given=row.given)
-        if row.error is None
-        else row
-        for values, row in read_columns(path, columns, skip)
+        row if row.error is not None else replace(_row(*values, row.row, row.file, skip), given=row.given)
+        for values, row in read_columns(path, choose, skip)
     ]
 
 
@@ -464,7 +467,7 @@ def gather_questions(
 
 def _questions_in(path: Path, question: str | None, context: str | None, skip: bool) -> list[Row]:
     from glassformer.data.answered import columns_of, is_nested, load_answered
-    from glassformer.data.text_pairs import TextPair, join_sides
+    from glassformer.data.text_pairs import TextPair
 
     if path.is_file() and is_nested(path):
         data = load_answered(path, on_bad_row="skip" if skip else "refuse", need_answers=False)
@@ -473,18 +476,7 @@ def _questions_in(path: Path, question: str | None, context: str | None, skip: b
         good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
         bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
         return sorted([*good, *bad], key=lambda row: row.row or 0)
-    found = []
-    for values, row in read_columns(path, lambda table: columns_of(table, question, context), skip):
-        if row.error is None:
-            try:
-                (row.text,) = join_sides([values[0]], [values[1]])
-            except DataError as error:
-                if not skip:
-                    where, fix = f"{path}, row {row.row}", f"{error.fix or 'Correct it'}, {WAY_OUT}"
-                    raise DataError(error.what, where=where, fix=fix) from None
-                row.text, row.error = TextPair("", ""), error.what
-        found.append(row)
-    return found
+    return _pairs_in(path, lambda table: columns_of(table, question, context), skip)
 
 
 # --- sentences ------------------------------------------------------------------------------------

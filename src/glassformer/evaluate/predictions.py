@@ -236,39 +236,38 @@ def holds_numbers(path: str | Path) -> bool:
         return False
 
 
+@contextmanager
+def _reading(path: Path) -> Iterator[Iterator[dict[str, Any]]]:
+    """The rows of a table of ours by its columns; DataError where it is none, or damaged."""
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            yield csv_dicts(file, strict=True)
+    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
+        fix = "Judge the run again, or remove the file"
+        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+
+
+def _text_of(row: Mapping[str, Any]) -> str:
+    text, second = csv_plain(row["text"]), row.get(SECOND_CELL)
+    return text if second is None else TextPair(text, csv_plain(second))
+
+
 def read_numbers(path: str | Path) -> Iterator[NumberRow]:
     """The rows of such a table.
 
     Raises:
         DataError: the file is none of ours, or damaged.
     """
-    path = Path(path)
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            for cells, text in zip(csv_dicts(file, strict=True), texts_in(path), strict=True):
-                label, predicted = (
-                    float(cells[key]) if cells[key] else None for key in ("label", "predicted")
-                )
-                yield NumberRow(csv_plain(cells["split"]), cells["row"], text, label, predicted)
-    except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        fix = "Judge the run again, or remove the file"
-        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+    with _reading(Path(path)) as rows:
+        for row in rows:
+            label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
+            yield NumberRow(csv_plain(row["split"]), row["row"], _text_of(row), label, predicted)
 
 
 def texts_in(path: Path) -> Iterator[str]:
-    """The texts of such a table, pairs as ``TextPair``.
-
-    Raises:
-        DataError: the file is none of ours.
-    """
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            for row in csv_dicts(file, strict=True):
-                text, second = csv_plain(row["text"]), row.get(SECOND_CELL)
-                yield text if second is None else TextPair(text, csv_plain(second))
-    except (OSError, KeyError, ValueError, csv.Error) as error:
-        fix = "Judge the run again, or remove the file"
-        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+    """The texts of such a table, pairs as ``TextPair``; DataError: the file is none of ours."""
+    with _reading(path) as rows:
+        yield from map(_text_of, rows)
 
 
 @dataclass(frozen=True)
