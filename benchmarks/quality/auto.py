@@ -358,10 +358,11 @@ def table() -> str:
                 beside = f"{gap:+.1f} ({low:+.1f} to {high:+.1f}), {best}"
             lines.append(f"| {data} | {rows} | {' | '.join(shown)} | {beside} |")
     rest = ", ".join(f"`{name}`" for name in METHODS if name not in names)
-    draws = sorted({len(draws) for draws in known.values()})
+    counts = sorted({len(draws) for draws in known.values()})
+    draws = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else counts[0]
     lines += [
         "",
-        f"Test accuracy in % (stsb: Spearman), seconds of the fit on one thread. Draws a cell: {draws[0]} to {draws[-1]}.",
+        f"Test accuracy in % (stsb: Spearman), seconds of the fit on one thread. Draws per cell: {draws}.",
         overall(compared),
     ]
     return "\n".join([*lines, f"Not measured yet: {rest}."] if rest else lines)
