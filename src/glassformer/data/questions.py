@@ -88,7 +88,7 @@ def check_answers(
     """
     if y is None:
         raise DataError("the answers are missing", where=origin, fix="Give one for each question")
-    if isinstance(y, str | bytes | Mapping) and (table_of(y) is None or "text" in y):
+    if isinstance(y, str | bytes) or (isinstance(y, Mapping) and (table_of(y) is None or "text" in y)):
         given = [y]
     else:
         given = read_rows(y, origin, "answers", whole=lambda row: True)

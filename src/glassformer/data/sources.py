@@ -222,9 +222,10 @@ def _without_label(
 ) -> DataError:
     """What is said of a split without a column of labels, where one before it has them; else ``error``."""
     missing = tuple(f"no column {name!r}" for name in ("label", columns.label) if name)
-    known = columns.need_labels and first is not None and first.label is not None
     before, parts = next(iter(tables.items()))
-    if not known or before == split or not error.what.startswith(missing):
+    if first is None or first.label is None or not columns.need_labels:
+        return error
+    if before == split or not error.what.startswith(missing):
         return error
     alone = parts[0].origin if len(parts) == 1 else f"the files of {before!r}"
     what = f"the split {split!r} has no labels: no column {first.label!r}, which {before!r} has"
@@ -260,7 +261,7 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         known = first.label in table.names or named_together(table.names, first.label)
         label = label or (first.label if known else None)
         pair = NONE if first.pair is None else first.pair
-    elif len(columns.trained or ()) == 2:
+    elif columns.trained is not None and len(columns.trained) == 2:
         sides = trained_sides(table.names, text, pair, table.origin, columns.trained)
         text, pair, read_as = sides.first, sides.second, sides.said
     elif text is None and pair == NONE:
