@@ -228,6 +228,20 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
 # --- the verb -------------------------------------------------------------------------------------
 
 
+def _asked(given: Mapping[str, Any]) -> dict[str, bool]:
+    """Which options of ``predict_command`` are given, by their names."""
+    return {
+        KEEP_TABLE: given["keep_table"],
+        LEAST_SURE: given["least_sure"] is not None,
+        "--labels": bool(given["labels"]),
+        "--template": bool(given["template"]),
+        "--coverage": given["coverage"] is not None,
+        "--engine": given["engine"] != "serial",
+        "--precision": given["precision"] is not None,
+        "--on-bad-row": given["on_bad_row"] == "refuse",
+    }
+
+
 def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
     """Raises ConfigError for options of other kinds of predictions."""
     if kind is Numbers and asked[LEAST_SURE]:
@@ -343,16 +357,7 @@ def predict_command(
     check_bad_row(on_bad_row)
     given, skip = with_data(given, None if data is None else str(data), "predict"), on_bad_row == "skip"
     kind = kind_in(check_folder(run))
-    asked: dict[str, bool] = {
-        KEEP_TABLE: keep_table,
-        LEAST_SURE: least_sure is not None,
-        "--labels": bool(labels),
-        "--template": bool(template),
-        "--coverage": coverage is not None,
-        "--engine": engine != "serial",
-        "--precision": precision is not None,
-        "--on-bad-row": on_bad_row == "refuse",
-    }
+    asked = _asked(locals())
     _check_kind(kind, asked)
     if not skip:
         check_encodings(given)
