@@ -86,14 +86,14 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert f.verdict(table["truth"], randomized=0.1).startswith("Believe it:")
     assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
     one = judged[0]
-    assert "The picture holds here" in f.verdict_on_one(one["truth"], one["random"])
-    assert "The picture misleads here" in f.verdict_on_one(one["lie"], one["random"])
+    assert "This explanation passes the test:" in f.verdict_on_one(one["truth"], one["random"])
+    assert "This explanation fails the test:" in f.verdict_on_one(one["lie"], one["random"])
     barely = {name: value + 1e-4 * f.BETTER[name] for name, value in one["random"].items()}
-    assert "neither trusted nor doubted" in f.verdict_on_one(barely, one["random"])
-    for unit in (1e-4, 1.0, 1e6):  # a number's picture holds whatever it is counted in
+    assert "The test cannot tell" in f.verdict_on_one(barely, one["random"])
+    for unit in (1e-4, 1.0, 1e6):  # a number's explanation passes whatever it is counted in
         told = [{name: unit * value for name, value in own.items()} for own in (one["truth"], one["random"])]
         said = f.verdict_on_one(*told, spread=unit)
-        assert "The picture holds here: hiding the parts marked first lowers the number by" in said
+        assert "passes the test: hiding the parts that it ranks first lowers the number by" in said
         told[0] = {name: unit * value for name, value in barely.items()}
         assert "the number stays the same within" in f.verdict_on_one(*told, spread=unit)
 

@@ -245,16 +245,14 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float], spread: 
     same, what = SAME * (1.0 if spread is None else spread), "probability" if spread is None else "number"
     if all(abs(figures[name] - random[name]) < same for name in FIGURES):
         return (
-            "The picture can be neither trusted nor doubted here: whether the parts marked first or random "
-            f"ones are hidden, the {what} stays the same within {same:.3g}."
+            f"The test cannot tell: the {what} stays the same within {same:.3g}, whether the parts that the "
+            "explanation ranks first are hidden or random ones."
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
     own, others = (f"{x:.3f}" if spread is None else f"{x:.4g}" for x in (fall, chance))
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
-    judgment = {4: "The picture holds here", 0: "The picture misleads here"}.get(
-        better, "The picture holds in part"
-    )
+    judgment = {4: "passes the test", 0: "fails the test"}.get(better, "passes the test in part")
     return (
-        f"{judgment}: hiding the parts marked first lowers the {what} by {own}, hiding random ones "
-        f"by {others}; it is better than random orders in {better} of 4 figures."
+        f"This explanation {judgment}: hiding the parts that it ranks first lowers the {what} by {own}, "
+        f"hiding random parts by {others}; it is better than random orders in {better} of 4 metrics."
     )
