@@ -85,7 +85,7 @@ def test_a_server_that_is_stopped_is_no_error(monkeypatch, capsys):
 
 def test_the_help_begins_with_where_to_begin(gf):
     panels = gf("--help").out
-    assert panels.index("Start here") < panels.index("Train and compare") < panels.index("Ask a model")
+    assert panels.index("Start here") < panels.index("Train and compare") < panels.index("Use a model")
     assert "glassformer data doctor FILE.csv, then glassformer train --text FILE.csv" in " ".join(
         panels.split()
     )

@@ -64,16 +64,16 @@ AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
 TABLES = (
-    f"A table that is not UTF-8: {OPTION} cp1252 (or utf-16 ...), without a header: --header no, with quotes "
-    "that are plain characters: --quoting none; anywhere in the command."
+    f"For tables: {OPTION} cp1252 if not in UTF-8, --header no if the first row is data, --quoting none if "
+    "quotes are plain characters; anywhere in the command."
 )
-START, TRAIN, JUDGE = "Start here", "Train and compare", "Judge a model"
-ASK, GIVE = "Ask a model", "Hand a model on"  # panels of the help
+START, TRAIN, JUDGE = "Start here", "Train and compare", "Evaluate a model"
+ASK, GIVE = "Use a model", "Export and serve"  # panels of the help
 app = typer.Typer(
     name="glassformer",
-    help="Transformers you can see through: train, judge and look into them.",
+    help="Transformers you can see through: train, evaluate, explain and serve them.",
     epilog="Your own table: glassformer data doctor FILE.csv, then glassformer train --text FILE.csv, then "
-    "glassformer predict RUN NEW.csv. A folder of pictures: --images. Any verb explains itself with --help.",
+    "glassformer predict RUN NEW.csv. A folder of images: --images. Every verb has --help.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -117,14 +117,14 @@ def _show_version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and leave."),
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
     ] = False,
     encoding: Annotated[
         str | None,
         typer.Option(
             OPTION,
             metavar="NAME",
-            help="Of tables that are not UTF-8, such as cp1252 or utf-16. Goes anywhere.",
+            help="The encoding of tables, if it is not UTF-8, such as cp1252. Goes anywhere in the command.",
         ),
     ] = None,
     quoting: Annotated[
@@ -133,7 +133,7 @@ def _options(
             "--quoting",
             metavar="csv|none",
             help="For CSV and TSV. csv: a quoted cell may have line breaks; none: quotes are plain "
-            "characters, each line is a row. Goes anywhere.",
+            "characters, each line is a row. Goes anywhere in the command.",
         ),
     ] = None,
     header: Annotated[
@@ -141,11 +141,11 @@ def _options(
         typer.Option(
             "--header",
             metavar="yes|no",
-            help="For CSV and TSV: whether the first row has the names of the columns. Goes anywhere.",
+            help="For CSV and TSV: whether the first row names the columns. Goes anywhere in the command.",
         ),
     ] = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere.")
+        bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere in the command.")
     ] = False,
 ) -> None:
     """Options that stand before the verb."""

@@ -184,7 +184,7 @@ def calibrate_command(
     run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None, option("PATH", "Labelled texts to choose by, instead of the run's validation split.")
+        str | None, option("PATH", "Labeled texts to calibrate on, instead of the run's validation split.")
     ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
@@ -198,12 +198,12 @@ def calibrate_command(
         ),
     ] = None,
     abstain_below: Annotated[
-        float | None, option("P", "Give no label whose probability is below this.")
+        float | None, option("P", "Abstain (predict no label) below this probability.")
     ] = None,
     on_bad_row: BadRow = None,
     json: AsJson = False,
 ) -> None:
-    """Choose temperature and threshold on validation data and save them with the model."""
+    """Choose temperature and threshold on validation data, and save them with the model."""
     if threshold is not None and threshold not in METRICS:
         raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
     folder, data = check_run(run), one_data(path, data, "calibrate")

@@ -149,20 +149,22 @@ Given = Annotated[
         autocompletion=studies,
     ),
 ]
-Text = Annotated[str | None, option("FILE", "Labelled texts, on which the models are compared.")]
-Images = Annotated[str | None, option("FOLDER", "Labelled pictures, on which the models are compared.")]
-Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two models or more.")]
-Seeds = Annotated[int, option("N", "With --text or --images: trainings of each model.")]
+Text = Annotated[str | None, option("FILE", "Labeled texts to compare the models on.")]
+Images = Annotated[str | None, option("FOLDER", "Labeled images to compare the models on.")]
+Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two or more models.")]
+Seeds = Annotated[int, option("N", "With --text or --images: the number of trainings of each model.")]
 Settings = Annotated[
-    list[str] | None, option("KEY=VALUE", "Change any key in every arm; may be repeated.", "--set")
+    list[str] | None, option("KEY=VALUE", "Set any key in every arm of the study; may be repeated.", "--set")
 ]
-Out = Annotated[Path | None, option("DIR", "The study's folder.", show_default="runs/NAME")]
-Workers = Annotated[int, option("N", "Runs at a time, each in a process of its own; 0: all in this one.")]
+Out = Annotated[Path | None, option("DIR", "The output folder of the study.", show_default="runs/NAME")]
+Workers = Annotated[
+    int, option("N", "The number of runs at a time, each in its own process; 0: all runs in this process.")
+]
 Split = Annotated[
     str | None,
     option(
         "validation|test",
-        "What judges; test only where nothing is chosen by it.",
+        "The split to evaluate on; test only if you choose nothing by the result.",
         show_default="the study's, validation",
     ),
 ]
@@ -175,7 +177,7 @@ Measure = Annotated[
         show_default="what chose the weights",
     ),
 ]
-Engine = Annotated[str, option("NAME", "serial, or ray: each run a task on a cluster.")]
+Engine = Annotated[str, option("NAME", "serial, or ray (each run is a task on a cluster).")]
 
 
 def compare_command(
@@ -198,7 +200,7 @@ def compare_command(
     engine: Engine = "serial",
     json: AsJson = False,
 ) -> None:
-    """Compare recipes, models or runs fairly: same examples, paired tests. Resumes what is not finished."""
+    """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
     from glassformer.scale.engines import check_engine
 
     check_engine(engine)

@@ -110,15 +110,21 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
     say(f"report: {folder / 'report.html'}")
 
 
-Text = Annotated[str | None, option("FILE", "Labelled texts instead of a recipe; all go into the folds.")]
+Text = Annotated[
+    str | None, option("FILE", "Your labeled texts instead of a recipe; all rows go into the folds.")
+]
 Images = Annotated[
-    str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table; all go in.")
+    str | None,
+    option("FOLDER", "Your labeled images instead of a recipe: a folder or a table; all go into the folds."),
 ]
 Data = Source
 Out = Annotated[
-    Path | None, option("DIR", "The folder; a finished fold in it is kept.", show_default="runs/NAME-folds")
+    Path | None,
+    option(
+        "DIR", "The output folder; folds that are finished in it are kept.", show_default="runs/NAME-folds"
+    ),
 ]
-Folds = Annotated[int, option("K", "Number of folds.")]
+Folds = Annotated[int, option("K", "The number of folds.")]
 
 
 def cross_validate_command(
@@ -138,7 +144,7 @@ def cross_validate_command(
     on_bad_row: BadRow = None,
     json: AsJson = False,
 ) -> None:
-    """Train and judge a recipe k times on parts of its training data: mean, spread, out-of-fold answers."""
+    """Cross-validate a recipe: mean and standard deviation over k folds, and out-of-fold predictions."""
     columns = column_settings(**columns_of(locals()))
     settings = [*columns, *(settings or ())]
     chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)

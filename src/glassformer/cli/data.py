@@ -258,7 +258,7 @@ LISTED = (
     "repeats",
     "truncation",
 )  # notes whose examples are shown, as those of warnings are
-app = typer.Typer(help="Look at data sets: the named ones, or files of your own.", no_args_is_help=True)
+app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
 Source = Annotated[
     str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")
@@ -269,7 +269,7 @@ PairColumn = Annotated[
 TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
 LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
 LabelSeparator = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="What stands between several labels in one cell.")
+    str | None, typer.Option(metavar="TEXT", help="The separator of several labels in one cell.")
 ]
 
 
@@ -302,7 +302,7 @@ def whereabouts() -> dict[str, str]:
 
 @app.command("list")
 def list_command(json: AsJson = False) -> None:
-    """The named data sets, and where each is on this machine."""
+    """List the named data sets, and where each is on this machine."""
     places = whereabouts()
     rows = [[name, s.description, s.licence, places[name]] for name, s in named_sources().items()]
     if json:
@@ -490,14 +490,14 @@ def show_command(
     augment: Annotated[
         str | None,
         typer.Option(
-            metavar="LEVEL", help="Pictures: draw what shift, light, medium or strong makes of them."
+            metavar="LEVEL", help="For images: draw the augmentation shift, light, medium or strong."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="With --augment: the contact sheet.")
+        Path | None, typer.Option(metavar="FILE.png", help="With --augment: the file of the contact sheet.")
     ] = None,
 ) -> None:
-    """Sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
+    """Show sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
     if augment is not None or out is not None:
         write_sheet(name, augment, out)
         if json:
@@ -530,10 +530,10 @@ def doctor_command(
     name: Source,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Look at the tokens of this checkpoint's tokenizer too."),
+        typer.Option(metavar="NAME", help="Also check the tokens of this checkpoint's tokenizer."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(metavar="TOKENS", min=3, help="Where texts are going to be cut.")
+        int | None, typer.Option(metavar="TOKENS", min=3, help="Cut texts at this many tokens.")
     ] = USUAL_LENGTH,
     text_column: TextColumn = None,
     pair_column: PairColumn = "auto",
@@ -541,11 +541,13 @@ def doctor_command(
     label_separator: LabelSeparator = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Read it as train would with this; may be repeated."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Read the data as train would with this key; may be repeated."
+        ),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """What is wrong with a data set: repeats, leaks between splits, contradictions, cuts, unknown words."""
+    """Check a data set: duplicates, leaks between splits, contradictory labels, truncation, unknown words."""
     from glassformer.data.kinds import kind_of
     from glassformer.data.mending import correct_first, remedy
 

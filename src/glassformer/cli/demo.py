@@ -104,11 +104,11 @@ def _is_ours(path: Path) -> bool:
 
 def demo_command(
     quick: Annotated[
-        bool, flag("--quick", "Fewer sentences and epochs: does the installation work?")
+        bool, flag("--quick", "Use fewer sentences and epochs, to check the installation.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Train, judge and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
+    """Train, evaluate and explain two Transformers: sentences into ./demo-run, digits into ./demo-digits."""
     for name, (folder, _) in DEMOS.items():  # a folder in the way is found before anything is computed
         clear(folder, name)
     runs = {}

@@ -453,12 +453,14 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 
 def doctor_command(
     model: Annotated[
-        str | None, argument("MODEL", "A model or run to look at instead: folder, name or Hub id.")
+        str | None, argument("MODEL", "A model or run to check instead: a folder, a name or a Hub id.")
     ] = None,
-    revision: Annotated[str | None, option(None, "Of the model, on the Hub.", "--revision")] = None,
+    revision: Annotated[
+        str | None, option(None, "The revision of the model on the Hub.", "--revision")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Look at this machine: packages, number formats, data sets, weights. Or at a model: what opens it."""
+    """Check this machine (packages, number formats, data sets, weights), or check a model."""
     from glassformer import __version__
 
     if model is None:

@@ -77,23 +77,23 @@ def embed_command(
     model: Annotated[
         str, argument("MODEL", "A run, a saved classifier, or a checkpoint of sentence-transformers.")
     ],
-    out: Annotated[Path, option("FILE.npy", "Write the vectors there, one row a text.")],
+    out: Annotated[Path, option("FILE.npy", "Write the embeddings to this file, one row for each text.")],
     given: Annotated[
         list[str] | None,
         argument(
             "TEXT|FILE",
             "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; or "
-            "pictures.",
+            "images.",
         ),
     ] = None,
     data: DataFile = None,
     text_column: TextColumn = None,
     prompt_name: Annotated[
-        str | None, option("NAME", "The checkpoint's prompt to put before each text.")
+        str | None, option("NAME", "The checkpoint's prompt to prepend to each text.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Write one vector for each text or picture, in their order, as numpy's .npy."""
+    """Write one embedding for each text or image, in order, as NumPy's .npy."""
     words = with_data(given, data, "embed")
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:

@@ -125,7 +125,7 @@ def evaluate_command(
     run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None, option("PATH", "Other labelled texts or pictures: a named data set, a table or a folder.")
+        str | None, option("PATH", "Other labeled texts or images: a named data set, a table or a folder.")
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
@@ -137,17 +137,17 @@ def evaluate_command(
     target_column: TargetColumn = None,
     number_format: Annotated[
         str | None,
-        option("|".join(FORMATS), "For regressors: how --data write numbers.", show_default="the run's"),
+        option("|".join(FORMATS), "For regressors: how --data writes numbers.", show_default="the run's"),
     ] = None,
     by: Annotated[
-        str | None, option("COLUMN", "Figures of the rows of each value of that column, too.")
+        str | None, option("COLUMN", "Also give the metrics for each value of this column.")
     ] = None,
     json: AsJson = False,
     every_epoch: Annotated[
-        bool, flag("--every-epoch", "Judge the weights of each epoch (keep_epochs), all at once.")
+        bool, flag("--every-epoch", "Evaluate the weights of every epoch (needs keep_epochs).")
     ] = False,
 ) -> None:
-    """Judge a trained model: accuracy with its interval and every class; of a translator BLEU and chrF."""
+    """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
     data = one_data(path, data, "evaluate")
     named = columns_of(locals()) | ({} if number_format is None else {"number_format": number_format})
     check_choice("--number-format", number_format, FORMATS)

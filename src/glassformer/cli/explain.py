@@ -160,7 +160,7 @@ Given = Annotated[
     list[str] | None,
     argument(
         "TEXT|IMAGE",
-        "Texts, files of texts, - for standard input, or pictures, at most 20; two of an Embedder.",
+        "Texts, files of texts, - for standard input, or images, at most 20; for an Embedder two texts.",
     ),
 ]
 
@@ -173,17 +173,21 @@ Method = Annotated[
         "or, of a linear model, weights.",
     ),
 ]
-Target = Annotated[str | None, option("LABEL", "The label to explain; by default the predicted one.")]
+Target = Annotated[str | None, option("LABEL", "The label to explain; the predicted one by default.")]
 Options = Annotated[list[str] | None, option("KEY=VALUE", "An option of the method: unit=word.", "--set")]
-Trust = Annotated[bool, flag("--trust", "Test each picture: hide what it marks, and random parts.")]
-Cross = Annotated[bool, flag("--cross", "Of a pair: what words of one text do to those of the other.")]
+Trust = Annotated[
+    bool,
+    flag(
+        "--trust",
+        "Test the faithfulness of each explanation: hide the parts it ranks first, and random parts.",
+    ),
+]
+Cross = Annotated[bool, flag("--cross", "For pairs: how the words of one text act on those of the other.")]
 Rows = Annotated[
-    list[int] | None, option("N", "Of a file: the row to explain, as the file counts; may be repeated.")
+    list[int] | None, option("N", "For files: the row to explain, as the file counts; may be repeated.")
 ]
-Out = Annotated[Path | None, option("FILE", "Write a page (.html) or figures (.json) there.")]
-Word = Annotated[
-    str | None, option("WORD|NUMBER", "Of tags: the word, or its number from 0, that is explained.")
-]
+Out = Annotated[Path | None, option("FILE", "Write a page (.html) or the scores (.json) to this file.")]
+Word = Annotated[str | None, option("WORD|NUMBER", "For taggers: the word to explain, or its number from 0.")]
 
 
 def explain_command(
@@ -203,7 +207,7 @@ def explain_command(
     word: Word = None,
     as_json: AsJson = False,
 ) -> None:
-    """Which words, or parts of a picture, an answer rests on, and how far that can be trusted."""
+    """Explain a prediction: the words or image regions it rests on, and a test of the explanation."""
     given = with_data(given, data, "explain")
     if out is not None:
         check_page(out)

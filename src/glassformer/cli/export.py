@@ -103,16 +103,23 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 def export_command(
     run: Run,
-    to: Annotated[Target, option(None, "hf: transformers; onnx: ONNX Runtime and its like.", "--to")],
-    out: Annotated[Path | None, option("DIR", "By default RUN/hf or RUN/onnx.")] = None,
-    int8: Annotated[bool, flag("--int8", "With onnx: int8 weights too, and what they cost.")] = False,
+    to: Annotated[
+        Target, option(None, "hf: for transformers; onnx: for ONNX Runtime and similar programs.", "--to")
+    ],
+    out: Annotated[Path | None, option("DIR", "The output folder; RUN/hf or RUN/onnx by default.")] = None,
+    int8: Annotated[
+        bool, flag("--int8", "With onnx: also write int8 weights, and measure the accuracy they lose.")
+    ] = False,
     int8_tolerance: Annotated[
-        float, option("POINTS", "Accuracy that int8 may cost; more, and it is not kept.")
+        float,
+        option("POINTS", "The most accuracy, in points, that int8 may lose; otherwise int8 is not kept."),
     ] = 0.5,
-    check: Annotated[int, option("N", "Inputs on which model and export must agree.")] = CHECKED,
+    check: Annotated[
+        int, option("N", "The number of inputs on which model and export must agree.")
+    ] = CHECKED,
     json: AsJson = False,
 ) -> None:
-    """Write the model for other programs; refused where their answers would differ."""
+    """Export the model to transformers or ONNX; stops if the predictions would differ."""
     folder, found = export(run, to.value, out, int8=int8, check=check, int8_tolerance=int8_tolerance)
     if json:
         say_json({"folder": folder, "to": to.value, **found})

@@ -130,16 +130,16 @@ def new(
 
 def new_command(
     file: Annotated[Path, argument("FILE.toml", "The file to write.")],
-    recipe: Annotated[str | None, a_recipe("A recipe to begin from.")] = None,
-    task: Annotated[str | None, option("TASK", "Begin from the usual recipe of a task.")] = None,
-    text: Annotated[str | None, option("FILE", "A recipe for labelled texts of your own.")] = None,
-    images: Annotated[str | None, option("FOLDER", "A recipe for labelled pictures of your own.")] = None,
+    recipe: Annotated[str | None, a_recipe("A recipe to start from.")] = None,
+    task: Annotated[str | None, option("TASK", "Start from the default recipe of a task.")] = None,
+    text: Annotated[str | None, option("FILE", "Write a recipe for your labeled texts.")] = None,
+    images: Annotated[str | None, option("FOLDER", "Write a recipe for your labeled images.")] = None,
     model: Model = None,
     data: Source = None,
     settings: Settings = None,
     json: AsJson = False,
 ) -> None:
-    """Write a recipe of your own: every key with what it means, ready to be trained."""
+    """Write a new recipe file: every key with its meaning, ready to train."""
     made = new(
         file,
         recipe,

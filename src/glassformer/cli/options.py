@@ -50,18 +50,23 @@ def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
 
 
 def _column(of: str) -> Any:
-    return option("NAME", f"The column of {of}, where it is not found by itself.")
+    return option("NAME", f"The column of {of}, if it is not found automatically.")
 
 
 Run = Annotated[Path, a_run()]
 RunFolder = Annotated[Path, a_run("A run folder.")]
 RecipeName = Annotated[str | None, a_recipe(f"{RECIPE_HELP} {', '.join(recipe_names())}.")]
-Model = Annotated[str | None, option("NAME", "Weights or architecture instead of the recipe's.")]
-Source = Annotated[str | None, option("PATH", "A named data set or path instead of the recipe's.")]
+Model = Annotated[str | None, option("NAME", "The weights or the architecture, instead of the recipe's.")]
+Source = Annotated[str | None, option("PATH", "A named data set or a path, instead of the recipe's data.")]
 Settings = Annotated[
-    list[str] | None, option("KEY=VALUE", "Change any key of the recipe; may be repeated.", "--set")
+    list[str] | None,
+    option(
+        "KEY=VALUE", "Set any key of the recipe (--help-keys of train lists them); may be repeated.", "--set"
+    ),
 ]
-DataFile = Annotated[str | None, option("FILE", "A file, as it may stand among the texts too.", "--data")]
+DataFile = Annotated[
+    str | None, option("FILE", "A file of inputs; it may also be given among the texts.", "--data")
+]
 OtherData = Annotated[str | None, argument("PATH", "Other data, as --data.", show_default=False)]
 TextColumn = Annotated[str | None, _column("texts")]
 PairColumn = Annotated[str | None, _column("the second texts of pairs")]
@@ -69,19 +74,19 @@ LabelColumn = Annotated[
     str | None,
     option(
         "NAME",
-        "The column of labels, where it is not found by itself; several of 0 and 1, one for each "
+        "The column of labels, if it is not found automatically. Several columns of 0 and 1, one for each "
         "label: A,B,C.",
     ),
 ]
 LabelSeparator = Annotated[
-    str | None, option("TEXT", "What stands between several labels in one cell, such as '|' or ';'.")
+    str | None, option("TEXT", "The separator of several labels in one cell, such as '|' or ';'.")
 ]
-ImageColumn = Annotated[str | None, _column("pictures, or of their files")]
-SourceColumn = Annotated[str | None, _column("what is to be translated")]
+ImageColumn = Annotated[str | None, _column("images, or of their files")]
+SourceColumn = Annotated[str | None, _column("source texts (to translate)")]
 TargetColumn = Annotated[str | None, _column("translations")]
 BadRow = Annotated[
     str | None,
-    option("refuse|skip", "skip: leave out rows and pictures that cannot be used, and say which."),
+    option("refuse|skip", "skip: leave out rows and images that cannot be used, and list them."),
 ]
 BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
 COLUMNS = (

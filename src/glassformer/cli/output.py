@@ -41,7 +41,7 @@ def stream() -> TextIO:
 
 AsJson = Annotated[
     bool,
-    typer.Option("--json", callback=stdout_for_json, is_eager=True, help="Print JSON, for other programs."),
+    typer.Option("--json", callback=stdout_for_json, is_eager=True, help="Print JSON instead of text."),
 ]
 
 

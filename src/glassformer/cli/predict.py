@@ -279,7 +279,7 @@ Given = Annotated[
     list[str] | None,
     argument(
         "TEXT|FILE",
-        "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; pictures, folders of "
+        "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; images, folders of "
         "them; - is standard input. For a model of pairs two texts each, or tables of two columns; "
         "for one of answers a question and its text each.",
     ),
@@ -288,8 +288,8 @@ Data = Annotated[
     Path | None,
     option(
         "FILE",
-        "A file, as without --data. From Parquet to Parquet: a table of any size, read piece by "
-        "piece; the same call goes on later.",
+        "A file of inputs. From Parquet to Parquet it may have any size: it is read in pieces, and the "
+        "same command resumes.",
     ),
 ]
 Out = Annotated[
@@ -300,7 +300,7 @@ Out = Annotated[
 ]
 OwnLabels = Annotated[
     list[str] | None,
-    option("A,B,C", "Of a model of entailment: the labels to choose from, without training."),
+    option("A,B,C", "For models of entailment: the labels to choose from, without training (zero-shot)."),
 ]
 Template = Annotated[
     str | None, option("TEXT", "With --labels: their sentence, such as 'This text is about {}.'")
@@ -309,27 +309,34 @@ KeepTable = Annotated[
     bool,
     flag(
         "--keep-table",
-        "Write your own CSV to --out as it is, with columns predicted and probability behind. Cells "
-        "that begin with = or @ stay so: a spreadsheet takes them for formulas.",
+        "Write your CSV to --out unchanged, with the columns predicted and probability appended. Cells "
+        "that begin with = or @ stay: a spreadsheet takes them for formulas.",
     ),
 ]
 Engine = Annotated[str, option("NAME", "From Parquet to Parquet: serial, or ray for a cluster.")]
 BadRow = Annotated[
     str | None,
-    option("refuse|skip", "skip: a row or picture that cannot be used gets no label, and says why."),
+    option("refuse|skip", "skip: a row or image that cannot be used gets no label, and the output says why."),
 ]
-Least = Annotated[int | None, option("N", "List the N answers to look at first: their two likeliest labels.")]
+Least = Annotated[
+    int | None,
+    option("N", "List the N predictions with the lowest confidence, with their two likeliest labels."),
+]
 Precision = Annotated[
     str | None,
     option(
         "auto|fp32|bf16|int8",
-        "To compute in; int8: products of 8 bits, once held to the run's validation labels.",
+        "The number format to compute in; int8 once it is checked on the run's validation labels.",
         show_default="as trained",
     ),
 ]
 Coverage = Annotated[
     float | None,
-    option("SHARE", "Of a regressor: the share of true numbers that intervals hold.", show_default="0.9"),
+    option(
+        "SHARE",
+        "For regressors: the share of true numbers that prediction intervals contain (0 to 1).",
+        show_default="0.9",
+    ),
 ]
 
 
@@ -350,9 +357,9 @@ def predict_command(
     coverage: Coverage = None,
     json: AsJson = False,
 ) -> None:
-    """Label texts or pictures: one line each with label, probability, and the text or the file.
+    """Predict texts or images: one line each with label, probability, and the text or the file.
 
-    Of a regressor a line has the number and the interval around it.
+    For regressors, a line has the number and its prediction interval.
     """
     check_bad_row(on_bad_row)
     given, skip = with_data(given, None if data is None else str(data), "predict"), on_bad_row == "skip"

@@ -49,7 +49,7 @@ def report_command(
     folder: Annotated[Path, a_run("The folder of a run, a study or folds.", "RUN|STUDY")],
     json: AsJson = False,
 ) -> None:
-    """Write report.html anew from the files of a run, a study, a cross-validation or a label review."""
+    """Write report.html again, from the files of a run, a study, a cross-validation or a label review."""
     pages = report(folder)
     for page in pages:
         say(f"report: {page}")

@@ -110,10 +110,10 @@ def write_page(path: Path) -> None:
 
 
 def reproduce_command(
-    row: Annotated[str | None, argument("ROW", "The number of a published system.")] = None,
-    table: Annotated[
-        bool, flag("--table", "List all rows, published results and ours; run nothing.")
-    ] = False,
+    row: Annotated[
+        str | None, argument("ROW", "The number of the published system (--table lists them).")
+    ] = None,
+    table: Annotated[bool, flag("--table", "List all published results and ours; run nothing.")] = False,
     settings: Settings = None,
     out: Annotated[
         Path | None,
@@ -130,7 +130,7 @@ def reproduce_command(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Run the recipes that stand for a published system, and put their results beside the published one."""
+    """Run the recipes of a published system, and compare their results with the published ones."""
     if table or row is None:
         if row is not None or settings or check_it:
             raise ConfigError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")

@@ -96,11 +96,11 @@ def review_labels_command(
     image_column: ImageColumn = None,
     out: Out = None,
     folds: Folds = 5,
-    top: Annotated[int, option("N", "Suggestions to write.")] = 1000,
+    top: Annotated[int, option("N", "The number of suggestions to write.")] = 1000,
     on_bad_row: BadRow = None,
     json: AsJson = False,
 ) -> None:
-    """Rank labels by how doubtful they are: cross-validation, then confident learning. A person decides."""
+    """Find labels that are probably wrong, by cross-validation and confident learning. You decide."""
     from glassformer.tasks.catalog import TARGETS, check_classifies
 
     if top < 1:

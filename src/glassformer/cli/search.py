@@ -104,24 +104,27 @@ def _queries(words: Sequence[str]) -> list[str]:
 
 def search_command(
     model: Annotated[str, argument("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")],
-    table: Annotated[Path, argument("TABLE", "Where to look: CSV, TSV, JSONL, Parquet, .txt, or an index.")],
+    table: Annotated[
+        Path, argument("TABLE", "The texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index.")
+    ],
     queries: Annotated[
-        list[str] | None, argument("QUERY", "Texts to find the nearest of, or a file; - is standard input.")
+        list[str] | None, argument("QUERY", "The queries, or a file of them; - is standard input.")
     ] = None,
-    count: Annotated[int, option("N", "How many for each query.", min=1)] = 5,
-    least: Annotated[
-        float | None, option("COSINE", "Nothing less alike than this is an answer.", min=-1, max=1)
-    ] = None,
+    count: Annotated[int, option("N", "The number of results for each query.", min=1)] = 5,
+    least: Annotated[float | None, option("COSINE", "The lowest cosine of a result.", min=-1, max=1)] = None,
     save: Annotated[
-        Path | None, option("DIR", "Keep texts and vectors there: an index, to be given as TABLE.")
+        Path | None, option("DIR", "Save texts and embeddings to this folder: an index that TABLE can name.")
     ] = None,
     out: Annotated[
-        Path | None, option("FILE.csv", "Answers with their rows' other columns, a row an answer.")
+        Path | None,
+        option(
+            "FILE.csv", "Write the results with the other columns of their rows, one row for each result."
+        ),
     ] = None,
     text_column: TextColumn = None,
     json: AsJson = False,
 ) -> None:
-    """The texts of a table that are nearest in meaning to a query: every row is compared."""
+    """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:
         raise ConfigError("nothing to look for", where="search", fix="Give a QUERY, or --save DIR")
     if save is not None and check_folder_path(save, "--save").exists():

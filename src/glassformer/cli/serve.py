@@ -42,49 +42,60 @@ def _check_packages() -> None:
             raise ConfigError(f"{package} is not installed", where="serve", fix=fix)
 
 
-Hosts = Annotated[list[str] | None, option("NAME", "A host name that clients may use; several times.")]
+Hosts = Annotated[list[str] | None, option("NAME", "A host name that clients may use; may be repeated.")]
 Search = Annotated[
-    str | None, option("TABLE|INDEX", "Of an embedder: where /v1/search looks, as in glassformer search.")
+    str | None,
+    option(
+        "TABLE|INDEX", "For embedders: the texts that /v1/search looks through, as in glassformer search."
+    ),
 ]
 Precision = Annotated[str, option(None, "auto (bf16 where the processor has it), fp32, bf16 or int8.")]
 Pipelined = Annotated[
-    int, option(None, "Requests that wait on one connection for the answers before theirs.")
+    int, option(None, "The most requests that wait on one connection for earlier responses.")
 ]
-JsonValues = Annotated[int, option(None, "Keys and values in a request's JSON, beside its inputs.")]
+JsonValues = Annotated[
+    int, option(None, "The most keys and values in a request's JSON, apart from its inputs.")
+]
 
 
 def serve_command(
-    runs: Annotated[list[Path], a_run("Run folders, saved models, or a named checkpoint of vectors.")],
-    host: Annotated[str, option("ADDRESS", "Where to listen; by default only locally.")] = "127.0.0.1",
-    port: Annotated[int, option(None, "0: any that is free.", min=0, max=65535)] = 8000,
+    runs: Annotated[list[Path], a_run("Run folders, saved models, or a named embedding checkpoint.")],
+    host: Annotated[
+        str, option("ADDRESS", "The address to listen on; only this machine by default.")
+    ] = "127.0.0.1",
+    port: Annotated[int, option(None, "The port; 0: any free one.", min=0, max=65535)] = 8000,
     allow_host: Hosts = None,
-    threads: Annotated[int, option(None, "To compute with; 0: as many as torch takes.", min=0)] = 0,
+    threads: Annotated[int, option(None, "The number of compute threads; 0: torch's default.", min=0)] = 0,
     search: Search = None,
     text_column: TextColumn = None,
     precision: Precision = "auto",
-    body_bytes: Annotated[int, option(None, "Bytes of one request.")] = 8 << 20,
-    all_bytes: Annotated[int, option(None, "Bytes of all requests held at once.")] = 256 << 20,
-    header_bytes: Annotated[int, option(None, "Bytes of a request's line and headers.")] = 65_536,
-    headers: Annotated[int, option(None, "Headers of one request.")] = 100,
+    body_bytes: Annotated[int, option(None, "The most bytes of one request.")] = 8 << 20,
+    all_bytes: Annotated[int, option(None, "The most bytes of all requests at once.")] = 256 << 20,
+    header_bytes: Annotated[int, option(None, "The most bytes of a request's line and headers.")] = 65_536,
+    headers: Annotated[int, option(None, "The most headers of one request.")] = 100,
     pipelined: Pipelined = 16,
     json_values: JsonValues = 1000,
-    json_depth: Annotated[int, option(None, "Lists and objects inside one another.")] = 16,
-    inputs: Annotated[int, option(None, "Texts or pictures of one request.")] = 64,
-    characters: Annotated[int, option(None, "Characters of one text.")] = 100_000,
-    pixels: Annotated[int, option(None, "Pixels of one picture.")] = 16_000_000,
-    request_pixels: Annotated[int, option(None, "Pixels of all pictures of a request.")] = 64_000_000,
-    decode_seconds: Annotated[float, option(None, "To decode one picture; then it is given up.")] = 5.0,
-    queue_tokens: Annotated[int, option(None, "Tokens waiting for one model; more is refused.")] = 65_536,
-    batch_tokens: Annotated[int, option(None, "Tokens computed at once.")] = 4096,
-    explain_tokens: Annotated[int, option(None, "Tokens of one input to explain.")] = 256,
-    explain_queue: Annotated[int, option(None, "Explanations waiting; more are refused.")] = 4,
-    wait_ms: Annotated[float, option(None, "How long a request waits for company in its batch.")] = 3.0,
-    seconds: Annotated[float, option(None, "From a request to its answer.")] = 30.0,
-    body_seconds: Annotated[float, option(None, "For a client to send its request.")] = 10.0,
-    connections: Annotated[int, option(None, "Open at once.")] = 1000,
+    json_depth: Annotated[int, option(None, "The deepest nesting of lists and objects.")] = 16,
+    inputs: Annotated[int, option(None, "The most texts or images of one request.")] = 64,
+    characters: Annotated[int, option(None, "The most characters of one text.")] = 100_000,
+    pixels: Annotated[int, option(None, "The most pixels of one image.")] = 16_000_000,
+    request_pixels: Annotated[int, option(None, "The most pixels of all images of a request.")] = 64_000_000,
+    decode_seconds: Annotated[float, option(None, "The most seconds to decode one image.")] = 5.0,
+    queue_tokens: Annotated[
+        int, option(None, "The most tokens in a model's queue; more gets status 429.")
+    ] = 65_536,
+    batch_tokens: Annotated[int, option(None, "The tokens of one batch.")] = 4096,
+    explain_tokens: Annotated[int, option(None, "The most tokens of one input to explain.")] = 256,
+    explain_queue: Annotated[int, option(None, "The most explanations in the queue.")] = 4,
+    wait_ms: Annotated[
+        float, option(None, "The milliseconds that a request waits for others to share its batch.")
+    ] = 3.0,
+    seconds: Annotated[float, option(None, "The most seconds from a request to its response.")] = 30.0,
+    body_seconds: Annotated[float, option(None, "The most seconds for a client to send its request.")] = 10.0,
+    connections: Annotated[int, option(None, "The most open connections.")] = 1000,
     json: AsJson = False,
 ) -> None:
-    """Serve classifiers: a page at /, labels at /v1/predict, /openapi.json says the rest.
+    """Serve models over HTTP: a page at /, predictions at /v1/predict, the API at /openapi.json.
 
     With GLASSFORMER_API_KEY in the environment, clients must send it as a bearer token.
     """

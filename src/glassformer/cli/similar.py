@@ -178,14 +178,15 @@ Model = Annotated[str, option("RUN|NAME", "A run, a saved Embedder, or a checkpo
 def similar_command(
     given: Annotated[list[str], argument("A B | TABLE", "Two texts, or a table with two columns of them.")],
     model: Model = DEFAULT,
-    first: Annotated[str | None, option("NAME", "The table's first column.")] = None,
-    second: Annotated[str | None, option("NAME", "The table's second column.")] = None,
-    explain: Annotated[bool, flag("--explain", "Show which pairs of tokens the cosine is made of.")] = False,
+    first: Annotated[str | None, option("NAME", "The table's column of first texts.")] = None,
+    second: Annotated[str | None, option("NAME", "The table's column of second texts.")] = None,
+    explain: Annotated[bool, flag("--explain", "Show the pairs of tokens that make up the cosine.")] = False,
     doubles: Annotated[
-        bool, flag("--doubles", "Rows of one table that mean the same: each pair of rows.")
+        bool, flag("--doubles", "Find near-duplicates: pairs of rows of one table that mean the same.")
     ] = False,
     least: Annotated[
-        float | None, option("COSINE", f"With --doubles: pairs as alike as this ({DOUBLES}).", min=-1, max=1)
+        float | None,
+        option("COSINE", f"With --doubles: the lowest cosine of a pair ({DOUBLES}).", min=-1, max=1),
     ] = None,
     text_column: TextColumn = None,
     out: Annotated[
@@ -193,7 +194,7 @@ def similar_command(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """How alike two texts are, or those of each row of a table: the cosine of their vectors, at most 1."""
+    """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
     from glassformer.cli.inputs import names_a_file, refuse_folder
 
     for text in given:

@@ -270,13 +270,15 @@ def _whole_path(source: str) -> str:
     return str(path.resolve()) if path.exists() else source
 
 
-Epochs = Annotated[int | None, option("N", "As --set epochs=N.")]
+Epochs = Annotated[int | None, option("N", "The number of epochs, as --set epochs=N.")]
 Lr = Annotated[float | None, option("RATE", "The learning rate, as --set lr=RATE.")]
-BatchSize = Annotated[int | None, option("N", "As --set batch_size=N.")]
-MaxLength = Annotated[int | None, option("TOKENS", "Where texts are cut, as --set max_length=TOKENS.")]
-Seed = Annotated[int | None, option("N", "As --set seed=N.")]
+BatchSize = Annotated[int | None, option("N", "The batch size, as --set batch_size=N.")]
+MaxLength = Annotated[
+    int | None, option("TOKENS", "Cut texts at this many tokens, as --set max_length=TOKENS.")
+]
+Seed = Annotated[int | None, option("N", "The random seed, as --set seed=N.")]
 Time = Annotated[
-    str | None, option("10m", "With model=auto: begin no further model after this time (s, m or h).")
+    str | None, option("10m", "With model=auto: start no further model after this time (s, m or h).")
 ]
 
 
@@ -297,24 +299,30 @@ def seconds_of(time: str | None) -> float | None:
 
 TextFile = Annotated[
     str | None,
-    option("FILE", "Labelled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
+    option("FILE", "Your labeled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
 ]
 ImageFolder = Annotated[
-    str | None, option("FOLDER", "Labelled pictures instead of a recipe: a folder or a table.")
+    str | None, option("FOLDER", "Your labeled images instead of a recipe: a folder or a table.")
 ]
 BadRow = Annotated[
     str | None,
     option(
-        "refuse|skip", "skip: leave out rows (listed in rejected.jsonl) and pictures that cannot be used."
+        "refuse|skip", "skip: leave out rows and images that cannot be used, and list them in rejected.jsonl."
     ),
 ]
 Out = Annotated[Path | None, option("DIR", "The run folder.", show_default="runs/NAME")]
-Resume = Annotated[bool, flag("--resume", "Go on with what was begun there, to the same bits.")]
-Deterministic = Annotated[bool, flag("--deterministic", "On a GPU too: the same bits each time, if slower.")]
-HelpKeys = Annotated[
-    bool, flag("--help-keys", "List what --set can change, and leave.", callback=show_keys, is_eager=True)
+Resume = Annotated[
+    bool,
+    flag(
+        "--resume",
+        "Resume the training that --out holds; the result has the same bits as one without a stop.",
+    ),
 ]
-Log = Annotated[list[str] | None, option("NAME", "Log to tensorboard or mlflow too; may be repeated.")]
+Deterministic = Annotated[bool, flag("--deterministic", "Give the same bits each time on a GPU too; slower.")]
+HelpKeys = Annotated[
+    bool, flag("--help-keys", "List the keys that --set takes, and exit.", callback=show_keys, is_eager=True)
+]
+Log = Annotated[list[str] | None, option("NAME", "Also log to tensorboard or mlflow; may be repeated.")]
 FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that are settings
 
 
@@ -346,7 +354,7 @@ def train_command(
     log: Log = None,
     json: AsJson = False,
 ) -> None:
-    """Train, judge and report, as a recipe says or on texts or pictures of your own."""
+    """Train and evaluate a model, on a recipe or on your own texts or images, and write a report."""
     if deterministic:
         from glassformer.runtime import be_deterministic
 

@@ -106,13 +106,15 @@ def translate_command(
         ),
     ] = None,
     data: DataFile = None,
-    beam: Annotated[int, option("N", "Hypotheses kept at each place; 1 is greedy search.")] = 5,
-    out: Annotated[Path | None, option("FILE.csv", "Write a table there instead.")] = None,
+    beam: Annotated[int, option("N", "The beam size; 1 is greedy search.")] = 5,
+    out: Annotated[Path | None, option("FILE.csv", "Write a table to this file instead.")] = None,
     text_column: TextColumn = None,
     align_: Annotated[
         Path | None,
         option(
-            "FILE", "Draw what each word was read from into a page (.html), or write it as .json.", "--align"
+            "FILE",
+            "Write the alignment of each target word with the source words, as a page (.html) or .json.",
+            "--align",
         ),
     ] = None,
     json: AsJson = False,

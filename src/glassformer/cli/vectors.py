@@ -69,11 +69,13 @@ def vectors_command(
             "WORD", "One word; two for their cosine; or three: king man woman asks for king - man + woman."
         ),
     ] = None,
-    count: Annotated[int, option("N", "How many words are shown.", min=1)] = 10,
-    out: Annotated[Path | None, option("FILE", "Write all vectors there instead; .bin is binary.")] = None,
+    count: Annotated[int, option("N", "The number of words to show.", min=1)] = 10,
+    out: Annotated[
+        Path | None, option("FILE", "Write all vectors to this file instead; .bin is binary.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Nearest words, cosines, analogies, and word2vec's files."""
+    """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""
     if out is not None and words:
         raise ConfigError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
