@@ -81,6 +81,7 @@ def test_crashes_full_disks_and_bad_files(rows, row):
 HOSTILE = {"hostile_folders.labels(84)": 84, "hostile_folders.tokenizers(24)": 24}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", HOSTILE)
 def test_hostile_folders(row):
     found = run(row, modules="hostile_folders")

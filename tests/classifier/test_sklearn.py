@@ -286,6 +286,7 @@ def test_pipeline(small, data, fitted):
     assert same(pipe[-1], small().fit(*data, sample_weight=weights))
 
 
+@pytest.mark.slow
 def test_two_processes(small, data):
     """``n_jobs=2`` gives what one process gives: bits, not luck."""
     one, two = (

@@ -120,6 +120,7 @@ def test_kill_and_resume(during: str, data: Path, peaceful: Path, tmp_path: Path
     check_same(run, peaceful)
 
 
+@pytest.mark.slow
 def test_killed_before_the_first_checkpoint(data: Path, peaceful: Path, tmp_path: Path):
     run = tmp_path / "run"
     process = start(data, run, "--set", "checkpoint_every=100000")
@@ -132,6 +133,7 @@ def test_killed_before_the_first_checkpoint(data: Path, peaceful: Path, tmp_path
     check_same(run, peaceful)
 
 
+@pytest.mark.slow  # without the command line: tests/checkpoints/test_native.py
 def test_a_damaged_newest_checkpoint_is_passed_over(data: Path, peaceful: Path, tmp_path: Path):
     run = tmp_path / "run"
     process = start(data, run, "--set", "checkpoint_every=10")

@@ -20,6 +20,7 @@ from glassformer.cli.app import main
 SAVED = sorted((Path(__file__).parent / "saved").iterdir())
 RUNS = [run for version in SAVED for run in sorted((version / "runs").iterdir())]
 STOPPED = [run for version in SAVED for run in sorted((version / "stopped").iterdir())]
+LONG = ("textcnn", "vectors", "transformer")  # runs that take more than ten seconds
 TEXTS = ["The capital of France is Paris .", "The capital of Japan is Tokyo .", "germany uses the euro"]
 
 
@@ -54,7 +55,11 @@ def test_a_model_of_an_earlier_version_answers_as_it_did(run):
         np.testing.assert_allclose(given, wanted["probabilities"], atol=1e-5)
 
 
-@pytest.mark.parametrize("run", STOPPED, ids=name_of)
+@pytest.mark.parametrize(
+    "run",
+    [pytest.param(run, marks=pytest.mark.slow if run.name in LONG else ()) for run in STOPPED],
+    ids=name_of,
+)
 def test_a_stopped_run_of_an_earlier_version_goes_on_to_the_same_end(run, tmp_path, monkeypatch, capsys):
     version = run.parents[1]
     expected = json.loads((version / "runs" / run.name / "expected.json").read_text(encoding="utf-8"))

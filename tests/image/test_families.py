@@ -101,7 +101,7 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
 
 
 @EACH
-@pytest.mark.parametrize("pooling", ["mean", "first-mean"])
+@pytest.mark.parametrize("pooling", [pytest.param("mean", marks=pytest.mark.slow), "first-mean"])
 def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path):
     pytest.importorskip("transformers")
     pil = pytest.importorskip("PIL.Image")

@@ -171,7 +171,7 @@ def test_too_few_steps_are_warned_of(given, said):
 
 
 @pytest.mark.parametrize("given", [{}, {"epochs": 3}], ids=["unset", "epochs"])
-@pytest.mark.parametrize("model", ["encoder-small", "lstm", "textcnn"])
+@pytest.mark.parametrize("model", ["encoder-small", pytest.param("lstm", marks=pytest.mark.slow), "textcnn"])
 def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
     """96 texts of eight sentences, three folds."""
     right = []

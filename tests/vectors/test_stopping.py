@@ -119,6 +119,7 @@ def test_a_signal_after_the_last_round_lets_training_end(tmp_path):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_the_command_line(tmp_path: Path, capsys):
     keys = ["dim=13", "limit=2000", "epochs=600", "tests=[]", "checkpoint_every=100000"]
     recipe = load_recipe("countries-word2vec", keys)

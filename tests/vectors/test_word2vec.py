@@ -323,6 +323,7 @@ def test_checkpoints_of_another_training_are_not_overwritten(tmp_path):
             gf.Word2Vec(**options).fit(sentences, checkpoints=tmp_path / optimizer)
 
 
+@pytest.mark.slow  # compiles for half a minute
 def test_compiled_loops_are_not_kept_on_disk(tmp_path):
     """Two processes with rows of different widths shared numba's cache, and one ran the other's code."""
     code = (
