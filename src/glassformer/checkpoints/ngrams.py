@@ -49,11 +49,11 @@ def read_ngrams(folder: str | Path) -> Ngrams:
     where, about = str(folder / FILE), read_json(folder / FILE)
     if about.get("format") != FORMAT:
         raise CheckpointError(f"has the format {shown(about.get('format'))}, not {FORMAT}", where=where)
-    grams = {key: about.get(key) for key in ("words", "characters")}
+    grams: dict[str, Any] = {key: about.get(key) for key in ("words", "characters")}
     for key, value in grams.items():
         if not isinstance(value, list) or not all(isinstance(gram, str) for gram in value):
             raise CheckpointError(f"{key!r} is not a list of texts", where=where)
-    flags = {key: about.get(key) for key in ("lowercase", "strip_accents", "pairs")}
+    flags: dict[str, Any] = {key: about.get(key) for key in ("lowercase", "strip_accents", "pairs")}
     for key, value in flags.items():
         if not isinstance(value, bool):
             raise CheckpointError(f"{key} = {shown(value)} is not true or false", where=where)

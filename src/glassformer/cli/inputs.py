@@ -395,8 +395,10 @@ def _of_file(path: Path, text: str | None, pair: str | None, folder: str | Path,
 def _pairs_in(path: Path, choose: Callable[[Any], tuple[str, ...]], skip: bool) -> list[Row]:
     """The pairs in two columns of a table."""
     return [
-        row if row.error is not None else replace(_row(*values, row.row, row.file, skip), given=row.given)
-        for values, row in read_columns(path, choose, skip)
+        row
+        if row.error is not None
+        else replace(_row(first, second, row.row, row.file, skip), given=row.given)
+        for (first, second), row in read_columns(path, choose, skip)
     ]
 
 

@@ -71,8 +71,8 @@ class Labels:
         if coverage is not None:
             what = f"belongs to regressors, and this is a {type(self.model).__name__}"
             raise ConfigError(what, where="--coverage", fix="Leave it out")
-        self.classes = self.model.classes_.tolist()
-        return [*HEADER, *(f"p:{name}" for name in self.classes)]
+        self.classes = classes = self.model.classes_.tolist()
+        return [*HEADER, *(f"p:{name}" for name in classes)]
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         """What JSON says of each prediction."""

@@ -40,7 +40,7 @@ def by_place(*, default: Any, meaning: str, kw_only: typing.Literal[False] = Fal
 @typing.dataclass_transform(kw_only_default=True, field_specifiers=(by_place,))
 def section(cls: type[T]) -> type[T]:
     """A section of a recipe: a dataclass whose fields are ``setting``. An estimator inherits its sections."""
-    made = dataclasses.dataclass(kw_only=True)(cls)
+    made: Any = dataclasses.dataclass(kw_only=True)(cls)
     fields = made.__dataclass_fields__  # in files and in help what has a place comes first: the model
     made.__dataclass_fields__ = dict(sorted(fields.items(), key=lambda item: bool(item[1].kw_only)))
     return made
@@ -72,7 +72,7 @@ def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]
     """A recipe's values from its file, with ``values_in_files`` of each section for what it lacks."""
     out, hints = dict(values), typing.get_type_hints(cls)
     for name, hint in hints.items():
-        told = values_in_files(hint) if dataclasses.is_dataclass(hint) else {}
+        told = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
         if told and isinstance(out.get(name, {}), Mapping):
             out[name] = told | dict(out.get(name, {}))
     return out

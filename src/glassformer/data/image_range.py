@@ -160,8 +160,8 @@ def _both_bytes(image: Any, content: bytes) -> np.ndarray | None:
     other = Image.open(io.BytesIO(content)) if content else None
     if other is None or not other.tile or image.mode not in ("RGB", "RGBA"):
         return None
-    tiles = []
-    for codec, extents, offset, args in other.tile:
+    tiles, given = [], list[Any](other.tile)
+    for codec, extents, offset, args in given:
         mode = args if isinstance(args, str) else args[0]
         if mode not in (f"{image.mode};16{order}" for order in "BLN"):
             return None

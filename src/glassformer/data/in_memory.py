@@ -133,8 +133,9 @@ def as_record(row: Any) -> Mapping[Any, Any] | None:
     """A row whose values have names, as these; None: it has none."""
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, tuple) and hasattr(row, "_fields"):
-        return dict(zip(row._fields, row, strict=True))
+    if isinstance(row, tuple):
+        names = getattr(row, "_fields", None)
+        return None if names is None else dict(zip(names, row, strict=True))
     if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # of a data frame
         return dict(zip(row.index, row, strict=True))
     return None

@@ -155,7 +155,7 @@ def as_known(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = Fa
     names = list(dict.fromkeys(known))
     counts = Counter(map(key, names))
     by_key = {k: name for name in names if (k := key(name)) is not None and counts[k] == 1}
-    by_truth = {truth: name for name in names if (truth := _truth(name)) is not None}
+    by_truth: dict[bool | None, Any] = {truth: name for name in names if (truth := _truth(name)) is not None}
     if len(names) != 2 or len(by_truth) != 2:
         by_truth = {}
     there = set(names)

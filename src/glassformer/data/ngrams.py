@@ -136,7 +136,7 @@ class Ngrams:
         if not names[0] and not names[1]:
             what = f"no word and no n-gram of characters stands in {min_count} texts or more"
             raise DataError(what, where="texts", fix="Lower min_count, or give more texts")
-        made = cls(*names, np.concatenate(weights), lowercase, strip_accents, clean, pairs)
+        made = cls(names[0], names[1], np.concatenate(weights), lowercase, strip_accents, clean, pairs)
         return made, made._joined(made._weighed(counts))
 
     # --- using ------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None) -> tuple
         found = map(number, grams)
         ids.extend(found if known is None else [i for i in found if i is not None])
         ends.append(len(ids))
-    width = len(known if growing is None else growing)
+    width = len(known or ()) if growing is None else len(growing)
     rows = csr_matrix((np.ones(len(ids)), np.array(ids), np.array(ends)), (len(ends) - 1, width))
     rows.sum_duplicates()
     return ([] if growing is None else list(growing)), rows

@@ -496,7 +496,7 @@ def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Toke
         return said if isinstance(said, str) else usual
 
     cls, sep = (special(*names) for names in zip(("cls", "sep"), USUAL_FRAME[frame], strict=True))
-    ids = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
+    ids: dict[str, Any] = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
     if None in ids.values():
         return tokenizer
     if frame == "brackets":

@@ -222,7 +222,7 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         )
     if side > MOST_SHORTER * max(cut):
         raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
-    white = settings.get(RANGE)
+    white: Any = settings.get(RANGE)
     given = isinstance(white, int | float) and not isinstance(white, bool)
     if (given and not 0 < white < math.inf) or not (given or white in (None, "full")):
         raise ConfigError(f"{RANGE} = {white!r} is neither a number above 0 nor full", where=where)

@@ -121,7 +121,9 @@ def _predictions_file(
         texts: [n]; of pairs the second texts get a column ``text_pair`` behind ours.
         others: further columns, behind ours: name -> [n] values.
     """
-    extra = {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
+    extra: dict[str, Sequence[Any]] = (
+        {SECOND_CELL: [second_of(text) for text in texts]} if are_pairs(texts) else {}
+    )
     extra |= others or {}
     _check_lengths(texts, extra)
     with table_file(path) as writer:
@@ -140,7 +142,7 @@ def _check_lengths(texts: Sequence[Any], columns: Mapping[str, Sequence[Any] | N
             raise ShapeError(f"{len(column)} {name} do not fit {len(texts)} texts")
 
 
-def _at(column: Sequence[Any] | None, i: int) -> Any:
+def _at(column: Any, i: int) -> Any:
     return None if column is None else column[i]
 
 

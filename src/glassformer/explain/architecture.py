@@ -75,8 +75,8 @@ def blocks(model: nn.Module) -> list[Block]:
         shape = shapes.get(name, "")
         if hasattr(child, "layers"):
             found.append(_layers(name, child, shape, known))
-            if getattr(child, "relative", None) is not None:
-                found.append(_plain("relative positions", child.relative, known, "[H, 2 T - 1]"))
+            if (relative := getattr(child, "relative", None)) is not None:
+                found.append(_plain("relative positions", relative, known, "[H, 2 T - 1]"))
             if isinstance(child.final_norm, nn.LayerNorm):
                 found.append(_plain("final norm", child.final_norm, known, shape))
         elif name == "target_embeddings":

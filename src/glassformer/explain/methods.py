@@ -109,10 +109,10 @@ def explain_input(
             classifier's own (often faster) number format answers; of words and answers from a text fp32 does.
         cross: of a pair of texts, their words against each other (``cross.py``).
     """
-    method = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]
+    by: str = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]
     asked = {name: options.pop(name) for name in getattr(clf, "EXPLAINED_OF", ()) if name in options}
-    check_method(method, target, options)
-    check_attention(clf, method)
+    check_method(by, target, options)
+    check_attention(clf, by)
     if cross and _is_linear(clf.model_):
         what = "a linear model reads the words of both texts, and not what one does to another"
         raise InputError(
@@ -123,7 +123,7 @@ def explain_input(
         what = "is about what classifiers and regressors say of a pair of texts"
         raise InputError(what, where="cross", fix="Leave cross out")
     number = target_number(subject, target)
-    made = explain(subject, method=method, target=target, **options)
+    made = explain(subject, method=by, target=target, **options)
     if trust:
         judge = None if isinstance(subject.model, RowView) else clf.predictor()
         made.trust = trust_in(replace(subject, judge=judge), made.scores, target=number)

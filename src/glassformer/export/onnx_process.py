@@ -13,7 +13,7 @@ import io
 import os
 import signal
 import sys
-from typing import BinaryIO
+from typing import IO
 
 import numpy as np
 
@@ -21,7 +21,7 @@ LENGTH = 8  # bytes that give a message's length, little-endian
 ERROR = "error"  # the name of the array that holds what went wrong
 
 
-def send(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
+def send(file: IO[bytes], arrays: dict[str, np.ndarray]) -> None:
     """Write one message."""
     memory = io.BytesIO()
     np.savez(memory, allow_pickle=False, **{f"_{name}": array for name, array in arrays.items()})
@@ -30,7 +30,7 @@ def send(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
     file.flush()
 
 
-def receive(file: BinaryIO) -> dict[str, np.ndarray] | None:
+def receive(file: IO[bytes]) -> dict[str, np.ndarray] | None:
     """The next message; None where the other side has gone."""
     head = file.read(LENGTH)
     size = int.from_bytes(head, "little")
@@ -56,7 +56,7 @@ def quantize(file: str, out: str) -> None:
     quantize_dynamic(graph, out, weight_type=QuantType.QInt8)
 
 
-def answer(file: str, threads: int, given: BinaryIO, out: BinaryIO) -> None:
+def answer(file: str, threads: int, given: IO[bytes], out: IO[bytes]) -> None:
     """Run the graph on one message of inputs after the other, until there are no more."""
     import onnxruntime  # pyright: ignore[reportMissingImports]  # of the extra
 

@@ -8,7 +8,7 @@ that a card tells nothing of the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -234,7 +234,11 @@ def _of(scores: Mapping[str, Any], whose: str, where: str) -> Iterator[Figure]:
             bounds = scores.get(f"{key}_interval")
             if bounds and n and key not in Numbers.compared:  # older files say 1 to 1 where all are right
                 bounds = share_interval(value, scores.get("contexts", scores.get("entities", n)), bounds)
-            yield Figure(whose, where, key, float(value), tuple(bounds) if bounds else None, n)
+            yield Figure(whose, where, key, float(value), _ends(bounds), n)
+
+
+def _ends(bounds: Sequence[float] | None) -> tuple[float, float] | None:
+    return (bounds[0], bounds[1]) if bounds else None
 
 
 def _is_number(value: Any) -> bool:
@@ -245,8 +249,8 @@ def _while_training(model: Model) -> Iterator[Figure]:
     """The figures of the kept weights on what the fit held out; an accuracy has Wilson's interval."""
     n = model.examples.get("validation")
     for key, value in model.judged.items():
-        low_high = tuple(share_interval(value, n)) if n and key == "accuracy" else None
-        yield Figure("this model", "validation", key, value, low_high, n)
+        bounds = share_interval(value, n) if n and key == "accuracy" else None
+        yield Figure("this model", "validation", key, value, _ends(bounds), n)
 
 
 def _splits(metrics: Mapping[str, Any]) -> dict[str, int]:

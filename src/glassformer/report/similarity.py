@@ -60,7 +60,8 @@ def made(run: Run) -> Section | None:
         "are those that disagree most with their scores."
     )
     drawn = [
-        e | {"picture": Markup(picture(*e["tokens"], e["table"], "similarities.json"))} for e in examples
+        e | {"picture": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
+        for e in examples
     ]
     return Section("made", "What a cosine is made of", note, part("similarity", "made", drawn))
 

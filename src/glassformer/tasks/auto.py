@@ -323,8 +323,8 @@ class Search:
         if kind.binary:
             return "average precision"
         if not kind.labels_given:
-            return {"loss": "R²"}.get(monitor, monitor)
-        return {"loss": "log loss (negative)"}.get(monitor, monitor)
+            return "R²" if monitor == "loss" else monitor
+        return "log loss (negative)" if monitor == "loss" else monitor
 
     @property
     def perfect(self) -> float:

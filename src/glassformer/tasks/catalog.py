@@ -291,7 +291,8 @@ def _with_paths(recipe: Any) -> Any:
     """A recipe whose data and model are found although their names are not UTF-8, which TOML cannot hold."""
     changes: dict[str, Any] = {}
     for section, key in (("data", "source"), ("data", "also"), ("model", "model")):
-        own = getattr(recipe, section, None)
+        if (own := getattr(recipe, section, None)) is None:
+            continue
         value = getattr(own, key, None)
         found = tuple(map(file_called, value)) if isinstance(value, tuple) else value
         found = file_called(value) if isinstance(value, str) else found

@@ -83,7 +83,7 @@ class Fit:
     held_table: Any = None
     network: Any = None
     solved: Any = None  # the ``SolvedHead`` that the network starts from; None: its head is random
-    begun: dict[str, Any] | None = None  # the fingerprint of the checkpoint that it goes on from
+    begun: Mapping[str, Any] | None = None  # the fingerprint of the checkpoint that it goes on from
     together: bool = False  # copies of an example stay on one side of what ``validation_fraction`` holds out
 
     @property
@@ -104,9 +104,10 @@ def with_settings(cls: type[T]) -> type[T]:
     Raises:
         TypeError: of the constructor, for an unknown name; the nearest known one is said.
     """
-    hints = get_type_hints(cls.RECIPE)
-    cls.SECTIONS = {name: hint for name, hint in hints.items() if hint in cls.__mro__}
-    for section in cls.SECTIONS.values():
+    made: Any = cls
+    hints = get_type_hints(made.RECIPE)
+    made.SECTIONS = {name: hint for name, hint in hints.items() if hint in cls.__mro__}
+    for section in made.SECTIONS.values():
         for key, (neutral, why) in getattr(section, "RETIRED", {}).items():
             cls.__annotations__[key] = Any
             setattr(cls, key, setting(neutral, why))

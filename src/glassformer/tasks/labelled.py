@@ -257,10 +257,11 @@ def a_regression_a_label(
     """
     train, held, judged = splits.train, splits.validation, splits.judged
     assert judged is not None
-    chooses = held is not None and held.labels is not None and clf.threshold_ is not None
-    others = [judged, held] if chooses else [judged]
+    if held is not None and (held.labels is None or clf.threshold_ is None):
+        held = None
+    others = [judged] if held is None else [judged, held]
     p, *by = one_vs_rest(featurize(train.examples, *(split.examples for split in others)), targets)
-    cut = tune_thresholds(by[0], clf.targets(held.labels, held.origin, held.rows)) if chooses else HALF
+    cut = HALF if held is None else tune_thresholds(by[0], clf.targets(held.labels, held.origin, held.rows))
     return p, p >= cut
 
 

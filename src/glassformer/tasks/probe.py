@@ -274,9 +274,8 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if k < 1:
             raise ConfigError(f"k {k} asks for nothing", where="neighbors", fix="Use 1 or more")
         queries = unit(self.embed(X))
-        if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"):
-            table = self.embed(table)
-        vectors = unit(table)
+        given = isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind == "f"
+        vectors = unit(table if given else self.embed(table))  # type: ignore[arg-type]  # arrays of texts are sequences
         if vectors.shape[1] != queries.shape[1]:
             what = f"vectors of {vectors.shape[1]} numbers, the backbone's have {queries.shape[1]}"
             raise DataError(what, where="neighbors", fix="Give examples, or vectors of this backbone")

@@ -207,5 +207,8 @@ class KernelAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, grad):
         q, k, v, out, stats, bias = ctx.saved_tensors
-        *three, dbias = attention_backward(q, k, v, out, stats, grad, *ctx.settings, bias, together=True)
+        q_packing, kv_packing, causal, scale = ctx.settings
+        *three, dbias = attention_backward(
+            q, k, v, out, stats, grad, q_packing, kv_packing, causal, scale, bias, together=True
+        )
         return *three, None, None, None, None, dbias

@@ -55,8 +55,8 @@ def attention_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The gradients of queries, keys, values and bias; the last is empty without one."""
     packings = Packing(tuple(q_lengths)), Packing(tuple(k_lengths))
-    *three, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale, bias)
-    return *three, q.new_empty(0) if dbias is None else dbias
+    dq, dk, dv, dbias = kernels.attention_backward(q, k, v, out, stats, grad, *packings, causal, scale, bias)
+    return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
 
 
 @attention_backward.register_fake

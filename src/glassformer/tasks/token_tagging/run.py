@@ -171,6 +171,7 @@ class TagsOutOfFold(OutOfFold):
 
     NOUN, FIGURES = "sentences", (MEASURE, "precision", "recall", "accuracy", "log_loss")
     target, measure = TokenTags(), MEASURE
+    scheme: Scheme
 
     def __init__(self, recipe: TaggingRecipe, splits: Splits, estimator: Any):
         super().__init__(recipe, splits, estimator)
