@@ -28,7 +28,7 @@ def test_kinds_are_counted_with_the_first_rows():
         RejectedRow("a.csv", 6, "4 fields where the header has 2"),
     ]
     assert by_kind(rows) == (
-        "the text is empty (4: rows 3, 8, 9 ...), n fields where the header has n (2: rows 5, 6)"
+        "the text is empty (4: rows 3, 8, 9 ...), 3 fields where the header has 2 and the like (2: rows 5, 6)"
     )
     assert by_kind([RejectedRow("a", i, f"{'x' * (i + 1)}") for i in range(7)], most=2).endswith(
         "and 5 more kinds"

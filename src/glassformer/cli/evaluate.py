@@ -189,7 +189,10 @@ def _show(run: Path, figures: dict[str, Any], said: str) -> None:
     ):
         show_tests(str(run), figures)
     else:
-        rows = [[name, f"{value:.4f}"] for name, value in numbers_in(figures)]
+        rows = [
+            [name, f"{value:,}" if isinstance(value, int) else f"{value:.4f}"]
+            for name, value in numbers_in(figures)
+        ]
         show_table(str(run), ("", "value"), rows, right=("value",))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+from glassformer.checkpoints.settings import ABOUT
 from glassformer.cli.inputs import read_with_columns
-from glassformer.cli.options import TextColumn, argument, flag, option
+from glassformer.cli.options import TextColumn, argument, flag, is_run, option
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import write_table
 from glassformer.errors import ConfigError
@@ -198,6 +200,11 @@ def similar_command(
     from glassformer.cli.inputs import names_a_file, refuse_folder
 
     for text in given:
+        if is_run(text) or (Path(text) / ABOUT).is_file():
+            fix = (
+                f'Name it with --model: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
+            )
+            raise ConfigError(f"{text} is a model, not a text", where="similar", fix=fix)
         refuse_folder(text)
     table = len(given) == 1 and names_a_file(given[0])
     if doubles:

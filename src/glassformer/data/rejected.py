@@ -124,14 +124,15 @@ def without_bad_rows(
 def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
     """How many rows for each reason, and the first: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
     kinds: dict[str, list[int]] = {}
-    reasons: dict[str, set[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}  # in the order of the rows
     for row in rejected:
         kinds.setdefault(_kind(row.reason), []).append(row.row)
-        reasons.setdefault(_kind(row.reason), set()).add(row.reason)
+        reasons.setdefault(_kind(row.reason), {})[row.reason] = None
     ranked = sorted(kinds.items(), key=lambda item: -len(item[1]))
     told = []
     for kind, rows in ranked[:most]:
-        reason = kind if len(reasons[kind]) > 1 else next(iter(reasons[kind]))
+        first, *others = reasons[kind]
+        reason = f"{first} and the like" if others else first
         shown = ", ".join(map(str, rows[:3])) + (" ..." if len(rows) > 3 else "")
         told.append(f"{reason} ({f'{len(rows):,}: rows' if len(rows) > 1 else 'row'} {shown})")
     return ", ".join(told) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
