@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.checkpoints.settings import ABOUT
 from glassformer.cli.inputs import read_with_columns
 from glassformer.cli.options import TextColumn, argument, flag, is_run, option
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json, show_table
@@ -197,6 +196,7 @@ def similar_command(
     json: AsJson = False,
 ) -> None:
     """Semantic similarity of two texts, or of each row of a table: the cosine of their embeddings."""
+    from glassformer.checkpoints.settings import ABOUT
     from glassformer.cli.inputs import names_a_file, refuse_folder
 
     for text in given:
