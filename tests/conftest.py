@@ -7,6 +7,7 @@ import os
 import runpy
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ def _prepare_environment() -> None:
     have them too.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
+    # Some hundred processes are started: none is to compile torch and us again, whatever this shell is set to.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     os.environ["MPLBACKEND"] = "Agg"
     if "GLASSFORMER_TEST_HOME" not in os.environ:  # in the first process, not in its workers

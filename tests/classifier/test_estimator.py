@@ -104,23 +104,6 @@ def test_a_second_fit_starts_anew(small, data, fitted):
     assert clf.history_[0]["step"] == 1
 
 
-def test_a_fit_that_fails_leaves_the_one_before(small, data):
-    clf = small().fit(*data)
-    before = clf.predict_proba(data[0][:5])
-
-    class Stop:
-        def start(self, training):
-            raise KeyboardInterrupt
-
-        def end(self, training):
-            pass
-
-    with pytest.raises(KeyboardInterrupt):
-        clf.fit(["one word", "two words", "three of them"] * 8, ["x", "y", "z"] * 8, callbacks=[Stop()])
-    assert clf.classes_.tolist() == ["neg", "pos"]
-    np.testing.assert_array_equal(clf.predict_proba(data[0][:5]), before)
-
-
 def test_a_first_fit_that_fails_leaves_it_unfitted(small):
     clf = small(d_model=15)  # two heads do not divide it: found after the tokenizer was made
     with pytest.raises(ConfigError, match="num_heads"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import random
@@ -49,18 +48,6 @@ def test_tags():
 
 
 # --- parameters -----------------------------------------------------------------------------------
-
-
-def test_parameters_are_the_keys_of_a_recipe():
-    signature = inspect.signature(TextClassifier.__init__).parameters
-    found = {name: p.default for name, p in signature.items() if name != "self"}
-    assert found == fit_parameters()
-    assert next(iter(found)) == "model"
-    assert TextClassifier().get_params() == fit_parameters()
-    kinds = {name: p.kind for name, p in signature.items()}
-    assert kinds["model"] == inspect.Parameter.POSITIONAL_OR_KEYWORD
-    others = [kind for name, kind in kinds.items() if name not in ("self", "model")]
-    assert set(others) == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_the_constructor_only_stores(tmp_path, monkeypatch):
@@ -170,12 +157,6 @@ def test_recipes_that_ship(tmp_path):
     assert (clf.model, clf.epochs) == ("encoder-mini", 2)
     with pytest.raises(TypeError, match="epoch"):
         TextClassifier.from_recipe("europe", epoch=2)
-    with pytest.raises(ConfigError, match="'digits' is a recipe of the task 'image-classification'"):
-        TextClassifier.from_recipe("digits")
-    with pytest.raises(ConfigError, match="'europe' is a recipe of the task 'text-classification'"):
-        gf.ImageClassifier.from_recipe("europe")
-    with pytest.raises(ConfigError, match=r"'europa'.*'europe'"):
-        TextClassifier.from_recipe("europa")
 
 
 @pytest.mark.parametrize(

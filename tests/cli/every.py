@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -33,6 +34,15 @@ def call(*words: object) -> Done:
         warnings.simplefilter("ignore")
         code = main([str(word) for word in words])
     return Done(code, out.getvalue(), err.getvalue())
+
+
+def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command below one that does something, by its name."""
+    below = getattr(command, "commands", {})
+    if not below:
+        yield name, command
+    for word, sub in below.items():
+        yield from leaves(sub, f"{name} {word}".strip())
 
 
 def settings(*given: str) -> list[str]:

@@ -230,32 +230,13 @@ def test_whole_checkpoint_trains(gf, weights: Path, reviews: Path):
     assert str(weights) in result.out
 
 
-def missing(tensors: dict[str, torch.Tensor]) -> str:
-    name = next(n for n in tensors if "attention.self.query.weight" in n)
-    del tensors[name]
-    return "missing"
-
-
-def extra(tensors: dict[str, torch.Tensor]) -> str:
-    tensors["surprise.weight"] = torch.zeros(3)
-    return "surprise"
-
-
-def wrong_shape(tensors: dict[str, torch.Tensor]) -> str:
-    name = next(n for n in tensors if "intermediate.dense.bias" in n)
-    tensors[name] = torch.zeros(7)
-    return "(7,)"
-
-
-@pytest.mark.parametrize("damage", [missing, extra, wrong_shape])
-def test_checkpoint_with_wrong_tensors(damage, refused, weights: Path, reviews: Path):
+def test_checkpoint_with_wrong_tensors(refused, weights: Path, reviews: Path):
     file = weights / "model.safetensors"
-    tensors = load_file(file)
-    wanted = damage(tensors)
+    tensors = load_file(file) | {"surprise.weight": torch.zeros(3)}
     save_file(tensors, file)
     before = snapshot(weights)
     line = refused("train", "--text", reviews, "--model", weights, "--out", "out", *bert_settings())
-    assert wanted in line
+    assert "surprise" in line
     assert str(weights) in line
     assert snapshot(weights) == before
     assert not Path("out").exists()
@@ -279,14 +260,6 @@ def test_flipped_byte_in_the_weights(verb: str, refused, run: Path):
     assert "model.safetensors" in line
     assert "damaged" in line
     assert snapshot(run) == before
-
-
-def test_cut_and_removed_weights(refused, run: Path):
-    file = run / "model" / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-1])
-    assert "is cut" in refused("predict", run, "a film")
-    file.unlink()
-    assert "is missing" in refused("predict", run, "a film")
 
 
 def test_no_run_and_unfinished_run(refused, run: Path, tmp_path: Path):

@@ -189,6 +189,9 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
         assert tuple(cells[::2]) == (tuple(wanted) or ("(none)",))
     else:
         assert cells[0] == str(wanted)
+        given = [words[0]] if kind != "text pairs" else [(A, B)]
+        if kind != "questions":
+            assert float(cells[1]) == pytest.approx(model.predict_proba(given).max(), abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ABLE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +15,11 @@ import typer.main
 from glassformer.cli.app import app
 from glassformer.cli.output import say_json
 
+from .every import leaves
 from .tiny import settings, write_csv
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 RUNS = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
-
-
-def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command that does something."""
-    below = getattr(command, "commands", {})
-    if not below:
-        yield name, command
-    for word, sub in below.items():
-        yield from leaves(sub, f"{name} {word}".strip())
 
 
 VERBS = dict(leaves(typer.main.get_command(app)))

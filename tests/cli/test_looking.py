@@ -24,13 +24,6 @@ from .tiny import RUN_FILES, sentences, settings, write_csv
 ROOT = Path(__file__).parents[2]
 
 
-def test_data_list_names_every_source(gf):
-    result = gf("data", "list")
-    assert result.code == 0
-    assert "europe" in result.out
-    assert "imdb" in result.out
-
-
 @pytest.mark.parametrize("name", [name for name, known in NAMED_IMAGES.items() if known.folder])
 def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypatch, tmp_path, name):
     monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "nothing"))

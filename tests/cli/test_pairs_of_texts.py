@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import glassformer as gf
@@ -165,45 +163,6 @@ def test_a_run_from_before_there_were_pairs_reads_one_text_a_row(run, tmp_path):
     assert 'pair_column = "evidence"' in config
     (tmp_path / "config.toml").write_text(config.replace('pair_column = "evidence"\n', ""))
     assert read_run_recipe(tmp_path).data.pair_column == "none"
-
-
-@pytest.mark.parametrize("form", ["onnx", "hf"])
-def test_exports_agree_and_run_alone(form, run, tmp_path, capsys):
-    if form == "onnx":
-        pytest.importorskip("onnxruntime")
-        pytest.importorskip("onnxscript")
-    else:
-        run = tmp_path / "bert"
-        gf.TextClassifier(
-            "encoder-base",
-            d_model=22,
-            num_heads=2,
-            d_ff=31,
-            num_layers=1,
-            max_length=19,
-            min_count=1,
-            epochs=1,
-            precision="fp32",
-            threads=1,
-        ).fit([(a, b) for _, a, b, _, _ in ROWS], [row[3] for row in ROWS]).save(run)
-    out = tmp_path / form
-    assert main(["export", str(run), "--to", form, "--out", str(out), "--check", "11"]) == 0
-    assert "same labels" in capsys.readouterr().out
-    if form == "onnx":
-        import subprocess
-
-        about = json.loads((out / "onnx.json").read_text())
-        assert about["pairs"] is True
-        assert "token_type_ids" in about["inputs"]
-        pair = ["the red one 3", "a red one here 2"]
-        done = subprocess.run(
-            [sys.executable, str(out / "run.py"), *pair], capture_output=True, text=True, check=True
-        )
-        clf = gf.load(run)
-        assert done.stdout.split("\t")[0] == clf.predict([tuple(pair)])[0]
-        assert float(done.stdout.split("\t")[1]) == pytest.approx(
-            np.max(clf.predict_proba([tuple(pair)])), abs=1e-3
-        )
 
 
 # --- other names than the training's ------------------------------------------------------------

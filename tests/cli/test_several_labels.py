@@ -39,18 +39,7 @@ def asked(table: Path, *more: str) -> list[str]:
 def test_from_a_table_to_answers(gf, table, tmp_path):
     result = gf("train", *asked(table, "baselines=true"), "--out", "run")
     assert result.code == 0, result.err
-    assert "macro-F1" in result.out
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert metrics["measure"] == "macro_f1"
-    assert set(metrics["thresholds"]) == set(LABELS)
-    assert metrics["test"]["kind"] == "labels"
-    assert next(iter(metrics["baselines"])) == "TF-IDF + logistic regression a label"
-    page = (tmp_path / "run" / "report.html").read_text()
-    assert "Labels that stand together" in page
-    assert "Given from" in page
-    assert "got exactly their labels" in page
-    doctor = json.loads((tmp_path / "run" / "doctor.json").read_text())
-    assert "co-occurrence" in {finding["code"] for finding in doctor["findings"]}
     clf = glassformer.load(tmp_path / "run")
     texts = ["the old cat run", "a red dog"]
     lines = gf("predict", "run", *texts).out.splitlines()
@@ -75,33 +64,14 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
 
     figures = json.loads(gf("evaluate", "run", "--json").out)
     assert figures["micro_f1"] == metrics["test"]["micro_f1"]
-    assert "micro-F1" in gf("evaluate", "run").out
     simple = max(metrics["baselines"].values(), key=lambda figures: figures["macro_f1"])
     apart = abs(simple["difference"]["value"]) * 100
-    assert simple["difference"]["measure"] == "macro_f1"
     assert f"{apart:.1f} points" in figures["verdict"]  # of macro-F1, as the training said it
-    assert "95 % interval of the difference" in figures["verdict"]
     found = json.loads(gf("calibrate", "run", "--threshold", "f1", "--json").out)
     assert len(found["temperature"]) == len(found["threshold"]) == 3
     again = json.loads(gf("calibrate", "run", "--json").out)
     assert again["splits"] == found["splits"]  # what was before stays what the training left
-    assert gf("evaluate", "run").code == 0
-    assert "temperature of its own" in (tmp_path / "run" / "report.html").read_text()
-    clf = glassformer.load(tmp_path / "run")
-    np.testing.assert_allclose(clf.temperature_, found["temperature"])
-    assert (
-        "occlusion for dog"
-        in gf("explain", "run", "a red dog", "--method", "occlusion", "--target", "dog").out
-    )
-
-    from glassformer.serve.limits import Limits
-    from glassformer.serve.models import ServedModel
-
-    served = ServedModel("run", clf, Limits())
-    items = served.prepare(texts)
-    answers = served.response(items, served.compute(items))["predictions"]
-    assert [tuple(answer["labels"]) for answer in answers] == clf.predict(texts)
-    assert served.about(True)["threshold"] == pytest.approx(clf.threshold_.tolist())
+    np.testing.assert_allclose(glassformer.load(tmp_path / "run").temperature_, found["temperature"])
 
 
 def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, table, tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -85,29 +84,6 @@ def test_it_is_explained_by_its_weights(home, kind):
     assert "model=all-minilm-l6-v2" in wrong.err
 
 
-@KINDS
-def test_the_doctor_knows_its_ngrams(kind):
-    found = call("doctor", kind)
-    assert found.code == 0, found.out
-    assert "n-grams of words" in found.out
-    assert "tokenizer" not in found.out
-
-
-@KINDS
-def test_the_form_of_transformers_names_another(kind):
-    wrong = call("export", kind, "--to", "hf")
-    assert wrong.code == 2
-    assert "model=all-minilm-l6-v2" in wrong.err
-
-
-def test_a_table_is_answered(home):
-    assert call("predict", "texts", home / "texts.csv", "--out", home / "answers.csv").code == 0
-    with (home / "answers.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 40
-    assert {row["predicted"] for row in rows} == {"neg", "pos"}
-
-
 def test_a_run_that_goes_on_has_the_same_bits(home):
     weights = home / "texts" / "model" / "model.safetensors"
     before = weights.read_bytes()
@@ -117,14 +93,10 @@ def test_a_run_that_goes_on_has_the_same_bits(home):
     assert weights.read_bytes() == before
 
 
-def test_folds_and_models_are_compared(home):
+def test_models_are_compared(home):
     data = home / "texts.csv"
-    words = ("cross-validate", "--text", data, "--model", "tfidf", "--folds", 2, "--out", home / "cv", *QUICK)
-    done = call(*words)
-    assert done.code == 0, done.err
-    assert read_json(home / "cv" / "metrics.json")["test"]["accuracy"] > 0.8
-    words = ("--model", "tfidf", "--model", "textcnn", "--set", "epochs=1", "--out", home / "both", *QUICK)
-    done = call("compare", "--text", data, *words)
+    words = ("--model", "tfidf", "--model", "textcnn", "--set", "epochs=1", "--workers", 0, *QUICK)
+    done = call("compare", "--text", data, "--out", home / "both", *words)
     assert done.code == 0, done.err
     assert "tfidf" in done.out
 
@@ -155,17 +127,3 @@ def test_the_data_doctor_needs_no_tokenizer(home):
     done = call("data", "doctor", home / "texts.csv", "--model", "tfidf")
     assert done.code == 0, done.err
     assert "tokens" not in done.out
-
-
-def test_labels_are_reviewed(home):
-    done = call(
-        "review-labels",
-        "--text",
-        home / "texts.csv",
-        "--model",
-        "tfidf",
-        "--out",
-        home / "review",
-        *QUICK[2:],
-    )
-    assert done.code == 0, done.err

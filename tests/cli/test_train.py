@@ -18,8 +18,6 @@ from glassformer.cli.options import recipe_keys
 from glassformer.cli.train import choose_recipe, text_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
-from glassformer.report.wording import verdict_of
-from glassformer.targets.multiclass import no_better_than_one
 from glassformer.tasks.text_classification.recipe import Recipe
 
 from .tiny import RUN_FILES, sentences, settings, write_csv
@@ -28,34 +26,8 @@ from .tiny import RUN_FILES, sentences, settings, write_csv
 def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
     result = gf("train", "--text", reviews, *settings())
     assert result.code == 0, result
-    weak = no_better_than_one(json.loads(Path("runs/reviews/metrics.json").read_text("utf-8"))["test"])
-    said = [f"note: encoder-mini is {weak}"] if weak else []
-    warned = sum(line.startswith("data doctor: ") for line in result.out.splitlines())
-    assert warned
-    counted = "1 warning" if warned == 1 else f"{warned} warnings"
-    assert result.err.splitlines() == [
-        *said,
-        f"note: {counted} about the data: above, and in the report",
-    ]
     assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
-    for part in (
-        "6 test texts",
-        "accuracy",
-        "runs/reviews/report.html",
-        "random (encoder-mini, from scratch)",
-    ):
-        assert part in result.out
-
-
-def test_train_states_the_baselines(gf, reviews: Path):
-    out = gf("train", "--text", reviews, *settings("baselines=true")).out
-    metrics = json.loads(Path("runs/reviews/metrics.json").read_text("utf-8"))
-    said = verdict_of(metrics)
-    assert "6 test texts, not seen in training" in said
-    assert any(name in said for name in metrics["baselines"])
-    assert said in out
-    assert "TF-IDF + logistic regression" in out
-    assert "mean bag of embeddings" in out
+    assert "runs/reviews/report.html" in result.out
 
 
 def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(gf, tmp_path: Path):
@@ -99,13 +71,6 @@ def test_train_a_recipe_file_on_other_data(gf, reviews: Path, tmp_path: Path):
     config = tomllib.loads(Path("out/config.toml").read_text(encoding="utf-8"))
     assert config["data"]["source"] == str(reviews)
     assert config["model"]["model"] == "encoder-mini"
-
-
-def test_resume_of_a_finished_run_changes_no_weight(gf, run: Path):
-    before = (run / "model" / "model.safetensors").read_bytes()
-    result = gf("train", "--resume", "--out", run)
-    assert result.code == 0, result
-    assert (run / "model" / "model.safetensors").read_bytes() == before
 
 
 def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp_path: Path):
@@ -202,32 +167,6 @@ def test_ctrl_c_outside_of_training(gf, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("glassformer.data.sources.load_text_dataset", interrupt)
     result = gf("data", "show", "europe")
     assert (result.code, result.err) == (130, "error: interrupted; give the same command again\n")
-
-
-def test_ctrl_c_while_the_model_is_judged_says_how_to_go_on(
-    gf, reviews: Path, monkeypatch: pytest.MonkeyPatch
-):
-    def interrupt(*args: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("glassformer.tasks.text_classification.run.judge_splits", interrupt)
-        result = gf("train", "--text", reviews, "--out", "out", *settings())
-    assert result.code == 130
-    assert result.err == "error: interrupted; go on with: glassformer train --resume --out out\n"
-    assert gf("train", "--resume", "--out", "out").code == 0
-    assert Path("out/report.html").is_file()
-
-
-def test_ctrl_c_before_there_is_anything_leaves_no_folder(gf, reviews: Path, monkeypatch: pytest.MonkeyPatch):
-    def interrupt(*args: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("glassformer.tasks.text_classification.run.load_text_dataset", interrupt)
-    result = gf("train", "--text", reviews, "--out", "out", *settings())
-    said = "error: interrupted; nothing was begun, give the same command again\n"
-    assert (result.code, result.err) == (130, said)
-    assert not Path("out").exists()
 
 
 def test_waiting_threads_sleep_unless_told_otherwise(gf, monkeypatch: pytest.MonkeyPatch):

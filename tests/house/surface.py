@@ -1,6 +1,7 @@
 """What a user relies on, read from the code itself: names, parameters, verbs, recipe keys, HTTP, exit codes.
 
     PYTHONPATH=src python tests/house/surface.py OUT.json
+    PYTHONPATH=src python tests/house/surface.py --verbs        an option is new: into surface.json with it
 
 Everything is asked through doors that an earlier version has too, so that one script reads both; `lost` says what of
 an old surface a new one no longer has. `benchmarks/reliability/public_surface.py` compares a commit with this code.
@@ -329,5 +330,9 @@ def stands(old: list[str], new: list[str]) -> bool:
     return new[:named] == old[:named] if "*" in new else new[: len(old)] == old
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and sys.argv[1] == "--verbs":
+    frozen = Path(__file__).with_name("surface.json")
+    known = json.loads(frozen.read_text(encoding="utf-8")) | {"verbs": json.loads(json.dumps(verbs()))}
+    frozen.write_text(json.dumps(known, sort_keys=True, separators=(",", ":")) + "\n", encoding="utf-8")
+elif __name__ == "__main__":
     Path(sys.argv[1]).write_text(json.dumps(collect(), indent=1, sort_keys=True), encoding="utf-8")

@@ -33,6 +33,11 @@ def test_nothing_that_users_rely_on_is_lost(part, tmp_path, monkeypatch):
     assert list(surface.lost(FROZEN[part], now, part)) == []
 
 
+def test_no_option_comes_or_changes_unnoticed():
+    """``python tests/house/surface.py --verbs`` takes in what is meant to be new."""
+    assert json.loads(json.dumps(surface.verbs())) == FROZEN["verbs"]
+
+
 def runs_now(kinds: list[str], folder: Path) -> dict:
     out = folder / "runs.json"
     command = [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -11,27 +9,16 @@ import transformers
 from PIL import Image
 from sklearn.base import clone
 
-import glassformer as gf
-from glassformer.checkpoints.names_lora import load_adapter, save_adapter
+from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.data.checks import check_pairs
 from glassformer.errors import ConfigError, DataError
-from glassformer.families.bert import BERT
 from glassformer.families.vit import VIT
-from glassformer.nn.lora import adapter, add_lora, merge
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.train.callbacks import Callback
 
 from .conftest import SETTINGS, quarters  # Weights at the start are those of a fit at rate 0.
 
 pytestmark = pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")
-
-
-def test_parameters_are_the_keys_of_a_recipe():
-    signature = inspect.signature(ImageClassifier.__init__).parameters
-    found = {name: p.default for name, p in signature.items() if name not in ("self", "values")}
-    assert found == ImageClassifier.defaults()
-    assert ImageClassifier().get_params() == ImageClassifier.defaults()
-    assert clone(ImageClassifier(lr=0.3)).get_params()["lr"] == 0.3
 
 
 def test_fit_predict_score_embed(fitted):
@@ -67,26 +54,6 @@ def test_every_kind_of_picture_gives_the_same_answer(fitted, tmp_path):
     }
     for kind, given in kinds.items():
         np.testing.assert_array_equal(fitted.predict_proba(given), wanted, err_msg=kind)
-
-
-def test_saved_and_loaded_gives_the_same_bits(fitted, tmp_path):
-    pictures, _ = quarters(9, 13)
-    fitted.save(tmp_path / "model")
-    again = gf.load(tmp_path / "model")
-    assert isinstance(again, ImageClassifier)
-    assert again.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(again.predict_proba(pictures), fitted.predict_proba(pictures))
-
-
-def test_saved_model_opens_in_transformers_with_its_processor(fitted, tmp_path):
-    pictures, _ = quarters(5, 17)
-    fitted.save(tmp_path / "model")
-    peer = transformers.ViTForImageClassification.from_pretrained(tmp_path / "model").eval()
-    pixels = torch.from_numpy(np.stack([fitted.transform_.picture(p) for p in pictures]))
-    with torch.no_grad():
-        theirs = peer(fitted.transform_.normalize(pixels)).logits.softmax(-1)
-    np.testing.assert_allclose(fitted.predict_proba(pictures), theirs.numpy(), atol=1e-5)
-    assert peer.config.id2label[0] == "bottom"
 
 
 def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
@@ -224,30 +191,6 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
         torch.testing.assert_close(tensor, clf.model_.encoder.state_dict()[name])
     with pytest.raises(ConfigError, match="no low-rank updates"):
         ImageClassifier(**{**SETTINGS, "epochs": 1}).fit(*quarters(8, 3)).save_adapter(tmp_path / "none")
-
-
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft calls it
-def test_peft_opens_an_adapter(tmp_path):
-    peft = pytest.importorskip("peft")
-    config = transformers.BertConfig(
-        vocab_size=31, hidden_size=14, num_hidden_layers=2, num_attention_heads=2, intermediate_size=11
-    )
-    transformers.BertModel(config).save_pretrained(tmp_path / "base")
-    model = gf.load_pretrained(tmp_path / "base")
-    add_lora(model, 3, 5.0)
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if "parametrizations" in name and ".up." in name:
-                p.normal_(generator=torch.Generator().manual_seed(3))
-    save_adapter(tmp_path / "adapter", BERT.hub.names, adapter(model), 3, 5.0)
-    base = transformers.BertModel.from_pretrained(tmp_path / "base").eval()
-    peer = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
-    ids = torch.tensor([[3, 5, 7, 11]])
-    with torch.no_grad():
-        wanted = peer(input_ids=ids).last_hidden_state
-        torch.testing.assert_close(model(ids).last_hidden_state, wanted, rtol=1e-5, atol=1e-5)
-        merge(model)
-        torch.testing.assert_close(model(ids).last_hidden_state, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_bad_input_is_named(fitted, tmp_path):

@@ -9,7 +9,6 @@ import inspect
 
 import pytest
 import torch
-from torch.nn.attention import varlen
 
 from glassformer.errors import ConfigError
 from glassformer.nn import attend, attention
@@ -45,11 +44,15 @@ def calls(monkeypatch) -> list[int]:
         rows.append(len(arguments[0]))
         return plain_varlen(*arguments)
 
-    monkeypatch.setattr(varlen, "varlen_attn", counted)
+    monkeypatch.setattr(
+        "torch.nn.attention.varlen.varlen_attn", counted
+    )  # a slow import, in these tests alone
     return rows
 
 
 def test_the_stand_in_has_the_arguments_of_the_kernel():
+    from torch.nn.attention import varlen
+
     assert list(inspect.signature(varlen.varlen_attn).parameters)[:7] == ARGUMENTS
     assert list(inspect.signature(plain_varlen).parameters) == ARGUMENTS
 

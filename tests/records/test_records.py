@@ -16,7 +16,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import record  # noqa: E402
-from cases import CASES, GRAPH  # noqa: E402
+from cases import CASES, GRAPH, STOP, VERBS  # noqa: E402
 from differences import differences  # noqa: E402
 
 sys.path.remove(str(HERE))
@@ -58,6 +58,27 @@ def test_there_is_a_case_for_every_task_and_a_record_for_every_case():
 
     assert {*TASKS} <= {*CASES}
     assert {path.stem for path in COMMITTED.glob("*.json")} == {*CASES}
+
+
+def test_every_verb_is_asked_of_every_task():
+    """Whatever the parser knows stands in ``VERBS``, but for what is of no run and of no data."""
+    import typer.main
+    from tests.cli.every import leaves
+
+    from glassformer.cli.app import app
+
+    verbs = {name for name, _ in leaves(typer.main.get_command(app))}
+    lines = [line.removeprefix(STOP).format_map(Words()) for line in VERBS.splitlines() if line]
+    asked = {verb for verb in verbs if any(f"{line} ".startswith(f"{verb} ") for line in lines)}
+    asked |= {"serve"}  # record_http
+    assert verbs - asked == {"demo", "reproduce", "data list"}
+
+
+class Words(dict[str, str]):
+    """``{train}`` is the verb, and whatever else stands in braces is a word."""
+
+    def __missing__(self, key: str) -> str:
+        return key
 
 
 OLD: dict[str, Any] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.recipe import recipe_names
 from glassformer.train.callbacks import Callback, Interrupted
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
@@ -205,31 +203,3 @@ def test_a_damaged_folder_is_refused(translator, tmp_path):
     (folder / "source_tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match="source_tokenizer"):
         gf.load(folder)
-
-
-@pytest.mark.parametrize("kind", [gf.Translator, gf.MaskedLM])
-def test_parameters_are_the_keys_of_the_recipe_with_their_defaults(kind):
-    parameters = {n: p.default for n, p in inspect.signature(kind).parameters.items()}
-    wanted = kind.defaults()
-    assert parameters == wanted
-    first, *rest = parameters
-    assert first == "model"
-    assert set(rest) | {"model"} == set(wanted)
-
-
-@pytest.mark.parametrize(
-    "name", [n for n in recipe_names() if load_recipe(n).task in ("translation", "masked-lm")]
-)
-def test_recipes_become_estimators_and_back(name, tmp_path):
-    recipe = load_recipe(name)
-    kind = {"translation": gf.Translator, "masked-lm": gf.MaskedLM}[recipe.task]
-    estimator = kind.from_recipe(name, epochs=2)
-    assert estimator.epochs == 2
-    assert estimator.lr == recipe.train.lr
-    (tmp_path / "again.toml").write_text(estimator.to_recipe())
-    assert kind.from_recipe(tmp_path / "again.toml").get_params() == estimator.get_params()
-
-
-def test_a_recipe_of_another_task_is_refused():
-    with pytest.raises(ConfigError, match="recipe of the task 'text-classification'"):
-        gf.Translator.from_recipe("europe")

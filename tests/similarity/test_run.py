@@ -48,21 +48,13 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
+def test_the_cosines_of_a_run_are_those_of_its_model(here, capsys):
     write(here / "pairs.csv", ROWS)
     (here / "mine.toml").write_text(
         'task = "similarity"\n[data]\nsource = "pairs.csv"\ntest_size = 5\nvalidation_size = 3\n'
         '[model]\nmodel = "encoder-mini"\n[evaluate]\nbootstrap = 20\nmaps = 3\n'
     )
-    out = run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
-    assert "how alike 'sentence1' and 'sentence2' are: 'score'" in out
-    assert "TF-IDF cosine" in out
-    metrics = json.loads(Path("run/metrics.json").read_text())
-    judged = metrics["similarity"]["test"]
-    assert judged["pairs"] == 5
-    low, high = judged["spearman_interval"]
-    assert low <= judged["spearman"] <= high
-    assert metrics["others"].keys() == {"TF-IDF cosine"}  # random weights have no untouched model
+    run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
     rows = read("run/pairs.csv")
     embedder = gf.load("run")
     assert len(rows) == 5
@@ -70,34 +62,18 @@ def test_a_table_becomes_a_run_that_every_verb_asks(here, capsys):
         assert float(row["cosine"]) == pytest.approx(
             embedder.similarity(row["first"], row["second"]), abs=1e-4
         )
-    examples = json.loads(Path("run/similarities.json").read_text())["examples"]
-    assert len(examples) == 3
-    for one in examples:
+    for one in json.loads(Path("run/similarities.json").read_text())["examples"]:
         assert np.sum(one["table"]) == pytest.approx(one["score"], abs=1e-3)  # rounded
     page = Path("run/report.html").read_text(encoding="utf-8")
-    assert "What a cosine is made of" in page
-    assert "Cosine against score" in page
     assert 'style="' not in page
-    card = Path("run/model/README.md").read_text(encoding="utf-8")
-    assert "None was measured" not in card
-    assert "Spearman" in card
-    assert "metrics:\n- spearmanr\n- pearsonr\n" in card
-    found = json.loads(run(capsys, "evaluate", "run", "--json"))
-    assert found["spearman"] == pytest.approx(judged["spearman"])
     other = write(here / "other.csv", ROWS[:4], ("premise", "hypothesis", "relatedness"))
     assert "4" in run(capsys, "evaluate", "run", "--data", str(other))
-    Path("run/report.html").unlink()
-    run(capsys, "report", "run")
-    assert Path("run/report.html").read_text(encoding="utf-8") == page
 
 
 def test_questions_to_a_model_on_the_command_line(here, capsys):
     model = str(checkpoint(here / "checkpoint"))
     cosine = float(run(capsys, "similar", "a dog", "the dog", "--model", model))
     assert cosine == pytest.approx(gf.Embedder(model).similarity("a dog", "the dog"), abs=1e-4)
-    said = json.loads(run(capsys, "similar", "a dog", "the dog", "--model", model, "--json"))
-    assert said["cosine"] == pytest.approx(cosine, abs=1e-4)
-    assert "dog" in run(capsys, "similar", "a dog", "the dog", "--model", model, "--explain")
     run(capsys, "similar", "a dog", "the dog", "--model", model, "--out", "page.html")
     assert "<svg" in Path("page.html").read_text(encoding="utf-8")
     table = write(here / "pairs.csv", ROWS[:3])
@@ -110,7 +86,6 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     again = json.loads(run(capsys, "search", model, "index", "a dog", "rain", "--count", "1", "--json"))
     assert [one["found"][0]["row"] for one in again] == [2, 10]
     saved = str(gf.Embedder(model, batch_size=3).fit(PAIRS).save(here / "saved"))
-    assert "cosine" in run(capsys, "explain", saved, "a dog", "the dog")
     (told,) = json.loads(run(capsys, "explain", saved, "a dog", "the dog", "--json"))
     assert told["score"] == pytest.approx(gf.load(saved).similarity("a dog", "the dog"), abs=1e-4)
     argv = ("similar", "a dog", "the dog", "--model", saved, "--explain", "--out", "e.html", "--json")
@@ -120,8 +95,6 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
         assert "holds an Embedder" in capsys.readouterr().err
     assert main(["similar", saved, "a dog", "the dog"]) == 2
     assert "is a model, not a text. Name it with --model" in capsys.readouterr().err
-    run(capsys, "embed", saved, "a dog", "rain", "--out", "two.npy")
-    assert np.load("two.npy", allow_pickle=False).shape == (2, 12)
 
 
 @pytest.mark.parametrize(
@@ -201,14 +174,6 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
     }
     alone = examine_scored("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")})
     assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
-
-
-def test_the_verbs_of_data_know_scored_pairs(here, capsys):
-    table = str(write(here / "pairs.csv", ROWS))
-    assert "0 to 5" in run(capsys, "data", "show", table)
-    report = json.loads(run(capsys, "data", "doctor", table, "--json"))
-    assert report["figures"]["splits"]["train"]["pairs"] == len(ROWS)
-    assert "stsb" in run(capsys, "data", "list")
 
 
 def test_the_named_source_is_the_benchmark(data_root):

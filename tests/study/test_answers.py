@@ -60,25 +60,16 @@ def work(tmp_path_factory) -> Path:
     return folder
 
 
-def test_a_run_leaves_figures_answers_and_a_page(work):
+def test_the_figures_of_a_run_are_those_of_its_answers(work):
     metrics = json.loads((work / "a" / "metrics.json").read_text())
-    assert (metrics["measure"], metrics["test"]["n"], metrics["openings"]) == ("f1", 13, {"test": 1})
-    assert {"answerable", "unanswerable", "errors", "f1_interval"} <= metrics["test"].keys()
-    assert len(metrics["baselines"]) == 2
+    assert metrics["openings"] == {"test": 1}
     lines = [json.loads(line) for line in (work / "a" / "predictions.jsonl").read_text().splitlines()]
     assert sum(line["f1"] for line in lines) / 13 == pytest.approx(metrics["test"]["f1"])
     for line in lines:
         assert line["context"][line["start"] : line["end"]] == line["answer"]
-    page = (work / "a" / "report.html").read_text()
-    assert 'class="span k' in page
-    assert "Exact match" in page
-    assert "who bakes" in page
+    assert "who bakes" in (work / "a" / "report.html").read_text()
     again = json.loads(call("evaluate", work / "a", "--json"))
     assert again["f1"] == metrics["test"]["f1"]
-    other = json.loads(call("evaluate", work / "a", "--data", work / "data" / "dev.jsonl", "--json"))
-    assert other["n"] == 11
-    card = (work / "a" / "model" / "README.md").read_text()
-    assert "question-answering" in card
 
 
 def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
@@ -97,9 +88,6 @@ def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     assert sum(fold["n"] for fold in metrics["folds"]) == metrics["test"]["n"] == 31
     assert "out-of-fold" in (work / "folds" / "report.html").read_text()
     assert "labels are ranked" in refused("review-labels", work / "folds")
-    assert "question-answering does not predict labels" in refused(
-        "review-labels", work / "a" / "config.toml"
-    )
 
 
 def test_a_text_with_a_line_break_of_its_own_is_compared(work, tmp_path):
@@ -139,32 +127,6 @@ def test_questions_come_from_words_files_and_standard_input(work, monkeypatch):
     assert said.exit_code == 0, said.output
 
 
-def test_a_temperature_is_refused_in_the_words_of_answers(work):
-    said = refused("calibrate", work / "a")
-    assert "answers from texts have no temperature" in said
-    assert "glassformer evaluate" in said
-
-
-def test_an_answer_is_explained_as_a_page_and_a_table(work):
-    said = call("explain", work / "a", "where does Bo live", "Bo lives in Rome")
-    assert "integrated_gradients" in said
-    assert "Rome" in said
-    page = work / "why.html"
-    call(
-        "explain",
-        work / "a",
-        "where does Bo live",
-        "Bo lives in Rome",
-        "--method",
-        "occlusion",
-        "--out",
-        page,
-    )
-    assert "where" in page.read_text()
-
-
-def test_data_is_shown_and_examined(work):
-    assert "without answer" in call("data", "show", work / "data")
+def test_the_doctor_counts_windows_of_a_model(work):
     report = json.loads(call("data", "doctor", work / "data", "--model", work / "a" / "model", "--json"))
     assert report["figures"]["splits"]["train"]["windows"]["all"] >= 31
-    assert "facts" in call("data", "list")

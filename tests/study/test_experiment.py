@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from glassformer.data.splits import block_split
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.html import write_report
 from glassformer.tasks import labelled
@@ -69,28 +69,16 @@ def run(reviews, watch, tmp_path_factory):
         return run_task(recipe, folder, say=lines.append, callbacks=[watch]), recipe, lines
 
 
-def test_run_folder_is_complete_and_agrees_with_itself(run):
-    result, recipe, lines = run
-    names = {p.name for p in result.folder.iterdir()}
-    wanted = {"config.toml", "doctor.json", "history.jsonl", "checkpoints", "model", "metrics.json"}
-    assert names == wanted | {"predictions.csv", "baselines.csv", "maps.json", "report.html"}
+def test_a_run_agrees_with_itself(run):
+    result, recipe, _ = run
     assert load_recipe(result.folder / "config.toml").train == recipe.train
     rows = list(read_predictions(result.folder / "predictions.csv"))
-    assert len(rows) == 31
     right = sum(not row.wrong for row in rows) / 31
-    test = result.metrics["test"]
-    assert test["accuracy"] == pytest.approx(right)
-    assert test["n"] == 31
+    assert result.metrics["test"]["accuracy"] == pytest.approx(right)
     assert right > 0.9  # three words a class: a Transformer that fails here is not trained
-    own = {name for name in result.metrics["baselines"] if not name.startswith("frozen")}
-    assert own == {"TF-IDF + logistic regression", "mean bag of embeddings"}
     assert result.metrics["sentences"][0]["label"] == "good"
     assert result.metrics["padding"]["linear"] == 0.0
     assert 0.0 <= result.metrics["padding"]["attention"] <= 0.1
-    assert "random (encoder-mini, from scratch)" in "\n".join(lines)
-    report = result.report.read_text(encoding="utf-8")
-    assert "http-equiv" in report
-    assert "encoder-mini" in report
 
 
 def test_history_has_every_step_and_evaluation(run):
@@ -141,28 +129,6 @@ def test_the_doctor_changes_no_bit_of_the_training(run):
     plain = TextClassifier.from_recipe(recipe).fit(splits.train.texts, splits.train.labels, validation=held)
     kept, fitted = load(result.folder).model_.state_dict(), plain.model_.state_dict()
     assert all((kept[key] == fitted[key]).all() for key in fitted)
-
-
-def test_saved_model_gives_the_figures_of_the_run(run):
-    result, _, _ = run
-    assert evaluate_task(result.folder)["accuracy"] == result.metrics["test"]["accuracy"]
-    clf = load(result.folder)
-    assert clf.predict(["a flat and endless film"])[0] == "bad"
-
-
-def test_existing_folder_is_refused_and_kept(run):
-    result, recipe, _ = run
-    before = (result.folder / "metrics.json").read_bytes()
-    with pytest.raises(ConfigError, match="the output folder exists"):
-        run_task(recipe, result.folder)
-    assert (result.folder / "metrics.json").read_bytes() == before
-
-
-def test_resume_with_another_recipe_is_refused(run):
-    result, _, _ = run
-    other = load_recipe(result.folder / "config.toml", ["lr=0.5"])
-    with pytest.raises(ConfigError, match="another recipe"):
-        run_task(other, result.folder, resume=True)
 
 
 def test_resume_of_a_finished_run_ends_with_the_same_figures(run):

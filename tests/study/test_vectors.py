@@ -34,26 +34,12 @@ def run(tmp_path_factory) -> Path:
     return folder
 
 
-def test_the_run_folder(run):
-    names = {
-        "checkpoints",
-        "config.toml",
-        "history.jsonl",
-        "metrics.json",
-        "model",
-        "report.html",
-        "vectors.txt",
-    }
-    assert {path.name for path in run.iterdir()} == names
+def test_the_run_says_what_was_not_measured(run):
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["tests"]["countries"]["questions"] == 325
     assert metrics["tests"]["wordsim353"] is None
     assert metrics["norms"]["after"]["mean"] > metrics["norms"]["before"]["mean"]
-    assert set(metrics["neighbours"]) == {"france", "paris", "euro", "king"}
-    history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
-    assert [r["step"] for r in history] == [1, 2]
     page = (run / "report.html").read_text()
-    assert "king man woman" in page
     assert "not measured" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
 
@@ -162,9 +148,6 @@ def test_another_test_of_a_run(run, tmp_path):
 def test_load_gives_word_vectors_back(run, tmp_path, capsys):
     assert type(gf.load(run)) is gf.Word2Vec
     assert (gf.load(run / "model").vectors_ == gf.Word2Vec.load(run).vectors_).all()
-    for verb, way in (("predict", "Use glassformer vectors"), ("explain", "Use glassformer vectors")):
-        assert main([verb, str(run), "king"]) == 2
-        assert way in capsys.readouterr().err
     out = tmp_path / "v.txt"
     assert main(["vectors", str(run), "king", "--out", str(out)]) == 2
     assert "words and --out at once" in capsys.readouterr().err
@@ -172,8 +155,6 @@ def test_load_gives_word_vectors_back(run, tmp_path, capsys):
     assert main(["vectors", str(run), "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"out": str(out)}
     assert (gf.Word2Vec.load(out).vectors_ == gf.Word2Vec.load(run).vectors_).all()
-    assert main(["translate", str(run), "king"]) == 2
-    assert "holds a Word2Vec, which cannot translate" in capsys.readouterr().err
 
 
 def test_what_decides_a_run():

@@ -56,6 +56,8 @@ def test_every_task_has_an_estimator():
 def test_parameters_are_the_keys_of_the_recipe_with_their_defaults(kind):
     parameters = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
     assert parameters == kind.defaults() == kind().get_params()
+    by_name = [p for name, p in inspect.signature(kind).parameters.items() if name != "model"]
+    assert {p.kind for p in by_name} == {inspect.Parameter.KEYWORD_ONLY}
     keys = [key for config in kind.SECTIONS.values() for key in settings_of(config)]
     assert len(keys) == len(set(keys)) == len(parameters)
     for section, config in kind.SECTIONS.items():
@@ -77,12 +79,14 @@ def test_recipes_become_estimators_and_back(kind, tmp_path):
 
 
 def test_a_fitted_one_survives_folder_pickle_and_clone(fitted, tmp_path):
-    estimator, _ = fitted
+    estimator, data = fitted
     again = gf.load(estimator.save(tmp_path / "model"))
     assert type(again) is type(estimator)
     assert again.get_params() == estimator.get_params()
     assert weights(again) == weights(estimator) == weights(pickle.loads(pickle.dumps(estimator)))
     assert again.train_seconds_ == estimator.train_seconds_
+    if hasattr(estimator, "predict") and not isinstance(estimator, gf.Embedder):
+        assert [*map(str, again.predict(data[0]))] == [*map(str, estimator.predict(data[0]))]
     copy = clone(estimator)
     assert not [name for name in vars(copy) if name.endswith("_")]
     with pytest.raises((NotFittedError, ConfigError)):

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.nn.attention import varlen
 
 from glassformer.data.augment import Mixed
 from glassformer.data.batching import ResidentTable, pack_texts
@@ -56,7 +55,7 @@ def traced(function):
 def as_on_gpu(monkeypatch):
     """Tensors say that they lie on a GPU, and attention takes the varlen branch, with the function above in it."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
-    monkeypatch.setattr(varlen, "varlen_attn", dense_varlen)
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense_varlen)  # a slow import
     monkeypatch.setattr(attention, "choose_branch", lambda *args: "varlen")
 
 

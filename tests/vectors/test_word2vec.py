@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import subprocess
@@ -29,11 +28,6 @@ SMALL = dict(dim=13, min_count=2, epochs=3, threads=1)
 @pytest.fixture(scope="module")
 def vectors() -> gf.Word2Vec:
     return gf.Word2Vec(**SMALL).fit(SENTENCES)
-
-
-def test_constructor_and_recipe_have_the_same_keys():
-    parameters = inspect.signature(gf.Word2Vec).parameters
-    assert {k: p.default for k, p in parameters.items()} == gf.Word2Vec.defaults()
 
 
 def test_it_is_an_estimator_of_scikit_learn(vectors):
