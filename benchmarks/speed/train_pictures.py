@@ -54,11 +54,12 @@ from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import InputError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
+from glassformer.inputs.images import build_transform
 from glassformer.models.image import ImageEncoder as ViT
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype, set_seed
 from glassformer.tasks.catalog import load_recipe
-from glassformer.tasks.image_classification.build import build_model, build_transform
+from glassformer.tasks.image_classification.build import build_model
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import ImageClassification

@@ -20,8 +20,8 @@ from glassformer import save_pretrained
 from glassformer.checkpoints.hub import CATALOG
 from glassformer.data.transform import ImageTransform
 from glassformer.families.vit import vit
+from glassformer.inputs.images import save_transform
 from glassformer.models.image import ImageEncoder
-from glassformer.tasks.image_classification.build import save_transform
 
 HUB = runpy.run_path(str(Path(__file__).parents[1] / "checkpoints" / "fake_hub.py"))
 

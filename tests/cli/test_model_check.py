@@ -12,7 +12,7 @@ from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
-from glassformer.tasks.image_classification.build import save_transform
+from glassformer.inputs.images import save_transform
 
 
 def put(folder: Path, kind: str, tokenizer: bool = True) -> Path:

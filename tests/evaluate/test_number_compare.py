@@ -10,7 +10,8 @@ from scipy.stats import pearsonr, rankdata, spearmanr, zscore
 from sklearn.metrics import mean_absolute_error, r2_score
 
 from glassformer.errors import ShapeError
-from glassformer.targets.regression import Numbers, number_statistic, permutation
+from glassformer.targets.permutation import number_statistic, permutation
+from glassformer.targets.regression import Numbers
 
 KNOWN = {
     "r2": r2_score,

@@ -20,7 +20,7 @@ from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
-from glassformer.tasks.image_classification.build import save_transform
+from glassformer.inputs.images import save_transform
 
 from ..checkpoints.conftest import fake_hub  # noqa: F401  a fixture
 from .conftest import quarters

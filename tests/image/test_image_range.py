@@ -25,7 +25,7 @@ from glassformer.data.image_sources import ImageSplit
 from glassformer.data.mending import remedy
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError, DataError, DimImagesWarning
-from glassformer.tasks.image_classification.build import TRANSFORM_FILE
+from glassformer.inputs.images import TRANSFORM_FILE
 
 from .conftest import SETTINGS, quarters
 from .wide import pfm, pgm, png, tiff

@@ -14,9 +14,9 @@ from glassformer.checkpoints.tensors import read_tensors
 from glassformer.errors import CheckpointError
 from glassformer.families import family_of
 from glassformer.families.dinov2 import dinov2
+from glassformer.inputs.images import load_transform
 from glassformer.models.image import ImageEncoder
 from glassformer.nn import Trace
-from glassformer.tasks.image_classification.build import load_transform
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

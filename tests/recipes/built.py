@@ -22,10 +22,10 @@ from glassformer.data.text import wordpiece_tokenizer
 from glassformer.data.transform import ImageTransform
 from glassformer.families.bert import bert
 from glassformer.families.vit import vit
+from glassformer.inputs.images import save_transform
 from glassformer.models.image import ImageEncoder
 from glassformer.models.text import TextEncoder
 from glassformer.tasks.catalog import TASKS, load_recipe
-from glassformer.tasks.image_classification.build import save_transform
 from glassformer.train.optim import learning_rate
 
 WORDS = ("film", "story", "good", "bad", "long", "scene", "actor", "music", "ending", "plot")

@@ -19,8 +19,8 @@ from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
+from glassformer.inputs.images import save_transform
 from glassformer.tasks import auto
-from glassformer.tasks.image_classification.build import save_transform
 
 QUICK: dict[str, Any] = {"precision": "fp32", "threads": 1}
 IMAGES, LABELS = quarters(37, 3)

@@ -12,8 +12,8 @@ import torch
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError
+from glassformer.inputs.start import check_start
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.start import check_start
 
 TEXTS = ["a warm film", "dull film", "funny and warm", "endless and dull", "warm wise", "a dull story"] * 3
 TWO, THREE = ["good", "bad"] * 9, [7, 11, 13] * 6

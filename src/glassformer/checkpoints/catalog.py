@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+AUTO = "auto"  # as a model: several are tried
+IMAGE_ENCODER, IMAGE_SCRATCH = (
+    "dinov2-small",
+    "vit-tiny",
+)  # auto of images: if at hand, else
+
 
 @dataclass(frozen=True)
 class Known:

@@ -82,8 +82,8 @@ def examined(
     from glassformer.data.pair_doctor import examine_pairs, examine_scored
     from glassformer.data.question_windows import LONGEST, encode_questions
     from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.inputs.images import build_transform
     from glassformer.tasks.build import is_from_scratch
-    from glassformer.tasks.image_classification.build import build_transform
     from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 
     if kind == "pairs":
@@ -152,10 +152,8 @@ def read_as(
         DataError: data that cannot be read so.
     """
     from glassformer.cli.own_data import asked_of
-    from glassformer.data.copies import groups_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.image_classification.recipe import ImageRecipe
-    from glassformer.tasks.number_runs import findings, without_labels
     from glassformer.tasks.text_classification.recipe import Recipe
 
     if kind in ("pairs", "scored pairs") and is_set("target", settings):
@@ -174,18 +172,14 @@ def read_as(
     where = str(path.resolve()) if path.exists() else source
     chosen = {"model": {"model": model}} if model else None
     recipe = asked_of(ImageRecipe if pictures else Recipe, where, [*usual, *settings], chosen)
-    splits = TASKS[recipe.task].load(recipe)
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    used = replace(splits.dataset, splits={name: part for name, part in parts.items() if part is not None})
-    numbers = hasattr(recipe.train, "number_scale")
-    shown = without_labels(used, splits) if numbers else used
+    task = TASKS[recipe.task]
+    splits = task.load(recipe)
+    used = replace(splits.dataset, splits=splits.parts())
     if not pictures:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
-    report = examined(kind, shown, model, max_length, recipe)
-    if numbers:
-        own = findings(splits, groups_of, recipe.train.number_scale)
-        report = replace(report, findings=[*report.findings, *own])
+    report = examined(kind, task.target.examined(used), model, max_length, recipe)
+    report = replace(report, findings=[*report.findings, *task.target.findings(splits, recipe.train)])
     return report, used, kind
 
 

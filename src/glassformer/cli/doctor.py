@@ -214,7 +214,7 @@ def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Found]:
 
 def _preprocessor(folder: Path) -> Iterator[Found]:
     from glassformer.errors import InputError
-    from glassformer.tasks.image_classification.build import load_transform
+    from glassformer.inputs.images import load_transform
 
     try:
         transform = load_transform(folder)

@@ -223,7 +223,7 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
 def _measure(run: Path, figures: dict[str, Any]) -> str:
     """The figure that the run was judged by: of several labels macro-F1, else what chose its best weights."""
     from glassformer.targets import target_of
-    from glassformer.tasks.labelled import measure_of
+    from glassformer.tasks.judging import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
 
     return target_of(figures).measure or measure_of(read_run_recipe(run))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from glassformer.checkpoints.catalog import AUTO
 from glassformer.cli.options import data_option, is_run
 from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, nearest, parse_settings, read_toml
@@ -15,7 +16,6 @@ from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import split_files, tables_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
-from glassformer.tasks.recipe import AUTO
 
 HELD_OUT = 0.1  # of a file without splits
 

@@ -94,7 +94,7 @@ def gather(
 
     try:
         if reads == "pictures":
-            from glassformer.tasks.image_classification.build import saved_range
+            from glassformer.inputs.images import saved_range
 
             return Gathered(gather_pictures(given, skip, saved_range(folder)))
         if reads == "pairs":

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from glassformer.checkpoints.catalog import AUTO
 from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.options import (
     ImageColumn,
@@ -53,7 +54,7 @@ from glassformer.cli.places import default_folder, no_run, refuse_finished
 from glassformer.config import apply_overrides, build
 from glassformer.errors import ConfigError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.recipe import AUTO, recipe_names
+from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -231,9 +232,9 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.files import reading_as
     from glassformer.data.image_sources import load_image_dataset
+    from glassformer.inputs.images import is_image_architecture
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
     from glassformer.tasks.catalog import TASKS
-    from glassformer.tasks.image_classification.build import is_image_architecture
 
     where = _whole_path(source)
     values, cls = around(ImageRecipe, where, settings, chosen)

@@ -154,6 +154,25 @@ def far_from(values: np.ndarray, numbers: np.ndarray, scale: Scale = "linear") -
     return ((values < low - reach) | (values > high + reach)) & (high > low)
 
 
+def without_far(splits: Any, scale: Scale = "linear") -> Any:
+    """Without the training and validation examples whose numbers lie far from all training numbers, which is
+    said; what is judged stays whole."""
+    numbers, parts, said = np.asarray(splits.train.labels, np.float64), {}, []
+    for name, split in (("train", splits.train), ("validation", splits.validation)):
+        if split is None or not split.labels or (name == "validation" and split is splits.judged):
+            continue
+        values = np.asarray(split.labels, np.float64)
+        far = far_from(values, numbers, scale)
+        parts[name] = split.select(np.flatnonzero(~far).tolist())
+        if far.any():
+            some = ", ".join(f"{value:.10g}" for value in values[far][:3])
+            said.append(f"{far.sum():,} of {len(values):,} {name} numbers ({some})")
+    if not said:
+        return splits
+    dataset, line = splits.dataset, f"far from all others and left out: {', '.join(said)}"
+    return replace(splits, dataset=replace(dataset, said=(*dataset.said, line)), **parts)
+
+
 def wide_span(numbers: np.ndarray) -> tuple[float, float] | None:
     """The ends of the middle nine tenths of the numbers above 0, where these span two orders of magnitude;
     None: they do not, or more than one number in a hundred is not above 0."""

@@ -306,10 +306,14 @@ class Splits:
     judged: Any | None
     judged_name: str
 
+    def parts(self) -> dict[str, Any]:
+        """Name -> split of those that there are."""
+        parts = {"train": self.train, "validation": self.validation, self.judged_name: self.judged}
+        return {name: split for name, split in parts.items() if split is not None}
+
     def sizes(self) -> str:
         """``97 train, 29 validation, 31 test``."""
-        parts = {"train": self.train, "validation": self.validation, self.judged_name: self.judged}
-        return ", ".join(f"{len(v):,} {k}" for k, v in parts.items() if v is not None)
+        return ", ".join(f"{len(split):,} {name}" for name, split in self.parts().items())
 
 
 def as_they_are(dataset: Any) -> Splits:

@@ -31,8 +31,8 @@ from glassformer.finite import json_text
 from glassformer.outputs import check_new_file
 from glassformer.reading import Unchanged
 from glassformer.scale.engines import mapped, needs
+from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.number_runs import bounds_of
 from glassformer.tasks.run_folder import trained_column, trained_columns
 
 # --- shards ---------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ from glassformer.runtime import computing
 from glassformer.serve import schema
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input
+from glassformer.targets.regression import bounds_of
 from glassformer.tasks.catalog import TASKS
-from glassformer.tasks.number_runs import bounds_of
 from glassformer.tasks.similarity.answers import at_least, nearest
 from glassformer.tasks.similarity.pairs import vectors_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -14,9 +14,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import real, shown
+from glassformer.config import listed
 from glassformer.data.checks import check_classes, check_labels, place
-from glassformer.data.label_kinds import about_labels, as_known, other_spellings
+from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
+from glassformer.data.label_kinds import about_labels, as_known, other_spellings, what_labels_are
 from glassformer.data.label_sets import each
+from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.errors import (
     CheckpointError,
     ConfigError,
@@ -36,7 +39,7 @@ from glassformer.evaluate.compare import Statistic, accuracy_of, macro_f1_of_set
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, share_interval
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
-from glassformer.evaluate.predictions import read_predictions
+from glassformer.evaluate.predictions import read_predictions, write_predictions
 from glassformer.finite import finite, undefined
 from glassformer.targets.target import WRITTEN, Arm, Judged, Pairs, Target, Tested
 from glassformer.train.config import outside
@@ -55,6 +58,25 @@ OF_LABELS = {  # that one class and several have alike
     "average_precision": Plain("average precision", form=".4f"),
     **LOSS,
 }
+
+UNSEEN = "was not seen in training"
+
+
+def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
+    """The examples with a label, or one of several, that is none of ``classes``: place -> that label."""
+    known = set(classes)
+    found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
+    return {i: label for i, label in found if label is not None}
+
+
+def without_unseen(split: Any, found: Mapping[int, Any]) -> Any:
+    """A split without the examples that ``unseen`` has found; raises DataError where nothing is left."""
+    if not found:
+        return split
+    if len(found) == len(split):
+        what = f"no label was seen in training, such as {next(iter(found.values()))!r}"
+        raise DataError(what, where=split.origin, fix="Name the column of labels with label_column")
+    return split.select([i for i in range(len(split)) if i not in found])
 
 
 @dataclass(frozen=True)
@@ -246,6 +268,113 @@ class Classes(Target):
     def sorts(self) -> bool:
         """Whether the classes of a file are brought into their order."""
         return True
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
+        """A data set before it is split. ``skip``: what cannot be learned is left out, not refused."""
+        return dataset
+
+    def kept(self, splits: Any, recipe: Any) -> Any:
+        """The splits, less what the recipe leaves out of training."""
+        return splits
+
+    def checked(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
+        """Labels that training never shows are found before training, not after it.
+
+        Args:
+            leave_out: examples that have one are left out.
+
+        Returns:
+            The splits that can be judged, and the ``RejectedRow`` of each example that was left out.
+
+        Raises:
+            DataError: such a label, or a split of which nothing is left.
+        """
+        known = sorted(set(each(splits.train.labels)), key=str)
+        parts: dict[str, Any] = {}
+        rejected: list[RejectedRow] = []
+        for name in ("validation", "judged"):
+            split = getattr(splits, name)
+            if split is None or split.labels is None:
+                continue
+            if name == "judged" and split is splits.validation:
+                parts[name] = parts["validation"]
+                continue
+            found = unseen(split.labels, known)
+            if found and not leave_out:
+                i, label = next(iter(found.items()))
+                odd, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
+                fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
+                raise DataError(
+                    f"label {label!r} {UNSEEN}" + (f"; {odd}" if odd else ""),
+                    where=place(split.origin, i, split.rows),
+                    fix=f"{fix}, or leave such rows out with {SKIP}",
+                )
+            parts[name] = without_unseen(split, found)
+            rows = split.rows or range(1, len(split) + 1)
+            rejected += [
+                RejectedRow(str(split.origin), rows[i], f"label {x!r} {UNSEEN}") for i, x in found.items()
+            ]
+        return replace(splits, **parts), rejected
+
+    def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
+        """What is said of the data before a training: in front of the sizes of the splits, right behind them,
+        and below them.
+
+        Args:
+            rejected: rows that were left out when the data were read.
+        """
+        parts = splits.parts()
+        empty = [*filter(None, (said_of_empty(name, split.labels) for name, split in parts.items()))]
+        return [], "", [*empty, LEAVE_EMPTY] if empty else []
+
+    def examined(self, dataset: Any) -> Any:
+        """The data as the doctor of the inputs reads them."""
+        return dataset
+
+    def findings(self, splits: Any, train: Any) -> list[Any]:
+        """The data doctor's part on the targets."""
+        return []
+
+    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
+        """What metrics.json says of the targets.
+
+        Args:
+            train: the section of the recipe.
+            held: ``[n, C]`` of the validation examples.
+        """
+        return {"label_names": [str(c) for c in est.classes_.tolist()]}
+
+    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, own: bool) -> dict[str, Any]:
+        """Of kinds with intervals: how many of the true targets ``[n]`` lie in them.
+
+        Args:
+            own: whether the intervals were made of these very examples' errors.
+        """
+        return {}
+
+    def write(
+        self,
+        path: Path,
+        split: Any,
+        name: str,
+        outputs: np.ndarray,
+        classes: Sequence[Any],
+        est: Any = None,
+        predicted: Sequence[Any] = (),
+        shares: Sequence[float] = (),
+    ) -> None:
+        """``predictions.csv`` of a split with its truth.
+
+        Args:
+            name: of the split, for the table.
+            outputs: ``[n, C]``.
+            est: that made them; None: several have.
+            predicted, shares: the answers and how sure they are, ``[n]``.
+        """
+        about = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_predictions(path, split.names(), outputs, classes, predicted=predicted, shares=shares, **about)
 
     # --- comparisons ------------------------------------------------------------------------------
 

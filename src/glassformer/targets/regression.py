@@ -7,12 +7,6 @@ prediction has the half width that a share of held-out examples needed (Papadopo
 al., 2005), with ``n`` of them the ``ceil((n + 1) c)``-th smallest absolute error. Where new examples are
 drawn as the held-out ones were, it holds the true number with at least the share ``c``. Where logarithms are
 learned errors are differences of these, so that an interval reaches as many times the number up as down.
-
-Two models are compared by a permutation test (Fisher, 1935; Pitman, 1937), which takes two sets of predicted
-numbers for exchangeable: under "no difference" either model could have made either of the two numbers of an
-example. Correlations do not see a model's scale: cosines about 0.1 and about 0.9 may order the pairs alike.
-So ranks are exchanged for Spearman's, and for Pearson's each number less its model's mean, in that model's
-standard deviations.
 """
 
 from __future__ import annotations
@@ -20,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
@@ -29,24 +23,32 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from glassformer.checkpoints.settings import shown
+from glassformer.data.copies import groups_of
+from glassformer.data.label_kinds import said_of_left_out
 from glassformer.data.numbers import (
     HIGHEST,
     LARGEST,
     Scale,
     check_numbers,
     check_positive,
+    far_from,
+    number_findings,
     off_scale,
     on_scale,
+    wide_span,
+    with_logarithms,
+    without_far,
 )
-from glassformer.data.text_pairs import are_pairs
+from glassformer.data.text_pairs import TextPair, are_pairs
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShapeError
 from glassformer.evaluate.baselines import pixel_features, word_features
 from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.metrics import Plain, Share
-from glassformer.evaluate.predictions import holds_numbers, read_numbers
+from glassformer.evaluate.predictions import holds_numbers, read_numbers, write_numbers
 from glassformer.finite import finite, undefined
 from glassformer.process import one_thread
 from glassformer.targets.multiclass import Classes
+from glassformer.targets.permutation import correlation, midranks, number_statistic, permutation
 from glassformer.targets.target import Arm, Judged, Pairs, Target, Tested
 from glassformer.train.objectives import SquaredError
 from glassformer.train.solved_head import SolvedHead, solve_numbers
@@ -62,8 +64,8 @@ COVERAGES = (0.8, 0.9, 0.95)  # that a run looks at
 COVERAGE = 0.9  # of an interval where none is named
 DRAWN = 100  # resamples at a time
 STRENGTHS = (0.1, 1.0, 10.0)  # of the baseline's penalty on counted words
+POINTS = 2000  # of the report's figures; more cannot be seen
 OF_PIXELS = (10.0, 100.0, 1000.0)
-AT_A_TIME = 2**22  # numbers that are swapped at a time, which bounds the memory
 
 
 class ByPermutation(Target):
@@ -291,6 +293,93 @@ class Numbers(ByPermutation, Classes):
     def sorts(self) -> bool:
         return False
 
+    # --- runs -------------------------------------------------------------------------------------
+
+    def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
+        return with_logarithms(dataset, skip) if train.number_scale == "log" else dataset
+
+    def kept(self, splits: Any, recipe: Any) -> Any:
+        skip = getattr(recipe.data, "far_numbers", "keep") == "skip"
+        return without_far(splits, recipe.train.number_scale) if skip else splits
+
+    def checked(self, splits: Any, leave_out: bool) -> tuple[Any, list[Any]]:
+        return splits, []
+
+    def lines(self, splits: Any, rejected: Sequence[Any]) -> tuple[list[str], str, list[str]]:
+        """What the validation examples are too few for, among others."""
+        by_option = said_of_left_out(row.reason for row in rejected)
+        held, needed = 0 if splits.validation is None else len(splits.validation), examples_needed(COVERAGE)
+        few = []
+        if not held:
+            what = "no validation examples: predictions will have no intervals"
+            few = [f"{what}; --set validation_size=0.1 gives them"]
+        elif held < needed:
+            what = f"{held} validation examples are too few for intervals of {COVERAGE:.0%}"
+            few = [f"{what}: it takes {needed}"]
+        return [by_option] if by_option else [], ", numbers", few
+
+    def examined(self, dataset: Any) -> Any:
+        """Without labels, for checks that would take numbers for classes."""
+        splits = {name: replace(split, labels=None) for name, split in dataset.splits.items()}
+        return replace(dataset, splits=splits)
+
+    def findings(self, splits: Any, train: Any) -> list[Any]:
+        there = {name: split for name, split in splits.parts().items() if split.labels}
+        numbers = {name: split.labels for name, split in there.items()}
+        keys = {name: groups_of(split) for name, split in there.items()}
+        return list(number_findings(numbers, keys, train.number_scale))
+
+    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
+        about = {"mean": self.mean, "unit": self.unit, "scale": self.scale, "held_out": len(est.errors_)}
+        if held is not None and (far := self._chosen_by_far(est, splits, train, held[:, 0])):
+            about["far"] = far
+        return {"numbers": about, "intervals": []}
+
+    def _chosen_by_far(self, est: Any, splits: Any, train: Any, held: np.ndarray) -> dict[str, Any] | None:
+        """Validation numbers far from all training numbers, where they make most of the loss that chose the
+        epoch: how many, the first of them, their share of the loss, the epoch, and whether the training
+        numbers span orders of magnitude, so that it takes no slip of the pen; else None.
+
+        Args:
+            held: what is predicted for the validation examples, ``[n]``.
+        """
+        if train.monitor != "loss" or not train.keep_best:
+            return None
+        true, learned = (np.asarray(split.labels, np.float64) for split in (splits.validation, splits.train))
+        far = far_from(true, learned, self.scale)
+        errors = errors_on(self.scale, held, true) ** 2
+        share = float(errors[far].sum() / errors.sum()) if far.any() else 0.0
+        if share <= 0.5:
+            return None
+        judged = [r for r in est.history_ if r["kind"] == "evaluation"]
+        epochs = [r["epoch"] + 1 for r in judged if r["step"] == est.best_step_]
+        return {
+            "count": int(far.sum()),
+            "first": [float(x) for x in true[far][:3]],
+            "share_of_loss": share,
+            "best_epoch": epochs[0] if epochs else None,
+            "wide": self.scale == "linear" and wide_span(learned) is not None,
+        }
+
+    def coverage(self, est: Any, outputs: np.ndarray, truth: Any, own: bool) -> dict[str, Any]:
+        found = [] if own else coverage_figures(est.errors_, outputs[:, 0], truth, scale=self.scale)
+        return {"intervals": found}
+
+    def write(
+        self,
+        path: Path,
+        split: Any,
+        name: str,
+        outputs: np.ndarray,
+        classes: Sequence[Any],
+        est: Any = None,
+        predicted: Sequence[Any] = (),
+        shares: Sequence[float] = (),
+    ) -> None:
+        bounds = None if est is None else bounds_of(est, outputs[:, 0])
+        about = {"labels": split.labels, "rows": split.rows, "split": name}
+        write_numbers(path, split.names(), outputs[:, 0].tolist(), bounds=bounds, **about)
+
     # --- tables -----------------------------------------------------------------------------------
 
     def narrow(self, measure: str, scores: Mapping[str, Any]) -> list[str]:
@@ -367,7 +456,31 @@ def ridge(
         return middle + unit * answer(train, y, weights, judged, best).astype(np.float64)
 
 
-def tfidf_ridge(train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]) -> tuple[str, np.ndarray]:
+def mean_number(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray]:
+    """The mean of the training numbers for every judged example, ``[m, 1]``."""
+    mean = np.asarray(splits.train.labels, np.float64).mean()
+    return "mean of the training numbers", np.full((len(splits.judged), 1), mean)
+
+
+def as_baseline(simple: Callable[..., tuple[str, np.ndarray] | None]) -> Callable[..., tuple | None]:
+    """A simple model of a run, on the scale that its numbers are learned on.
+
+    Args:
+        simple: (estimator, training examples, their numbers, judged examples) -> name, numbers ``[m]``; None:
+            there is nothing to compare with.
+    """
+
+    def baseline(est: Any, recipe: Any, splits: Any, targets: np.ndarray) -> tuple[str, np.ndarray] | None:
+        scale, train = est.kind_.scale, splits.train
+        made = simple(est, train.examples, on_scale(train.labels, scale), splits.judged.examples)
+        return None if made is None else (made[0], off_scale(made[1], scale)[:, None])
+
+    return baseline
+
+
+def tfidf_ridge(
+    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
+) -> tuple[str, np.ndarray]:
     """Ridge regression on TF-IDF weights of words and word pairs, of both sides of a pair: its name, and
     numbers ``[m]``."""
     of = " of both sides" if are_pairs(train) else ""
@@ -375,12 +488,38 @@ def tfidf_ridge(train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
 
 
 def pixel_ridge(
-    train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any], image_range: Any = "full"
+    est: Any, train: Sequence[Any], numbers: np.ndarray, judged: Sequence[Any]
 ) -> tuple[str, np.ndarray]:
     """Ridge regression on 16 x 16 pixels: its name, and numbers ``[m]``."""
-    return "ridge on 16 x 16 pixels", ridge(
-        pixel_features(train, judged, image_range=image_range), numbers, strengths=OF_PIXELS
-    )
+    features = pixel_features(train, judged, image_range=est.transform_.image_range)
+    return "ridge on 16 x 16 pixels", ridge(features, numbers, strengths=OF_PIXELS)
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+def furthest(est: Any, split: Any, found: np.ndarray, most: int) -> dict[str, Any]:
+    """For JSON: a split's predicted numbers ``[n]``, the true ones, and ``most`` examples furthest off."""
+    true, kind = np.asarray(split.labels, np.float64), est.kind_
+    some = np.sort(np.random.default_rng(0).permutation(len(true))[:POINTS])
+    order = np.argsort(-errors_on(kind.scale, found, true), kind="stable")[:most]
+    names, bounds = split.names(), bounds_of(est, found)
+    far = [
+        {
+            "text": list(name.sides) if isinstance(name := names[i], TextPair) else name,
+            "true": float(true[i]),
+            "predicted": float(found[i]),
+            "low": None if bounds is None else float(bounds[i, 0]),
+            "high": None if bounds is None else float(bounds[i, 1]),
+        }
+        for i in order.tolist()
+    ]
+    about = kind.about_export(est)
+    return {
+        "points": {"true": true[some].tolist(), "predicted": found[some].tolist(), "scale": kind.scale},
+        **{key: about[key] for key in ("half_width", "factor") if key in about},
+        "furthest": far,
+    }
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -511,24 +650,6 @@ def intervals(
     return out
 
 
-def correlation(counts: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Pearson of examples that are drawn ``counts`` ``[r, n]`` times each, ``[r]``."""
-    n = counts.sum(1, keepdims=True)
-    a = a - (counts * a).sum(1, keepdims=True) / n
-    b = b - (counts * b).sum(1, keepdims=True) / n
-    norm = (counts * a * a).sum(1) * (counts * b * b).sum(1)
-    return (counts * a * b).sum(1) / np.sqrt(norm)
-
-
-def midranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The rank of each value among those drawn, ties at their mean, ``[r, n]``."""
-    _, group = np.unique(values, return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(group[order]) > 0])
-    each = np.add.reduceat(counts[:, order], starts, axis=1)  # [r, distinct]
-    return (each.cumsum(1) - (each - 1) / 2)[:, group]
-
-
 # --- intervals ------------------------------------------------------------------------------------
 
 
@@ -576,6 +697,11 @@ def errors_on(scale: Scale, found: ArrayLike, true: ArrayLike) -> np.ndarray:
     return np.abs(on_scale(found, scale) - on_scale(true, scale))
 
 
+def bounds_of(est: Any, numbers: np.ndarray, coverage: float = COVERAGE) -> np.ndarray | None:
+    """Intervals ``[n, 2]`` around a model's numbers ``[n]``; None where too few examples were held out."""
+    return est.interval(numbers, coverage) if len(est.errors_) >= examples_needed(coverage) else None
+
+
 def bounds_around(numbers: ArrayLike, half: float, scale: Scale = "linear") -> np.ndarray:
     """Lower and upper bounds ``[n, 2]`` that reach ``half`` to either side on that scale."""
     middle = on_scale(numbers, scale)
@@ -615,119 +741,3 @@ def coverage_figures(
             record["needed"] = needed
         out.append(record)
     return out
-
-
-# --- comparisons ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Permutation:
-    """The test's outcome."""
-
-    difference: float  # of the measure, from the baseline
-    p: float
-
-
-def number_statistic(measure: str, targets: ArrayLike, predicted: ArrayLike) -> Statistic:
-    """A measure of each seed under resampling; where a draw leaves it undefined it counts as 0.
-
-    Args:
-        measure: one of ``Numbers.compared``.
-        targets: [n] true numbers.
-        predicted: [S, n].
-
-    Raises:
-        ShapeError: they are not of the same examples.
-    """
-    true, seeds = np.asarray(targets, np.float64), np.asarray(predicted, np.float64)
-    if true.ndim != 1 or seeds.shape[1:] != true.shape:
-        raise ShapeError(f"answers {seeds.shape} are not of {len(true)} examples")
-
-    def figure(counts: np.ndarray) -> np.ndarray:
-        times = np.asarray(counts, np.float64)  # [c, n]
-        return np.stack([_figure(measure, times, true, found) for found in seeds])
-
-    return figure
-
-
-def _figure(measure: str, times: np.ndarray, true: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """``[c]`` of examples that are drawn ``times`` ``[c, n]``."""
-    n = times.sum(1)
-    if measure == "mae":
-        return times @ np.abs(found - true) / n
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if measure == "r2":
-            near = true - true.mean()  # the spread of large numbers would be lost beside their squares
-            mean = times @ near / n
-            spread = times @ near**2 / n - mean**2
-            held = spread > 1e-12 * near.var()
-            values = 1 - times @ (found - true) ** 2 / n / np.where(held, spread, np.nan)
-        elif measure == "pearson":
-            values = correlation(times, found[None] - found.mean(), true[None] - true.mean())
-        else:
-            values = correlation(times, midranks(found, times), midranks(true, times))
-    return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def permutation(
-    measure: str,
-    targets: ArrayLike,
-    ours: ArrayLike,
-    theirs: ArrayLike,
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> Permutation:
-    """The paired permutation test of two models, two-sided; its p is never 0.
-
-    Args:
-        measure: one of ``Numbers.compared``.
-        targets, ours, theirs: [n] true numbers and those that the two models gave.
-        resamples: random exchanges, each of about half of the examples.
-
-    Raises:
-        ShapeError: they are not of the same examples.
-    """
-    true, a, b = (np.asarray(x, np.float64) for x in (targets, ours, theirs))
-    if true.ndim != 1 or not true.shape == a.shape == b.shape:
-        raise ShapeError(f"answers {a.shape} and {b.shape} are not of {true.shape} examples")
-    a, b = (_without_scale(measure, x) for x in (a, b))
-    once = np.ones((1, len(true)))
-    observed = float(np.subtract(*(_figure(measure, once, true, x)[0] for x in (a, b))))
-    rng, step = np.random.default_rng(seed), max(1, min(resamples, AT_A_TIME // max(len(true), 1)))
-    extreme, done = 0, 0
-    while done < resamples:
-        size = min(step, resamples - done)
-        swapped = rng.random((size, len(true))) < 0.5
-        first, second = np.where(swapped, b, a), np.where(swapped, a, b)
-        apart = _of_rows(measure, true, first) - _of_rows(measure, true, second)
-        extreme += int((np.abs(apart) >= abs(observed) - 1e-12).sum())
-        done += size
-    return Permutation(observed, (extreme + 1) / (resamples + 1))
-
-
-def _without_scale(measure: str, found: np.ndarray) -> np.ndarray:
-    """Predicted numbers ``[n]`` as a measure sees them, which two models' may be exchanged in."""
-    from scipy.stats import rankdata
-
-    if measure == "spearman":
-        return rankdata(found)
-    if measure != "pearson":
-        return found
-    return (found - found.mean()) / found.std() if np.ptp(found) else np.zeros(len(found))
-
-
-def _of_rows(measure: str, true: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """A measure ``[c]`` of rows of predicted numbers ``[c, n]``; one that is not defined is 0."""
-    from scipy.stats import rankdata
-
-    if measure == "mae":
-        return np.abs(found - true).mean(1)
-    if measure == "r2":
-        spread = true.var()
-        return 1 - ((found - true) ** 2).mean(1) / spread if spread > 0 else np.zeros(len(found))
-    if measure == "spearman":
-        true, found = rankdata(true), rankdata(found, axis=1)
-    true, found = true - true.mean(), found - found.mean(1, keepdims=True)
-    norm = np.sqrt((true**2).sum() * (found**2).sum(1))
-    return np.divide(found @ true, norm, out=np.zeros(len(found)), where=norm > 0)

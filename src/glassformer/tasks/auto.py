@@ -25,14 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from glassformer.checkpoints.catalog import IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.splits import grouped_split
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
 from glassformer.tasks.estimator import Fit
-from glassformer.tasks.image_classification.recipe import ENCODER as IMAGE_ENCODER
-from glassformer.tasks.image_classification.recipe import FROM_SCRATCH
 from glassformer.tasks.text_classification.language import pieces_if_foreign
 from glassformer.train.callbacks import GO_ON, STOPPED, Callback, Interrupted, StopOnSignal
 from glassformer.train.config import chosen, outside
@@ -77,7 +76,7 @@ class Candidate:
 
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
-SCRATCH = Candidate(FROM_SCRATCH, {"model": FROM_SCRATCH}, learns=True)
+SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, learns=True)
 SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )

@@ -21,10 +21,10 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.finite import json_text
+from glassformer.inputs.start import check_start
 from glassformer.models.sentences import Sentences
 from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import given, layers_over
-from glassformer.tasks.start import check_start
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.types import HeadKind

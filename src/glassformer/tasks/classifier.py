@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glassformer.checkpoints.catalog import AUTO
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.checks import check_pairs, check_two, check_weights, read_labels
 from glassformer.data.columns import refuse_target_sides
@@ -32,7 +33,6 @@ from glassformer.tasks.adapters import Adapts
 from glassformer.tasks.estimator import Estimator, Fit
 from glassformer.tasks.int8 import compute_model
 from glassformer.tasks.named_columns import warn_of_order
-from glassformer.tasks.recipe import AUTO
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.distributed import Ranks

@@ -19,7 +19,7 @@ from glassformer.evaluate.predictions import write_numbers, write_predictions
 from glassformer.targets.multilabel import spread
 from glassformer.targets.regression import Numbers
 from glassformer.targets.target import Target
-from glassformer.tasks.labelled import measure_of
+from glassformer.tasks.judging import measure_of
 
 NAME = "out-of-fold"  # of the split that the figures are of
 

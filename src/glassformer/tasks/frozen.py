@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.catalog import AUTO, CATALOG
 from glassformer.checkpoints.hub import is_at_hand
 from glassformer.data.splits import stratified_subset
 from glassformer.errors import OtherLanguageWarning
 from glassformer.process import without_warnings
 from glassformer.tasks.auto import ENCODER
 from glassformer.tasks.auto import frozen as candidate
-from glassformer.tasks.recipe import AUTO
 
 FROZEN = candidate(ENCODER)
 NAME = f"frozen {ENCODER}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from glassformer.data.rejected import summary
 from glassformer.errors import DataError
@@ -12,6 +12,12 @@ from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import Work
 
 Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # a split -> its scores, and what was predicted
+
+
+def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
+    """What a run's lines, tables and verdict begin with: what its best weights are chosen by, if a share."""
+    monitor = getattr(getattr(recipe, "train", None), "monitor", None)
+    return "macro_f1" if monitor == "macro_f1" else "accuracy"
 
 
 def fit(work: Work, **options: Any) -> None:

@@ -1,35 +1,45 @@
-"""What the runs of all classifiers share: the fit, their splits' figures, and what else is asked of them."""
+"""Runs of examples with a label, several labels or a number each: inputs times target.
+
+What is particular to texts or images their ``Inputs`` know, what is particular to labels or numbers their
+``Target``; here is the order: read, look, fit, judge, judge again.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 
 from glassformer.config import listed
-from glassformer.data.checks import place
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.copies import groups_of
-from glassformer.data.label_kinds import other_spellings, what_labels_are
+from glassformer.data.findings import DoctorReport
+from glassformer.data.label_kinds import other_spellings
 from glassformer.data.label_sets import each
-from glassformer.data.rejected import SKIP, RejectedRow, summary
-from glassformer.data.splits import Splits, stratified_subset
+from glassformer.data.mending import mended
+from glassformer.data.rejected import SKIP, summary
+from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
 from glassformer.errors import DataError
 from glassformer.evaluate.compare import paired_difference
-from glassformer.evaluate.predictions import SIMPLE, write_predictions, write_simple
-from glassformer.targets.multiclass import Classes
+from glassformer.evaluate.predictions import SIMPLE, write_simple
+from glassformer.inputs.inputs import Inputs
+from glassformer.targets.multiclass import Classes, unseen, without_unseen
 from glassformer.targets.multilabel import HALF, one_vs_rest, tune_thresholds
+from glassformer.targets.regression import furthest
 from glassformer.tasks import judging
 from glassformer.tasks.decisions import abstention
 from glassformer.tasks.epochs import judge_epochs
-from glassformer.tasks.judging import score_splits
+from glassformer.tasks.export import export
+from glassformer.tasks.folds import LabelsOutOfFold
+from glassformer.tasks.judging import measure_of, score_splits
 from glassformer.tasks.same_data import own_data, training_part
-from glassformer.tasks.task import Say, Task, Work
+from glassformer.tasks.task import TINY, Look, Say, Task, Work, page_of
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -39,54 +49,115 @@ STILL = 0.05  # by which share an epoch lowers the validation loss that is not t
 JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
 
 
+def labelled(
+    name: str,
+    recipe: type,
+    estimator: type[Any],
+    inputs: Inputs,
+    target: Classes,
+    tiny: Callable[[Any], Any],
+    page: str,
+    **more: Any,
+) -> Task:
+    """The task that learns one target from one kind of input.
+
+    Args:
+        name: as a recipe's ``task`` says it.
+        tiny: the target of an example of ``inputs.tiny()``, for an estimator that is fitted in a blink.
+        page: the kind of report.
+        more: fields of ``Task``, in the place of what is usual.
+    """
+
+    def made() -> tuple[Any, tuple]:
+        examples = inputs.tiny()
+        settings: dict[str, Any] = {**TINY, **inputs.tiny_settings}
+        return estimator(**settings), (examples, [tiny(x) for x in examples])
+
+    usual: dict[str, Any] = {
+        "load": partial(load, inputs, target),
+        "look": look,
+        "judge": judge,
+        "again": judge_again,
+        "leave_out": lambda splits, work: inputs.leave_out(splits, work.estimator, work.recipe),
+        "gives": "labels" if target.labels_given else "numbers",
+        "packages": inputs.packages,
+    }
+    return Task(
+        name=name,
+        recipe=recipe,
+        estimator=estimator,
+        inputs=inputs,
+        target=target,
+        fit=fit,
+        tiny=made,
+        page=page_of(page),
+        answer=answers,
+        folds=LabelsOutOfFold,
+        export=export,
+        **usual | more,
+    )
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None, **columns: Any) -> Splits:
+    """The examples of a recipe, split as it says; or those of another source, as they are.
+
+    Args:
+        columns: ``trained``: those of the training's texts, for another source.
+
+    Raises:
+        DataError: no such source, no training split, no column of labels or numbers.
+    """
+    d, part = recipe.data, dict(columns)
+    if source is None:
+        part |= {"limit": d.limit, "seed": d.split_seed}
+    dataset = inputs.read(recipe, source or d.source, not target.labels_given, **part)
+    merge = getattr(d, "merge_labels", "none")
+    dataset, said = mended(dataset, merge, d.drop_duplicates and source is None)
+    dataset = replace(dataset, **{inputs.notes: (*getattr(dataset, inputs.notes), *said)})
+    dataset = target.prepared(dataset, recipe.train, inputs.skips(d))
+    if source is not None:
+        return as_they_are(dataset)
+    splits = split_up(dataset, d, recipe.evaluate.split)
+    if splits.train.labels is None:
+        what = f"no {target.word} to learn from"
+        raise DataError(what, where=splits.train.origin, fix="Name label_column")
+    return target.kept(splits, recipe)
+
+
+def look(work: Work) -> Look:
+    """What the training could not use is found before it, not after it.
+
+    Raises:
+        DataError: a label that training would not show, or an input that cannot be read.
+    """
+    inputs, target, recipe = work.task.inputs, work.task.target, work.recipe
+    work.data, unknown = target.checked(work.data, inputs.skips(recipe.data))
+    splits, dataset = work.data, work.data.dataset
+    inputs.check(recipe, splits.parts(), work.folder)
+    before, behind, below = target.lines(splits, dataset.rejected)
+    lines = [*dataset.said, *before, f"{dataset.name}: {splits.sizes()}{behind}", *below]
+    return Look(lines, (*dataset.rejected, *unknown), partial(_examine, work), inputs.speak)
+
+
+def _examine(work: Work) -> DoctorReport:
+    """The data as they are trained on."""
+    d, splits, dataset, target = work.recipe.data, work.data, work.data.dataset, work.task.target
+    there = splits.parts()
+    others = {name: split for name, split in dataset.splits.items() if name not in there}
+    taken = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
+    held_out = d.hold_out if taken and target.labels_given else None
+    used = target.examined(replace(dataset, splits=there | others))
+    report = work.task.inputs.examine(used, work.estimator, work.recipe, held_out)
+    return replace(report, findings=[*report.findings, *target.findings(splits, work.recipe.train)])
+
+
 def training_sample(splits: Splits) -> Any:
     """Training examples to be judged like the others once training is over, classes in proportion."""
     train = splits.train
     return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
-
-
-def check_unseen(splits: Splits, leave_out: bool = False) -> tuple[Splits, list[RejectedRow]]:
-    """Labels that training never shows are found before training, not after it.
-
-    Args:
-        leave_out: examples that have one are left out.
-
-    Returns:
-        The splits that can be evaluated, and what was left out of them.
-
-    Raises:
-        DataError: such a label, or a split of which nothing is left.
-    """
-    known = sorted(set(each(splits.train.labels)), key=str)
-    parts: dict[str, Any] = {}
-    rejected: list[RejectedRow] = []
-    for field in ("validation", "judged"):
-        split = getattr(splits, field)
-        if split is None or split.labels is None:
-            continue
-        if field == "judged" and split is splits.validation:
-            parts[field] = parts["validation"]
-            continue
-        found = unseen(split.labels, known)
-        if found and not leave_out:
-            i, label = next(iter(found.items()))
-            odd, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
-            raise DataError(
-                f"label {label!r} was not seen in training" + (f"; {odd}" if odd else ""),
-                where=place(split.origin, i, split.rows),
-                fix=(fix or f"Correct it (known: {listed(list(map(str, known)))})")
-                + f", or leave such rows out with {SKIP}",
-            )
-        parts[field] = _without(split, found)
-        rejected += _rejected(split, found)
-    return replace(splits, **parts), rejected
-
-
-def unseen(labels: Sequence[Any], classes: Sequence[Any]) -> dict[int, Any]:
-    """The examples with a label, or one of several, that is none of ``classes``: place -> that label."""
-    known = set(classes)
-    found = ((i, next((x for x in each([given]) if x not in known), None)) for i, given in enumerate(labels))
-    return {i: label for i, label in found if label is not None}
 
 
 def with_known_labels(clf: Any, split: Any, leave_out: bool) -> tuple[Any, str]:
@@ -109,33 +180,12 @@ def with_known_labels(clf: Any, split: Any, leave_out: bool) -> tuple[Any, str]:
     counts = Counter(map(repr, found.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
     said = f"{len(found):,} {clf.NOUN} left out, whose labels were not seen in training: {labels}"
-    return _without(split, found), said if found else ""
-
-
-def _without(split: Any, found: Mapping[int, Any]) -> Any:
-    """Raises DataError where nothing is left."""
-    if not found:
-        return split
-    if len(found) == len(split):
-        what = f"no label was seen in training, such as {next(iter(found.values()))!r}"
-        raise DataError(what, where=split.origin, fix="Name the column of labels with label_column")
-    return split.select([i for i in range(len(split)) if i not in found])
-
-
-def _rejected(split: Any, found: Mapping[int, Any]) -> list[RejectedRow]:
-    return [
-        RejectedRow(
-            str(split.origin),
-            i + 1 if split.rows is None else split.rows[i],
-            f"label {label!r} was not seen in training",
-        )
-        for i, label in found.items()
-    ]
+    return without_unseen(split, found), said if found else ""
 
 
 def fit(work: Work, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
-    held = work.data.validation
+    held = work.data.validation if work.task.target.labels_given else None
     if held and work.estimator.learns_in_steps and (said := few_to_choose_by(held, work.recipe.train)):
         work.say(said)
     judging.fit(work, **options)
@@ -165,50 +215,69 @@ def few_to_choose_by(held: Any, train: Any) -> str:
     return f"the best epoch is chosen by {few}: {advice}"
 
 
+# --- judging --------------------------------------------------------------------------------------
+
+
+def judge(work: Work) -> dict[str, Any]:
+    """Figures of the splits beside baselines, and what else metrics.json says of inputs and target."""
+    started = time.perf_counter()
+    work.say("judging")
+    out = judge_readable(work)
+    est, recipe = work.estimator, work.recipe
+    out |= work.task.inputs.facts(est, work.data, recipe)
+    if est.tried_:
+        out["tried"] = list(est.tried_)
+    out["seconds"]["evaluate"] = time.perf_counter() - started
+    return out
+
+
+def judge_readable(work: Work) -> dict[str, Any]:
+    """The figures of every split; an example that cannot be read any more does not take them along.
+
+    Raises:
+        DataError: what else is wrong with the examples, or none of a split is left.
+    """
+    try:
+        return judge_splits(work)
+    except DataError:
+        kept, said = work.task.leave_out(work.data, work)
+        if not said:
+            raise
+    for line in said:
+        work.say(line)
+    work.data = kept
+    return judge_splits(work) | {"left_out": said}
+
+
 def judge_splits(work: Work) -> dict[str, Any]:
     """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
-    clf, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
-    measure = clf.kind_.measure or measure_of(recipe)
+    est, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
+    kind, seen = est.kind_, {}
 
     def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
-        return figures(clf, split, recipe, work.count)
+        scores, seen[id(split)] = figures(est, split, recipe, work.count)
+        return scores, seen[id(split)]
 
-    out = score_splits(work, scored, training_sample(splits), measure)
-    out["label_names"] = [str(c) for c in clf.classes_.tolist()]
-    if (still := still_learning(clf.history_)) is not None:
-        lr = getattr(clf, "lr", None) or clf.chosen_.get("lr")
+    out = score_splits(work, scored, training_sample(splits), kind.measure or measure_of(recipe))
+    out |= kind.about_run(est, splits, recipe.train, seen.get(id(splits.validation)))
+    if kind.labels_given and (still := still_learning(est.history_)) is not None:
+        lr = getattr(est, "lr", None) or est.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
-    if clf.kind_.binary and clf.threshold_ is not None:
-        out["thresholds"] = dict(zip(out["label_names"], clf.threshold_.tolist(), strict=True))
-    if out["test"] is not None:
-        probabilities = work.answers
-        if getattr(recipe.train, "keep_epochs", False):
-            work.say("judging every epoch's weights")
-            out["epochs"] = judge_epochs(work, lambda: scored(judged)[0], out["test"])
-        if recipe.evaluate.baselines:
-            work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
-            chosen = clf.chosen(probabilities)
-            out["baselines"] = judge_baselines(
-                work.task.baselines,
-                clf,
-                recipe,
-                splits,
-                chosen,
-                out["measure"],
-                work.folder / SIMPLE,
-                work.say,
-            )
-        write_predictions(
-            work.folder / "predictions.csv",
-            judged.names(),
-            probabilities,
-            clf.classes_.tolist(),
-            labels=judged.labels,
-            predicted=clf.decide(probabilities).tolist(),
-            shares=answers(clf, probabilities)[1],
-            rows=judged.rows,
-            split=splits.judged_name,
+    if out["test"] is None:
+        return out
+    out |= kind.coverage(est, work.answers, judged.labels, own=splits.judged_name == "validation")
+    if getattr(recipe.train, "keep_epochs", False):
+        work.say("judging every epoch's weights")
+        out["epochs"] = judge_epochs(work, lambda: scored(judged)[0], out["test"])
+    if recipe.evaluate.baselines:
+        work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
+        chosen = est.chosen(work.answers)
+        out["baselines"] = judge_baselines(
+            work.task.baselines, est, recipe, splits, chosen, out["measure"], work.folder / SIMPLE, work.say
         )
+    labels, shares = est.decide(work.answers).tolist(), answers(est, work.answers)[1]
+    path, classes = work.folder / "predictions.csv", est.classes_.tolist()
+    kind.write(path, judged, splits.judged_name, work.answers, classes, est, labels, shares)
     return out
 
 
@@ -233,12 +302,6 @@ def measured(
     targets = clf.targets(split.labels or [], split.origin, split.rows)
     meter.update(probabilities, targets, predicted=predicted)
     return meter.result(recipe.evaluate.bootstrap)
-
-
-def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
-    """What a run's lines, tables and verdict begin with: what its best weights are chosen by, if a share."""
-    monitor = getattr(getattr(recipe, "train", None), "monitor", None)
-    return "macro_f1" if monitor == "macro_f1" else "accuracy"
 
 
 def baseline_weights(clf: Any, targets: np.ndarray) -> np.ndarray | None:
@@ -288,7 +351,7 @@ def judge_baselines(
     targets = clf.targets(splits.train.labels or [], splits.train.origin)
     truth = clf.targets(judged.labels or [], judged.origin, judged.rows)
     out: dict[str, Any] = {}
-    said: dict[str, list[str]] = {}
+    said: dict[str, list[Any]] = {}
     for baseline in baselines:
         started = time.perf_counter()
         try:
@@ -296,14 +359,15 @@ def judge_baselines(
         except DataError as error:  # such as texts without a word: the model that was trained has its figures
             say(f"left out: {error}")
             continue
-        if made is None:  # it has no form for this kind of target
+        if made is None:  # it has no form for this kind of target, or nothing to compare with
             continue
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
         say(f"baseline {name}: {out[name]['seconds']:.1f} s")
-        theirs = decided[0] if decided else probabilities.argmax(1)
-        said[name] = list(map(str, clf.kind_.labels(theirs, clf.classes_).tolist()))
+        theirs = decided[0] if decided else clf.kind_.chosen(probabilities)
+        given = clf.kind_.labels(theirs, clf.classes_).tolist()
+        said[name] = list(map(str, given)) if clf.kind_.labels_given else given
         if recipe.evaluate.bootstrap and measure in Classes.leads:
             out[name]["difference"] = paired_difference(
                 truth,
@@ -313,7 +377,7 @@ def judge_baselines(
                 measure=cast(Any, measure),
                 resamples=recipe.evaluate.bootstrap,
             )
-        if clf.class_weight is not None:
+        if getattr(clf, "class_weight", None) is not None:
             out[name]["class_weight"] = clf.class_weight
     if keep is not None:
         write_simple(keep, said)
@@ -328,16 +392,6 @@ def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     if len(losses) < 2 or losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
         return None
     return {"epochs": found[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
-
-
-def cut_texts(est: Any, splits: Splits) -> dict[str, list[int]]:
-    """Split -> how many of its texts were cut, and how many it has."""
-    others = {"validation": splits.validation, splits.judged_name: splits.judged}
-    return {"train": [est.truncated_, len(splits.train)]} | {
-        name: [int(est.truncated(split.texts).sum()), len(split)]
-        for name, split in others.items()
-        if split is not None
-    }
 
 
 def judge_sentences(clf: Any, sentences: list[Any]) -> list[dict[str, Any]]:
@@ -413,6 +467,8 @@ def judge_again(work: Work, source: str | None) -> dict[str, Any]:
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
     about = {} if source is None else {"seen_in_training": seen}
+    own = source is None and splits.judged_name == "validation"
+    about |= clf.kind_.coverage(clf, work.answers, split.labels, own)
     return found | about | ({"left_out": left} if left else {})
 
 
@@ -440,6 +496,14 @@ def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
         if line:
             work.say(line)
     return judge_epochs(work, lambda: figures(work.estimator, split, work.recipe, work.count)[0])
+
+
+def show_numbers(work: Work) -> dict[str, Any]:
+    """Predicted and true numbers of the judged split, for the report, and the examples furthest off."""
+    split, found = work.data.judged, work.answers
+    if split is None or found is None:
+        return {}
+    return {"numbers.json": furthest(work.estimator, split, found[:, 0], work.recipe.evaluate.shown)}
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:

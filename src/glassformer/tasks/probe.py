@@ -375,7 +375,8 @@ def open_backbone(name: str) -> Any:
         from glassformer.tasks.similarity.estimator import Embedder
 
         return Embedder(name)
-    from glassformer.tasks.image_classification.build import build_model, build_transform
+    from glassformer.inputs.images import build_transform
+    from glassformer.tasks.image_classification.build import build_model
     from glassformer.tasks.image_classification.estimator import ImageClassifier
 
     clf = ImageClassifier(name)

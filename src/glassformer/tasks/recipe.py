@@ -8,7 +8,6 @@ from typing import Any
 from glassformer.config import nearest, read_toml
 from glassformer.errors import ConfigError
 
-AUTO = "auto"  # of ``model``: several are tried
 DEFAULT_TASK = "text-classification"  # of a recipe that names none
 RECIPES = Path(__file__).parents[1] / "recipes"
 STUDIES = "study"  # the folder in it that holds comparisons of recipes, read by study/grid.py

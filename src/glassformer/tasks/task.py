@@ -12,6 +12,7 @@ from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.files import as_recipes_say
 from glassformer.finite import json_text
+from glassformer.inputs.inputs import Inputs
 from glassformer.targets.target import NOTHING, Target
 from glassformer.train.callbacks import Count, uncounted
 
@@ -48,15 +49,6 @@ TINY = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 3, "epochs": 2,
     "precision": "fp32", "threads": 1, "seed": 3,
 }  # fmt: skip
-TINY_TEXTS = (
-    "the dog runs",
-    "a small cat",
-    "the cat sees a dog",
-    "a dog",
-    "the small dog runs",
-    "a cat runs",
-    "the cat",
-)
 
 
 @dataclass(frozen=True)
@@ -95,6 +87,7 @@ class Task:
     )
     export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
     opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
+    inputs: Inputs | None = None  # the kind of what is read, of a task that asks it
     target: Target = NOTHING  # the kind of what is predicted
     read: Callable[..., Any] | None = None  # (recipe, source or None) -> the data set, before it is split
     folds: type[Any] | None = None  # an ``OutOfFold``; None: it is not cross-validated

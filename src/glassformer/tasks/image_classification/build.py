@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from glassformer.checkpoints.catalog import CATALOG
-from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.hub import is_at_hand, resolve_checkpoint
-from glassformer.checkpoints.settings import ABOUT
-from glassformer.config import nearest
-from glassformer.data.image import ImageRange
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
-from glassformer.finite import json_text
-from glassformer.tasks.image_classification.recipe import ENCODER, FROM_SCRATCH, ImageConfig, ImageModelConfig
+from glassformer.inputs.images import is_image_architecture
+from glassformer.tasks.image_classification.recipe import ImageModelConfig
 from glassformer.tasks.layers import given, layers_over
-from glassformer.tasks.recipe import AUTO
-from glassformer.tasks.start import check_start
 
-TRANSFORM_FILE = "preprocessor_config.json"
 SHAPE_KEYS = (
     "patch_size",
     "stem",
@@ -42,72 +31,6 @@ SHAPE_KEYS = (
     "attention_window",
     "init_std",
 )
-
-
-def is_image_architecture(model: str) -> bool:
-    """Whether the name means an architecture (random weights) rather than a checkpoint."""
-    return model in IMAGE_ARCHITECTURES
-
-
-def build_transform(
-    image: ImageConfig, model: ImageModelConfig, begun: Mapping[str, Any] | None = None
-) -> ImageTransform:
-    """The checkpoint's transform, or the architecture's size and plain statistics, with the settings over it.
-
-    Before a fit has chosen, ``auto`` means its encoder where that is at hand: nothing is fetched.
-
-    Args:
-        begun: the fingerprint of a training that goes on; one from before there was ``image_range`` has
-            taken the range of 16 bits as full.
-
-    Raises:
-        ConfigError: no such model, or settings that do not fit each other.
-    """
-    known = [*IMAGE_ARCHITECTURES, *CATALOG]
-    name = model.model
-    if name == AUTO:
-        name = ENCODER if is_at_hand(ENCODER) else FROM_SCRATCH
-    if name not in known and "/" not in name and not Path(name).expanduser().exists():
-        raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
-    if is_image_architecture(name):
-        channels = image.channels or 3
-        size = IMAGE_ARCHITECTURES[name]().embedding.image_size
-        base = ImageTransform(size, mean=(0.5,) * channels, std=(0.5,) * channels, channels=channels)
-    else:
-        check_start(name, "pictures")
-        if image.channels is not None:
-            raise ConfigError("channels belong to from-scratch models", where="channels")
-        base = load_transform(resolve_checkpoint(name, model.revision).path)
-    size = (image.image_size,) * 2 if image.image_size else base.size
-    fit = image.framing or ("crop" if image.resize else base.fit)
-    shorter = image.resize or (base.shorter if fit == "crop" else 0)
-    if fit == "crop" and image.resize is None and image.image_size:
-        shorter = 0 if not base.shorter else round(base.shorter * image.image_size / base.size[0])
-    return replace(
-        base,
-        size=size,
-        fit=fit,
-        shorter=shorter,
-        interpolation=image.interpolation or base.interpolation,
-        mean=tuple(image.mean) or base.mean,
-        std=tuple(image.std) or base.std,
-        image_range=image.image_range or _range(base, begun),
-    )
-
-
-def saved_range(folder: Path) -> ImageRange:
-    """``image_range`` of a saved model, or of a run's; ``full`` where there is none of images."""
-    for place in (folder, folder / "model"):
-        if (place / TRANSFORM_FILE).is_file():
-            return load_transform(place, before="full" if (place / ABOUT).is_file() else None).image_range
-    return "full"
-
-
-def _range(base: ImageTransform, begun: Mapping[str, Any] | None) -> ImageRange:
-    """``image_range`` where none is given: the checkpoint's if that is a number."""
-    if begun is not None and "image_range" not in begun:
-        return "full"
-    return None if base.image_range == "full" else base.image_range
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
@@ -216,22 +139,3 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
         head_input_dropout=model.head_input_dropout,
         **given(head | {"init_std": model.init_std}),
     )
-
-
-def save_transform(transform: ImageTransform, folder: Path) -> None:
-    """``preprocessor_config.json``, as the Hub has it."""
-    text = json_text(transform.to_hub(), indent=2, ascii=True) + "\n"
-    (folder / TRANSFORM_FILE).write_text(text, encoding="utf-8")
-
-
-def load_transform(folder: Path, before: ImageRange = None) -> ImageTransform:
-    """The reverse.
-
-    Args:
-        before: ``image_range`` where the file is from before there was such a setting.
-
-    Raises:
-        CheckpointError: no such file, or it is damaged.
-        ConfigError: a step that we do not have.
-    """
-    return ImageTransform.from_hub(read_json(folder / TRANSFORM_FILE), str(folder / TRANSFORM_FILE), before)

@@ -20,17 +20,12 @@ from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.finite import finite
+from glassformer.inputs.images import build_transform, is_image_architecture, load_transform, save_transform
 from glassformer.runtime import computes
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit, with_settings
-from glassformer.tasks.image_classification.build import (
-    build_model,
-    build_transform,
-    is_image_architecture,
-    load_transform,
-    save_transform,
-)
+from glassformer.tasks.image_classification.build import build_model
 from glassformer.tasks.image_classification.recipe import (
     ImageConfig,
     ImageModelConfig,

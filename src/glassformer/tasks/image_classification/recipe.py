@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from glassformer.checkpoints.catalog import AUTO, IMAGE_SCRATCH
 from glassformer.config import by_place, section, setting
-from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,
@@ -19,9 +19,6 @@ from glassformer.tasks.sections import (
     RecipeKeys,
 )
 from glassformer.train.config import ClassifierFitConfig
-
-# What auto means: the pre-trained encoder where it is at hand, else one from scratch.
-ENCODER, FROM_SCRATCH = "dinov2-small", "vit-tiny"
 
 
 @section
@@ -49,7 +46,7 @@ class ImageModelConfig(EncoderConfig):
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, or auto: "
         "dinov2-small frozen or fine-tuned, which validation chooses; "
         "vit-tiny from scratch where that is not at hand",
-        in_file=FROM_SCRATCH,
+        in_file=IMAGE_SCRATCH,
     )
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
         "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"

@@ -1,47 +1,32 @@
-"""What a run of a picture classifier is made of.
+"""Labels of images: what is particular to their runs.
 
-It leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png`` beside what every run leaves.
+A run leaves ``predictions.csv``, ``pictures.json``, ``maps.json`` and ``grid.png`` beside what every run
+leaves.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.augment import KINDS, SEVERITIES, corrupt
-from glassformer.data.image import refuse_unreadable
-from glassformer.data.image_doctor import examine_pictures
-from glassformer.data.image_sources import ImageSplit, load_image_dataset
+from glassformer.data.image_sources import ImageSplit
 from glassformer.data.label_sets import each
-from glassformer.data.mending import mended
-from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.transform import read_pictures
-from glassformer.errors import DataError
 from glassformer.evaluate.baselines import pixel_features, pixel_logistic
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
+from glassformer.inputs.images import Images
 from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks.export import export
-from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.image_data import first_range, leave_out
-from glassformer.tasks.labelled import (
-    a_regression_a_label,
-    answers,
-    baseline_weights,
-    check_unseen,
-    fit,
-    judge_again,
-    judge_splits,
-)
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.labelled import a_regression_a_label, answers, baseline_weights, judge, labelled
+from glassformer.tasks.task import Work
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
@@ -50,85 +35,16 @@ MAPPED_SIDE = 192  # pixels of a picture that lies under its map
 MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
 
-def load(recipe: ImageRecipe, source: str | None = None) -> Splits:
-    """The pictures of a recipe, split as it says; or those of another source, as they are.
-
-    Raises:
-        DataError: no such source, no training split, no labels.
-    """
-    d = recipe.data
-    part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
-    dataset = load_image_dataset(
-        d.source if source is None else source,
-        image_column=d.image_column,
-        label_column=d.label_column,
-        label_separator=d.label_separator,
-        broken=d.broken,
-        image_range=recipe.image.image_range,
-        **part,
-    )
-    dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
-    dataset = replace(dataset, notes=(*dataset.notes, *said))
-    if source is not None:
-        return as_they_are(dataset)
-    splits = split_up(dataset, d, recipe.evaluate.split)
-    if splits.train.labels is None:
-        raise DataError("the pictures have no labels", where=splits.train.origin, fix="Name label_column")
-    return splits
-
-
-def look(work: Work) -> Look:
-    """Labels that training would not show and pictures that cannot be read are found before it, not after it.
-
-    Raises:
-        DataError: there are some.
-    """
-    work.data, unknown = check_unseen(work.data, work.recipe.data.broken == "skip")
-    splits = work.data
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    there = {k: v for k, v in parts.items() if v is not None}
-    refuse_unreadable(there, first_range(work.recipe.image, work.recipe.model, work.folder))
-    name, notes = splits.dataset.name, splits.dataset.notes
-    return Look(
-        [f"{name}: {splits.sizes()}"],
-        unknown,
-        doctor=lambda: examine_pictures(name, there, notes, transform=work.estimator.transform_),
-        speak=("warning", "note"),
-    )
-
-
-def judge(work: Work) -> dict[str, Any]:
-    """Figures of the splits beside a baseline, and on pictures that are changed."""
-    started = time.perf_counter()
-    work.say("judging")
-    out = judge_readable(work)
-    clf, splits, wanted = work.estimator, work.data, work.recipe.evaluate
-    out["tokens_per_picture"] = clf.model_.config.embedding.num_tokens
-    if clf.tried_:
-        out["tried"] = list(clf.tried_)
+def judge_images(work: Work) -> dict[str, Any]:
+    """As ``judge``, and figures on images that are changed, where that is asked for."""
+    out, wanted = judge(work), work.recipe.evaluate
     if out["test"] and wanted.robustness:
+        started = time.perf_counter()
         work.say("robustness: crops, lighting, blur, noise, JPEG, rotation")
-        out["robustness"] = robustness(clf, some_of(splits.judged, wanted.robustness_limit), work.count)
-    out["seconds"]["evaluate"] = time.perf_counter() - started
+        judged = some_of(work.data.judged, wanted.robustness_limit)
+        out["robustness"] = robustness(work.estimator, judged, work.count)
+        out["seconds"]["evaluate"] += time.perf_counter() - started
     return out
-
-
-def judge_readable(work: Work) -> dict[str, Any]:
-    """The figures of every split; a picture that cannot be read any more does not take them along.
-
-    Raises:
-        DataError: what else is wrong with the pictures, or none of a split is left.
-    """
-    try:
-        return judge_splits(work)
-    except DataError:
-        kept, said = leave_out(work.data, work)
-        if not said:
-            raise
-    for line in said:
-        work.say(line)
-    work.data = kept
-    return judge_splits(work) | {"left_out": said}
 
 
 def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> tuple:
@@ -253,31 +169,15 @@ def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[s
     }
 
 
-def tiny() -> tuple[ImageClassifier, tuple]:
-    """Noise under two labels."""
-    pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
-    settings: dict[str, Any] = {**TINY, "image_size": 8, "patch_size": 4}
-    return ImageClassifier(**settings), (pictures, [1, 0, 1, 1, 1, 0, 0])
-
-
-TASK = Task(
-    name="image-classification",
-    recipe=ImageRecipe,
-    estimator=ImageClassifier,
-    gives="labels",
-    target=Classes(),
-    load=load,
-    look=look,
-    fit=fit,
-    judge=judge,
-    again=judge_again,
-    page=page_of("classes"),
-    leave_out=leave_out,
-    tiny=tiny,
+TASK = labelled(
+    "image-classification",
+    ImageRecipe,
+    ImageClassifier,
+    Images(),
+    Classes(),
+    tiny=lambda image: int(image.mean() > 127),  # is it bright?
+    page="classes",
+    judge=judge_images,
     show=show,
     baselines=(pixels,),
-    answer=answers,
-    folds=LabelsOutOfFold,
-    export=export,
-    packages=("pillow", "kornia", "safetensors", "scikit-learn"),
 )

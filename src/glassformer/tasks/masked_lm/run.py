@@ -18,10 +18,11 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_choice
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, DataError
+from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 
 COUNTED = 2000  # texts whose masks are counted for the report
 

@@ -31,18 +31,12 @@ from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
+from glassformer.inputs.images import build_transform, is_image_architecture, load_transform, save_transform
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import sew_patches
 from glassformer.runtime import computes, computing
 from glassformer.tasks.estimator import Estimator, Fit, fitted, with_settings
-from glassformer.tasks.image_classification.build import (
-    SHAPE_KEYS,
-    build_transform,
-    is_image_architecture,
-    load_transform,
-    save_transform,
-    scratch_config,
-)
+from glassformer.tasks.image_classification.build import SHAPE_KEYS, scratch_config
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
 from glassformer.tasks.masked_patches.recipe import (
     PatchesRecipe,

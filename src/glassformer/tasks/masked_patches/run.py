@@ -19,7 +19,7 @@ from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice
 from glassformer.errors import DataError
-from glassformer.tasks.image_data import first_range
+from glassformer.inputs.images import first_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.same_data import own_data

@@ -23,6 +23,7 @@ from glassformer.data.questions import Answers, Question, check_questions
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.errors import DataError
 from glassformer.finite import json_text
+from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.answer_span import (
     FIGURES,
     MEASURE,
@@ -39,7 +40,7 @@ from glassformer.tasks.judging import fit, score_splits, split_to_judge
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 
 JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
 PREDICTIONS = "predictions.jsonl"

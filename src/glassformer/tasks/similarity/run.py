@@ -19,6 +19,7 @@ from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
+from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.similarity import Similarity, correlations, retrieval, tfidf_vectors
 from glassformer.tasks.build import is_from_scratch
 from glassformer.tasks.export import export
@@ -27,7 +28,7 @@ from glassformer.tasks.judging import split_to_judge
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 
 RETRIEVAL = ("found", "reciprocal_rank")  # figures of pairs without scores
 READABLE = 14  # tokens of a side, about: pairs that a map can show

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.catalog import AUTO, CATALOG
 from glassformer.checkpoints.ngrams import FILE as NGRAMS
 from glassformer.checkpoints.ngrams import read_ngrams, write_ngrams
 from glassformer.checkpoints.sentences import write_sentences
@@ -46,7 +46,6 @@ from glassformer.tasks.build import (
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
 from glassformer.tasks.estimator import Fit, with_settings
-from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.text_classification.language import warn_of_language
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig, TextFitConfig
 from glassformer.train.config import TokenBatches

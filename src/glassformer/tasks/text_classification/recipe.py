@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from glassformer.checkpoints.catalog import AUTO
 from glassformer.config import by_place, section, setting
-from glassformer.tasks.recipe import AUTO
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,

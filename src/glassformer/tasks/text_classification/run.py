@@ -1,12 +1,10 @@
-"""What a run of a text classifier is made of.
+"""Labels of texts: what is particular to their runs.
 
-It leaves ``predictions.csv`` and ``maps.json`` beside what every run leaves.
+A run leaves ``predictions.csv`` and ``maps.json`` beside what every run leaves.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,85 +13,46 @@ import torch
 
 from glassformer.data.batching import BatchSettings, evaluation_batches, training_batches
 from glassformer.data.checks import check_texts
-from glassformer.data.doctor import DoctorReport, HeldOut, examine
-from glassformer.data.doctor_checks import LEAVE_EMPTY, said_of_empty
 from glassformer.data.files import read_lines
-from glassformer.data.mending import mended
-from glassformer.data.sources import TextDataset, find_in_data, load_text_dataset
-from glassformer.data.splits import Splits, as_they_are, split_up
+from glassformer.data.sources import find_in_data
+from glassformer.data.splits import Splits
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic, word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
+from glassformer.inputs.texts import Texts
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
 from glassformer.runtime import choose_device, choose_dtype
 from glassformer.targets.multiclass import Classes
-from glassformer.tasks.export import export
-from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.frozen import fit_frozen, left_out
+from glassformer.tasks.judging import measure_of
 from glassformer.tasks.labelled import (
     a_regression_a_label,
-    answers,
     baseline_weights,
-    check_unseen,
-    cut_texts,
-    fit,
-    judge_again,
+    judge,
     judge_sentences,
-    judge_splits,
-    measure_of,
+    labelled,
+    look,
 )
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.tasks.task import Look, Work
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.config import settled
 
 
-def load(recipe: Recipe, source: str | None = None, trained: Sequence[str] | None = None) -> Splits:
-    """The texts of a recipe, split as it says; or those of another source, as they are.
-
-    Args:
-        trained: columns of texts, for another source; see ``load_text_dataset``.
-
-    Raises:
-        DataError: no such source, no training split, no labels.
-    """
-    d = recipe.data
-    part: dict[str, Any] = {"limit": d.limit, "seed": d.split_seed} if source is None else {}
-    dataset = load_text_dataset(
-        d.source if source is None else source,
-        text_column=d.text_column,
-        label_column=d.label_column,
-        label_separator=d.label_separator,
-        pair_column=d.pair_column,
-        need_labels=True,
-        on_bad_row=d.on_bad_row,
-        trained=trained,
-        **part,
-    )
-    dataset, said = mended(dataset, d.merge_labels, d.drop_duplicates and source is None)
-    dataset = replace(dataset, said=(*dataset.said, *said))
-    return as_they_are(dataset) if source is not None else split_up(dataset, d, recipe.evaluate.split)
-
-
-def look(work: Work) -> Look:
-    """Labels that training would not show and unreadable sentences are found before it, not after it."""
+def look_at_texts(work: Work) -> Look:
+    """As ``look``; sentences of the recipe's own that cannot be read are found too."""
     wanted = work.recipe.evaluate
-    work.data, unknown = check_unseen(work.data, work.recipe.data.on_bad_row == "skip")
-    splits = work.data
     if sentences := own_sentences(wanted):
         check_texts(sentences, "evaluate.sentences")
-    lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()}"]
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    empty = [said_of_empty(name, split.labels) for name, split in parts.items() if split is not None]
-    if any(empty):
-        lines += [*filter(None, empty), LEAVE_EMPTY]
-    if wanted.sentences_file and find_in_data(wanted.sentences_file) is None:
-        lines.append(f"no {wanted.sentences_file} in a data folder: its sentences are left out")
-    return Look(lines, (*splits.dataset.rejected, *unknown), lambda: _examine(work))
+    found = look(work)
+    if not wanted.sentences_file or find_in_data(wanted.sentences_file) is not None:
+        return found
+    line = f"no {wanted.sentences_file} in a data folder: its sentences are left out"
+    return replace(found, lines=[*found.lines, line])
 
 
 def own_sentences(wanted: EvaluateConfig) -> list[str]:
@@ -106,57 +65,18 @@ def own_sentences(wanted: EvaluateConfig) -> list[str]:
     return [*wanted.sentences, *(read_lines(file)[0] if file else ())]
 
 
-def _examine(work: Work) -> DoctorReport:
-    """The data as they are trained on, with the tokenizer that reads them."""
-    return examine(
-        _as_split(work.data),
-        tokenizer=work.estimator.tokenizer_ if work.estimator.reads_tokens else None,
-        max_length=work.estimator.max_length,
-        clean=work.recipe.text.clean,
-        held_out=_how_held_out(work.recipe, work.data),
-    )
-
-
-def _how_held_out(recipe: Recipe, splits: Splits) -> HeldOut | None:
-    """How parts were taken out of the source's training rows; None: the source has them all."""
-    d = recipe.data
-    taken = d.validation_size is not None or (d.test_size is not None and "test" not in splits.dataset.splits)
-    return d.hold_out if taken else None
-
-
-def _as_split(splits: Splits) -> TextDataset:
-    """The data as this run uses them, for the doctor."""
-    parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-    others = {k: v for k, v in splits.dataset.splits.items() if k not in parts}
-    return replace(splits.dataset, splits={k: v for k, v in parts.items() if v is not None} | others)
-
-
-def judge(work: Work) -> dict[str, Any]:
-    """Figures of the splits beside the baselines, what was cut and padded, and the recipe's own sentences."""
-    started = time.perf_counter()
-    work.say("judging")
-    clf, recipe = work.estimator, work.recipe
-    of_tokens = padded_and_cut(work) if clf.reads_tokens else {}
-    sentences = judge_sentences(clf, asked) if (asked := own_sentences(recipe.evaluate)) else []
-    out = judge_splits(work) | of_tokens
+def judge_texts(work: Work) -> dict[str, Any]:
+    """As ``judge``, with the share of padding and the recipe's own sentences."""
+    out, clf, recipe = judge(work), work.estimator, work.recipe
+    if clf.reads_tokens:
+        lengths = clf.encode(work.data.train.texts).lengths
+        padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
+        out["padding"] = {"linear": 0.0, **padding}
+    if asked := own_sentences(recipe.evaluate):
+        out["sentences"] = judge_sentences(clf, asked)
     if recipe.evaluate.baselines and (absent := left_out(clf)):
         out["baselines_left_out"] = absent
-    if clf.max_length != recipe.text.max_length:  # the model has fewer positions
-        out["max_length"] = clf.max_length
-    if sentences:
-        out["sentences"] = sentences
-    if clf.tried_:
-        out["tried"] = list(clf.tried_)
-    out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
-
-
-def padded_and_cut(work: Work) -> dict[str, Any]:
-    """Which share of the rows is padding, and how many texts of each split were cut."""
-    clf, recipe, splits = work.estimator, work.recipe, work.data
-    lengths = clf.encode(splits.train.texts).lengths
-    padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
-    return {"padding": {"linear": 0.0, **padding}, "truncated": cut_texts(clf, splits)}
 
 
 def attention_padding(lengths: np.ndarray, t: TextFitConfig, model: Any) -> dict[str, float]:
@@ -285,29 +205,16 @@ def attention_examples(clf: TextClassifier, splits: Splits, count: int) -> list[
     return examples
 
 
-def tiny() -> tuple[TextClassifier, tuple]:
-    """Does a text name a dog?"""
-    settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
-    return TextClassifier("encoder-mini", **settings), (TINY_TEXTS, [int("dog" in t) for t in TINY_TEXTS])
-
-
-TASK = Task(
-    name="text-classification",
-    recipe=Recipe,
-    estimator=TextClassifier,
-    gives="labels",
-    target=Classes(),
-    load=load,
-    look=look,
-    fit=fit,
-    judge=judge,
-    again=judge_again,
-    page=page_of("classes"),
-    tiny=tiny,
+TASK = labelled(
+    "text-classification",
+    Recipe,
+    TextClassifier,
+    Texts(),
+    Classes(),
+    tiny=lambda text: int("dog" in text),  # does it name a dog?
+    page="classes",
+    look=look_at_texts,
+    judge=judge_texts,
     show=show,
     baselines=(tfidf, embeddings, frozen),
-    answer=answers,
-    folds=LabelsOutOfFold,
-    export=export,
-    packages=("tokenizers", "safetensors", "scikit-learn"),
 )

@@ -33,6 +33,7 @@ from glassformer.data.tags import (
     tagged_places,
 )
 from glassformer.errors import DataError
+from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.token_tags import (
     BASELINE,
     MEASURE,
@@ -45,7 +46,7 @@ from glassformer.targets.token_tags import (
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_judge
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, Look, Task, Work, page_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 

@@ -18,9 +18,10 @@ from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.data.text import detokenize
 from glassformer.evaluate.predictions import table_file
+from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
 from glassformer.tasks.judging import split_to_judge
-from glassformer.tasks.task import TINY, TINY_TEXTS, Look, Say, Task, Work, page_of
+from glassformer.tasks.task import TINY, Look, Say, Task, Work, page_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 

@@ -18,7 +18,8 @@ from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
 from glassformer.finite import json_text
-from glassformer.tasks.task import TINY_TEXTS, Look, Task, Work, page_of
+from glassformer.inputs.texts import TINY_TEXTS
+from glassformer.tasks.task import Look, Task, Work, page_of
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
