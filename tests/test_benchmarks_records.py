@@ -12,7 +12,7 @@ import pytest
 
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
 
 from .benchmark_tools import BENCHMARKS, benchmark
@@ -144,12 +144,10 @@ def test_flips_are_found_counted_and_told(tmp_path, monkeypatch):
 
 
 def test_flipped_rows_are_those_of_the_file(tmp_path, monkeypatch):
-    from glassformer.tasks.text_classification.run import load
-
     tool, file = benchmark("label_noise"), tmp_path / "flipped.csv"
     recipe = load_recipe("europe", ["limit=60"])
     rows = tool.write_flipped(recipe, file, 11, seed=1)
-    train = load(recipe).train
+    train = TASKS[recipe.task].load(recipe).train
     with file.open(newline="", encoding="utf-8") as opened:
         written = list(csv.DictReader(opened))
     other = {i + 2 for i, (row, label) in enumerate(zip(written, train.labels)) if row["label"] != str(label)}

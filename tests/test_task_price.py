@@ -29,7 +29,7 @@ def test_every_task_has_a_price_and_its_own_files_are_found(price):
     }
     assert {"data.pair_doctor"} <= rows["similarity"]["beyond"].keys()
     assert {"data.tag_doctor"} <= rows["token-tagging"]["beyond"].keys()
-    assert "tasks.number_runs" in rows["regression"]["beyond"]
+    assert "tasks.regressor" in rows["regression"]["beyond"]
     shared = [name for row in rows.values() for name in row["beyond"]]
     assert len(shared) == len(set(shared))
     assert "tasks.estimator" not in shared

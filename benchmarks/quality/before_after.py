@@ -19,7 +19,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.explain.methods import explain_input
-from glassformer.tasks.image_classification.run import load as load_pictures
+from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe
 
@@ -91,7 +91,7 @@ def main() -> None:
     )
     facts = environment()
     pair = [load(run / "model") for run in args.runs]
-    splits = load_pictures(read_run_recipe(args.runs[0]))
+    splits = TASKS["image-classification"].load(read_run_recipe(args.runs[0]))
     pictures = splits.judged.images[: args.count]
     alike: dict[str, list[float]] = {"rollout": [], "occlusion": []}
     looks: list[dict[str, dict[str, list[float]]]] = [

@@ -23,9 +23,8 @@ from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.text_classification.recipe import Recipe
-from glassformer.tasks.text_classification.run import load
 from glassformer.train.callbacks import Progress
 
 FIRST = (100, 500, 1000)  # suggestions that a person might look at
@@ -38,7 +37,7 @@ def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]
         ConfigError: more flips than examples, or the file is there with other examples or flips: folds beside it
             would be of both.
     """
-    train = load(recipe).train
+    train = TASKS[recipe.task].load(recipe).train
     labels = list(train.labels or [])
     classes = sorted(set(labels), key=str)
     if not 1 <= flips <= len(labels) or len(classes) < 2:

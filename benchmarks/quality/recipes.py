@@ -23,7 +23,7 @@ from benchmarks.harness.results import RESULTS, commit, parse, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import ASIDE, headline
-from glassformer.tasks import labelled
+from glassformer.tasks import judging, labelled
 from glassformer.tasks.catalog import TASKS, build_recipe, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import run_task
@@ -190,7 +190,7 @@ def judge_baselines(folder: Path) -> None:
     clf, splits = load(folder / "model"), task.load(recipe)
     chosen = clf.chosen(clf.outputs(splits.judged.examples))
     metrics["baselines"] = labelled.judge_baselines(
-        task.baselines, clf, recipe, splits, chosen, labelled.measure_of(recipe)
+        task.baselines, clf, recipe, splits, chosen, judging.measure_of(recipe)
     )
     write_json(folder / "metrics.json", metrics)
 

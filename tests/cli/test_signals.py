@@ -21,11 +21,12 @@ from glassformer.checkpoints.locks import LOCK, writing
 from glassformer.cli import stopping
 from glassformer.cli.app import main
 from glassformer.cli.stopping import SIGNALS
+from glassformer.inputs import texts as inputs
 from glassformer.report import html
 from glassformer.scale import scoring
+from glassformer.targets.multiclass import Classes
 from glassformer.tasks import labelled
 from glassformer.tasks import run as runner
-from glassformer.tasks.image_classification import run as pictures
 from glassformer.tasks.masked_lm import run as masked
 from glassformer.tasks.text_classification import run as texts
 from glassformer.tasks.translation import run as translation
@@ -83,7 +84,7 @@ def steps(run: Path) -> list[tuple]:
 @pytest.mark.parametrize("number", SENDS)
 @pytest.mark.parametrize(
     "stage",
-    [(texts, "load_text_dataset"), (texts, "check_unseen"), (runner, "begin"), (texts, "_examine")],
+    [(inputs, "load_text_dataset"), (Classes, "checked"), (runner, "begin"), (labelled, "_examine")],
     ids=str,
 )
 def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage, number):
@@ -97,7 +98,7 @@ def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage,
 
 
 JUDGING = {
-    "judge_splits": texts, "judge_baselines": labelled, "training_sample": labelled, "write_predictions": labelled,
+    "judge_splits": labelled, "judge_baselines": labelled, "training_sample": labelled, "write": Classes,
     "attention_examples": texts, "write_report": html,
 }  # fmt: skip
 
@@ -131,7 +132,7 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
 SMALL = [word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32",
                            "threads=1") for word in ("--set", pair)]  # fmt: skip
 OTHERS = {
-    "image": (pictures, "judge_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
+    "image": (labelled, "judge_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
     "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
     "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
                           "limit=800", "--set", "threads=1"]),
@@ -276,7 +277,7 @@ def test_a_library_gets_its_handlers_back(gf, reviews):
 def test_what_is_ignored_stays_ignored(gf, reviews, stop):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        stop(texts, "load_text_dataset", signal.SIGHUP)
+        stop(inputs, "load_text_dataset", signal.SIGHUP)
         stop(Progress, "step", signal.SIGHUP)
         assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -13,8 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.heads import fit_head, head_of, unit
-from glassformer.tasks.image_classification.run import tiny as tiny_pictures
 
 from .tiny import LABELS, TEXTS, checkpoint
 
@@ -63,7 +63,7 @@ def test_a_head_comes_back_from_its_arrays_and_others_are_refused(kind, vectors)
 
 @pytest.fixture(scope="module")
 def pictures():
-    clf, data = tiny_pictures()
+    clf, data = TASKS["image-classification"].tiny()
     return clf.fit(*data), data
 
 

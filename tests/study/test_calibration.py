@@ -14,10 +14,9 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.calibrate import fit_temperature
 from glassformer.report.html import write_report
 from glassformer.study.calibration import calibrate_run
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import evaluate_task, run_task
-from glassformer.tasks.text_classification.run import load as load_texts
 
 from .conftest import write_split
 
@@ -36,7 +35,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 def test_temperature_is_chosen_by_validation_and_saved(run):
     before = load(run)
-    splits = load_texts(load_recipe(run / "config.toml"))
+    splits = TASKS["text-classification"].load(load_recipe(run / "config.toml"))
     targets = [before.classes_.tolist().index(label) for label in splits.validation.labels]
     wanted = fit_temperature(before.logits(splits.validation.texts), targets)
     found = calibrate_run(run, bootstrap=50)
@@ -143,7 +142,7 @@ def test_each_of_three_classes_gets_a_threshold(three):
     before, after = (found["splits"]["validation"][side] for side in ("before", "after"))
     assert after["macro_f1"] >= before["macro_f1"]
     assert set(found["unseen"]) == {"folds", "before", "after"}
-    splits = load_texts(load_recipe(three / "config.toml"))
+    splits = TASKS["text-classification"].load(load_recipe(three / "config.toml"))
     answers = clf.predict(splits.judged.texts)
     left = found["splits"]["test"]["after"]["abstention"]
     assert left["answered"] == sum(a is not None for a in answers)

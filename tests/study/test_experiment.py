@@ -15,11 +15,10 @@ from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.report.html import write_report
 from glassformer.tasks import labelled
-from glassformer.tasks.catalog import load_recipe
+from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.load import load
 from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.text_classification.estimator import TextClassifier
-from glassformer.tasks.text_classification.run import load as load_splits
 from glassformer.train.callbacks import Callback, Progress
 
 HELD = {"loss", "accuracy", "macro_f1", "best"}  # keys of an evaluation that come from held-out data
@@ -124,7 +123,7 @@ def test_whoever_watches_is_told_how_far_judging_is(run, watch):
 
 def test_the_doctor_changes_no_bit_of_the_training(run):
     result, recipe, _ = run
-    splits = load_splits(recipe)
+    splits = TASKS["text-classification"].load(recipe)
     held = splits.validation.texts, splits.validation.labels
     plain = TextClassifier.from_recipe(recipe).fit(splits.train.texts, splits.train.labels, validation=held)
     kept, fitted = load(result.folder).model_.state_dict(), plain.model_.state_dict()
@@ -159,14 +158,16 @@ def test_a_stopped_run_goes_on_whatever_is_said_of_its_recipe(run, tmp_path):
 
 def test_validation_is_held_out_of_train(reviews):
     sizes = ["validation_size=17", "train_size=53"]
-    splits = load_splits(load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes]))
+    splits = TASKS["text-classification"].load(
+        load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes])
+    )
     assert (len(splits.train), len(splits.validation), len(splits.judged)) == (53, 17, 31)
     assert not set(splits.train.texts) & set(splits.validation.texts)
 
 
 def test_validation_is_held_out_in_blocks_where_asked(reviews):
     asked = [f"data.source={str(reviews)!r}", "validation_size=17", "hold_out='blocks'"]
-    splits = load_splits(load_recipe("europe", asked))
+    splits = TASKS["text-classification"].load(load_recipe("europe", asked))
     everything = splits.dataset.splits["train"]
     held = block_split(everything.labels, 17, 0)[1].tolist()
     assert [*splits.validation.texts] == [everything.texts[i] for i in held]
@@ -176,4 +177,4 @@ def test_validation_is_held_out_in_blocks_where_asked(reviews):
 def test_no_train_split(reviews, tmp_path):
     (tmp_path / "test.csv").write_bytes((reviews / "test.csv").read_bytes())
     with pytest.raises(DataError, match="no train split"):
-        load_splits(load_recipe("europe", [f"data.source={str(tmp_path)!r}"]))
+        TASKS["text-classification"].load(load_recipe("europe", [f"data.source={str(tmp_path)!r}"]))
