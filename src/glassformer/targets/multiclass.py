@@ -275,7 +275,7 @@ class Classes(Target):
         """A data set before it is split. ``skip``: what cannot be learned is left out, not refused."""
         return dataset
 
-    def kept(self, splits: Any, recipe: Any) -> Any:
+    def trained_on(self, splits: Any, recipe: Any) -> Any:
         """The splits, less what the recipe leaves out of training."""
         return splits
 

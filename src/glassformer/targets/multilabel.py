@@ -205,6 +205,12 @@ class LabelSets(Classes):
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
         return describe_labels(probabilities, targets, resamples=resamples)
 
+    def about_run(self, est: Any, splits: Any, train: Any, held: np.ndarray | None) -> dict[str, Any]:
+        about = super().about_run(est, splits, train, held)
+        if est.threshold_ is None:
+            return about
+        return about | {"thresholds": dict(zip(about["label_names"], est.threshold_.tolist(), strict=True))}
+
     def about(self) -> dict[str, Any]:
         return super().about() | {"targets": "label-matrix" if self.matrix else "label-sets"}
 

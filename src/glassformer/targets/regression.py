@@ -298,7 +298,7 @@ class Numbers(ByPermutation, Classes):
     def prepared(self, dataset: Any, train: Any, skip: bool) -> Any:
         return with_logarithms(dataset, skip) if train.number_scale == "log" else dataset
 
-    def kept(self, splits: Any, recipe: Any) -> Any:
+    def trained_on(self, splits: Any, recipe: Any) -> Any:
         skip = getattr(recipe.data, "far_numbers", "keep") == "skip"
         return without_far(splits, recipe.train.number_scale) if skip else splits
 

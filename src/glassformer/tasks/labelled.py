@@ -124,7 +124,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     if splits.train.labels is None:
         what = f"no {target.word} to learn from"
         raise DataError(what, where=splits.train.origin, fix="Name label_column")
-    return target.kept(splits, recipe)
+    return target.trained_on(splits, recipe)
 
 
 def look(work: Work) -> Look:
