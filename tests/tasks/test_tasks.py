@@ -36,7 +36,6 @@ def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
     home = Path(inspect.getfile(task.recipe)).parent
     assert home.parent == PACKAGE / "tasks"
     assert {file.name for file in home.glob("*.py")} >= {"__init__.py", "recipe.py", "estimator.py", "run.py"}
-    assert Path(inspect.getfile(inspect.unwrap(task.load))) == home / "run.py"
     assert Path(inspect.getfile(task.estimator)) == home / "estimator.py"
     assert type(build_recipe({"task": name}, "x")) is task.recipe
 
