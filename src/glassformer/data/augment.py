@@ -168,21 +168,9 @@ COLORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 # --- RandAugment ------------------------------------------------------------------------------------
 
 OPERATIONS = (
-    "identity",
-    "rotate",
-    "shear_x",
-    "shear_y",
-    "translate_x",
-    "translate_y",
-    "brightness",
-    "contrast",
-    "saturation",
-    "sharpness",
-    "autocontrast",
-    "equalize",
-    "solarize",
-    "posterize",
-)
+    "identity rotate shear_x shear_y translate_x translate_y brightness contrast saturation sharpness "
+    "autocontrast equalize solarize posterize"
+).split()
 
 
 def _moved(operations: Tensor, sign: Tensor) -> Tensor:
@@ -294,14 +282,10 @@ def mix_pairs(
 
 
 # --- a fixed suite of changes ---------------------------------------------------------------------
-#
 # How far does accuracy fall when pictures get worse?
-#
 # Random crops and lighting are part of some augmentations too, so they are not new to every model.
-#
 # Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019).
 # They act on 8-bit pictures of the size that the model reads.
-
 
 SEVERITIES = (1, 2, 3, 4, 5)
 # What each severity means.
@@ -363,9 +347,7 @@ def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Gener
 
 
 # --- a contact sheet ------------------------------------------------------------------------------
-#
 # What each augmentation makes of some pictures, side by side, before any training.
-
 
 MIXES = ("mixup", "cutmix")
 SIDE, GAP, HEAD = 112, 6, 22  # pixels of a cell, between cells, and above the first row

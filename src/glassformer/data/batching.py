@@ -179,7 +179,6 @@ def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence
 
 
 # --- packed batches of pairs ----------------------------------------------------------------------
-#
 # Sources end to end, targets end to end, each with its own packing.
 
 

@@ -38,43 +38,15 @@ from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
 from glassformer.errors import DataError
 
 CLASSES = frozenset(
-    [
-        "kind",
-        "type",
-        "class",
-        "category",
-        "categories",
-        "label",
-        "tag",
-        "topic",
-        "sentiment",
-        "rating",
-        "intent",
-        "mood",
-        "about",
-        "subject",
-        "reason",
-    ]
+    (
+        "kind type class category categories label tag topic sentiment rating intent mood about subject "
+        "reason"
+    ).split()
 )
 # Where a text came from, which says nothing of what is in it.
 PLACES = re.compile("store|shop|branch|site|city|town|country|region|location|place|channel|device|platform")
 PEOPLE = frozenset(
-    [
-        "by",
-        "agent",
-        "author",
-        "owner",
-        "user",
-        "name",
-        "person",
-        "who",
-        "customer",
-        "client",
-        "employee",
-        "staff",
-        "from",
-        "to",
-    ]
+    "by agent author owner user name person who customer client employee staff from to".split()
 )
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
 
@@ -367,9 +339,7 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
 
 
 # --- sides of pairs -------------------------------------------------------------------------------
-#
 # Those that are named, that have usual names, or the only two that hold texts of like length.
-
 
 AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
 NAMELESS = re.compile(r"column\d+").fullmatch  # what columns without a header are called
@@ -583,9 +553,7 @@ def side_checks(first: str, second: str) -> dict[str, Any]:
 
 
 # --- targets among the inputs ---------------------------------------------------------------------
-#
 # A column of a table in memory, or a side of pairs, that holds the labels.
-
 
 CALLED = frozenset([*LABEL_COLUMNS, "y", "score", "tag", "rating", "stars", "number", "value"])
 

@@ -123,13 +123,10 @@ def distinct(keys: Sequence[str]) -> list[int]:
 
 
 # --- pictures that look nearly the same -----------------------------------------------------------
-#
 # A difference hash, checked on small copies.
-#
 # The hash says of 8 x 8 places whether a picture grows brighter to the right (Krawetz, "Kind of like that",
 # 2013), on Pillow's own resize. Pictures whose hashes differ in at most three places are compared as 16 x
 # 16 pixels.
-
 
 SIDE = 16  # pixels of a small copy
 MOST = 30_000  # pictures of a split that are looked at, drawn with the seed 0

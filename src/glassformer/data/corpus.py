@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from glassformer.data.dataset import TextSplit
@@ -72,82 +72,17 @@ FAMILY = (
     ("uncle", "aunt"),
 )
 GOODS = (
-    "cars",
-    "cheese",
-    "coffee",
-    "copper",
-    "cotton",
-    "flowers",
-    "fruit",
-    "machines",
-    "medicine",
-    "paper",
-    "rice",
-    "salt",
-    "ships",
-    "steel",
-    "sugar",
-    "tea",
-    "toys",
-    "wine",
-    "wood",
-    "wool",
-)
+    "cars cheese coffee copper cotton flowers fruit machines medicine paper rice salt ships steel sugar "
+    "tea toys wine wood wool"
+).split()
 NAMES = (
-    "Ana",
-    "Ben",
-    "Chen",
-    "Dina",
-    "Emil",
-    "Fatima",
-    "George",
-    "Hana",
-    "Ivan",
-    "Julia",
-    "Kofi",
-    "Lena",
-    "Minh",
-    "Nora",
-    "Omar",
-    "Priya",
-    "Rosa",
-    "Samir",
-    "Tala",
-    "Yuki",
-)
+    "Ana Ben Chen Dina Emil Fatima George Hana Ivan Julia Kofi Lena Minh Nora Omar Priya Rosa Samir Tala Yuki"
+).split()
 PLACES = (
-    "bridge",
-    "castle",
-    "cathedral",
-    "garden",
-    "harbour",
-    "library",
-    "market",
-    "museum",
-    "opera",
-    "park",
-    "stadium",
-    "station",
-    "tower",
-    "university",
-    "zoo",
-)
-VIRTUES = (
-    "brave",
-    "calm",
-    "clever",
-    "fair",
-    "gentle",
-    "honest",
-    "kind",
-    "loyal",
-    "patient",
-    "proud",
-    "quiet",
-    "strong",
-    "wise",
-    "young",
-)
+    "bridge castle cathedral garden harbour library market museum opera park stadium station tower "
+    "university zoo"
+).split()
+VIRTUES = "brave calm clever fair gentle honest kind loyal patient proud quiet strong wise young".split()
 SEASONS = ("autumn", "spring", "summer", "winter")
 DAYS = ("Friday", "Monday", "Saturday", "Sunday", "Thursday", "Tuesday", "Wednesday")
 WEATHER = ("bright", "cloudy", "cold", "dry", "foggy", "hot", "mild", "rainy", "snowy", "windy")
@@ -158,7 +93,7 @@ class _Writer:
 
     def __init__(self, seed: int):
         self.rng = random.Random(seed)
-        self.pick: Callable[[tuple], Any] = self.rng.choice
+        self.pick: Callable[[Sequence], Any] = self.rng.choice
 
     everyone = tuple(COUNTRIES)
     partners = OTHER  # whom journeys start from and goods are sold to

@@ -26,12 +26,10 @@ from glassformer.data.spreadsheet import SEPARATOR, csv_rows
 from glassformer.errors import DataError
 
 # --- files that can be parsed and were hardly meant so --------------------------------------------
-#
 # What the columns hold decides. A line within a quoted cell is taken for a row of its own where it has as
 # many cells as the header, and under labels, numbers and dates what other rows have there: prose does not.
 # A first row is taken for data where it has such values, or where sentences are the names of all columns of
 # texts.
-
 
 SAMPLE = 1_000  # rows that say what the columns hold
 HEAD = 200  # rows that say whether the first is one of them
@@ -46,19 +44,7 @@ WIDEST = 64  # columns that are looked at
 MANY = 10  # numbers that are no classes
 WORD = re.compile(r"[^\W\d][\w/-]*").fullmatch
 # Names that a header has, and hardly a row.
-OTHERS = (
-    "id",
-    "index",
-    "title",
-    "body",
-    "name",
-    "score",
-    "question",
-    "answer",
-    "source",
-    "context",
-    "premise",
-)
+OTHERS = "id index title body name score question answer source context premise".split()
 OTHERS += ("hypothesis", "sentence1", "sentence2", "image", "file", "path", "split", "tokens")
 USUAL_NAMES = frozenset((*LABEL_COLUMNS, *TEXT_COLUMNS, *OTHERS))
 OPENS = "a double quote opens in line"
@@ -232,7 +218,6 @@ def no_header(path: Path, row: int, why: str) -> DataError:
 
 # --- what stands beside the table -----------------------------------------------------------------
 
-
 LEAST = 4  # rows that hold something, of a table with lines above it
 LONGEST = 1 << 20  # characters that are looked at
 AGAIN_FIX = "Remove the rows that repeat the header"
@@ -341,7 +326,6 @@ class HeaderAgain:
 
 
 # --- the delimiter --------------------------------------------------------------------------------
-
 
 MAX_COLUMNS = 1 << 16
 LONGEST_HEADER = 1 << 20  # characters that are looked through for the end of a quoted name

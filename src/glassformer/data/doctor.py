@@ -36,10 +36,8 @@ from glassformer.data.text_pairs import SIDES, TextPair, are_pairs, encode_input
 from glassformer.errors import DataError
 
 # --- neighbors ------------------------------------------------------------------------------------
-#
 # Do rows that stand next to each other belong together (reviews of one film, comments of one author)? Where
 # they do, a part held out at random has relatives of its rows in training and flatters the model.
-
 
 CHUNK = 25  # neighbouring rows looked at in one place
 CHUNKS = 120  # such places
@@ -119,9 +117,7 @@ def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> t
 
 
 # --- pairs ----------------------------------------------------------------------------------------
-#
 # Texts in two splits on either side, pairs that stand there swapped.
-
 
 HELD_OUT = 0.1  # of a table without splits, as ``train`` takes it
 MANY = 0.5  # of a split's rows; where so many share a text with training, its figures speak of known texts
@@ -233,7 +229,6 @@ def _between(
 
 
 # --- the examination ------------------------------------------------------------------------------
-
 
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
 FEW = 3  # texts that are named, where they make

@@ -69,7 +69,6 @@ def each_split(*checks: Callable[[str, Any], Iterable[Finding]]) -> Check:
 
 # --- rows -----------------------------------------------------------------------------------------
 
-
 DOUBLED = re.compile(r'\A\s*".*"\s*\Z|\w""|""\w', re.DOTALL).search
 SHOWN = 10  # bad rows that are listed
 
@@ -190,7 +189,6 @@ def doubled_quotes(
 
 
 # --- labels ---------------------------------------------------------------------------------------
-
 
 LISTED = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
 LEFT_OUT = re.compile(r'("(?:[^"\\]|\\.)*") = ""').findall  # names, as a table in TOML has them
@@ -339,7 +337,6 @@ def in_one_table(findings: Sequence[Finding]) -> list[Finding]:
 
 
 # --- sets of labels -------------------------------------------------------------------------------
-
 
 RARE = 20  # examples of a label, below which its figures are chance
 LEAVE_EMPTY = (

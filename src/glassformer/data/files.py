@@ -27,11 +27,8 @@ from glassformer.process import OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
 # --- what tables do not say of themselves ---------------------------------------------------------
-#
 # Their encoding, what quotes mean, whether there is a header.
-#
 # It is said once, for a command and all processes that it starts, or by a recipe for its own data.
-
 
 NOT_ASCII = ("\xe9", "\u0416", "\u3042")  # letters, of which most encodings have one
 CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}  # what the others may be
@@ -148,9 +145,7 @@ def as_recipes_say(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # --- rows that cannot be used ---------------------------------------------------------------------
-#
 # And what can be read of them all the same.
-
 
 NOT_UTF8_BYTE = re.compile("[\udc80-\udcff]")  # as ``surrogateescape`` reads one
 NOT_UTF8 = NOT_UTF8_BYTE.search
@@ -185,7 +180,6 @@ def pass_over(error: DataError, row: int) -> None:
 
 
 # --- bounds ---------------------------------------------------------------------------------------
-
 
 MAX_BYTES = 8 << 30  # a table is held in memory
 MAX_TEXT = 1 << 26  # characters of one text, one cell

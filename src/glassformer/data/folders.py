@@ -20,16 +20,13 @@ from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 
 # --- tables in folders ----------------------------------------------------------------------------
-#
 # Which files are which split, in one piece each or in shards.
-#
 # train.csv  test.csv                          a file a split
 # train-00000-of-00002.parquet ...             shards of a split, as the Hub names them; also below data/
 # train/part-00000.parquet ...  test/...       a folder of shards a split
 # part-00000.parquet  part-00001.parquet       shards of train alone
 # label=good/part-0.parquet ...                partitions, as Spark and Arrow write them, also below train/;
 #                                              columns come from names of folders, split=test/ is a split
-
 
 SHARD = ".parquet"  # what a table in shards is written as
 BELOW = "data"  # where a repository of the Hub has them
@@ -156,7 +153,6 @@ def _shards(folder: Path) -> list[Path]:
 
 
 # --- the parts of a split -------------------------------------------------------------------------
-#
 # Where their rows stand, and what their labels are called.
 
 
@@ -173,7 +169,6 @@ def joined(parts: Sequence[Table], examples: int, labels: int) -> tuple[str, Seq
 
 
 # --- folders --------------------------------------------------------------------------------------
-
 
 # Of these a run has one, and a saved model.
 MADE = frozenset({"checkpoints", "model", "metrics.json", "history.jsonl", "folds.json"})

@@ -36,47 +36,11 @@ ImageRange = float | Literal["full"] | None
 MAX_WEBP = 30_000_000  # pixels of a WebP, whose decoder holds four copies
 MAX_BYTES = 256 * 2**20  # of one file
 MAX_RATIO = 64  # of the long side to the short one: more is a line, and costs a lot to scale
-SUFFIXES = (
-    ".jpg",
-    ".jpeg",
-    ".png",
-    ".gif",
-    ".bmp",
-    ".webp",
-    ".tif",
-    ".tiff",
-    ".ppm",
-    ".pgm",
-    ".jfif",
-    ".jpe",
-    ".apng",
-    ".pbm",
-    ".pnm",
-    ".tga",
-)
+SUFFIXES = ".jpg .jpeg .png .gif .bmp .webp .tif .tiff .ppm .pgm .jfif .jpe .apng .pbm .pnm .tga".split()
 # Of images that are not decoded: they count as images that cannot be read, so that none is dropped silently.
 NOT_READ = (
-    ".heic",
-    ".heif",
-    ".hif",
-    ".avif",
-    ".jp2",
-    ".j2k",
-    ".jpx",
-    ".jxl",
-    ".psd",
-    ".svg",
-    ".ico",
-    ".dcm",
-    ".dng",
-    ".cr2",
-    ".cr3",
-    ".nef",
-    ".arw",
-    ".orf",
-    ".raf",
-    ".rw2",
-)
+    ".heic .heif .hif .avif .jp2 .j2k .jpx .jxl .psd .svg .ico .dcm .dng .cr2 .cr3 .nef .arw .orf .raf .rw2"
+).split()
 # What Pillow decodes by itself; EPS and the like would start other programs. An ICO is decoded as soon as it
 # is opened, before its size can be looked at.
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF", "PPM", "TGA")
@@ -530,11 +494,9 @@ def _known() -> str:
 
 
 # --- pictures looked at before a training ---------------------------------------------------------
-#
 # A file whose header is good and whose last bytes are those of its format is taken for whole; any other is
 # decoded. Thousands of small files a second go through, so that every split is looked at before the first
 # step.
-
 
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a whole file
 SKIP = "leave such pictures out with --set broken=skip"

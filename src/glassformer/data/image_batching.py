@@ -128,9 +128,7 @@ def evaluation_pixels(
 
 
 # --- batches of which a few patches are seen ------------------------------------------------------
-#
 # Which ones follows from seed, epoch and batch.
-
 
 MASKS = 7  # keeps the draws of masks apart from those of crops
 

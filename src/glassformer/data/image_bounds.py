@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from glassformer.errors import DataError
 
 # --- TIFF's directories ---------------------------------------------------------------------------
-#
 # As TIFF files and EXIF blocks have them, counted before their pointers are followed.
-#
 # Each entry of a directory may point at the same bytes, and each strip of a picture at the same code, so
 # that a few kilobytes can ask for gigabytes. What they hold together is therefore bounded by what the file
 # holds.
-
 
 MAX_TAGS = 1_000  # of one directory; cameras write up to about a hundred
 MAX_STRIPS = 65_536  # strips or tiles: 16 million pixels in tiles of 16 x 16
@@ -186,7 +183,6 @@ def _refusal(what: str, where: str) -> DataError:
 
 
 # --- a file ---------------------------------------------------------------------------------------
-
 
 MAX_PIXELS = 40_000_000  # of one picture: 160 MB once decoded, and a few times that on the way
 MAX_SCANS = 100  # of one JPEG; encoders write 1 to 18

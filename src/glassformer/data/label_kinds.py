@@ -27,31 +27,10 @@ SEVERAL = "Name what stands between them with label_separator"
 BETWEEN = re.compile(r"label[-_]separator '(.)'").search  # which the labels show
 
 NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for it; lower case
-    [
-        "n/a",
-        "na",
-        "<na>",
-        "#n/a",
-        "#na",
-        "nan",
-        "-nan",
-        "1.#ind",
-        "-1.#ind",
-        "1.#qnan",
-        "-1.#qnan",
-        "null",
-        "none",
-        "nil",
-        "n.a.",
-        "missing",
-        "unknown",
-        "tbd",
-        "undefined",
-        "-",
-        "--",
-        "?",
-        "??",
-    ]
+    (
+        "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a. missing unknown "
+        "tbd undefined - -- ? ??"
+    ).split()
 ) | {"#n/a n/a", "not available", "not labeled", "not labelled", "no label"}
 
 
@@ -227,12 +206,9 @@ def _shown(texts: Sequence[str], most: int = 3) -> str:
 
 
 # --- amounts --------------------------------------------------------------------------------------
-#
 # Numbers as people write prices: a currency, marks between thousands, a comma or a point before the cents.
-#
 # ``1.234`` and ``1,234`` can mean two numbers each; they are read only where it is said which mark is
 # which.
-
 
 Format = Literal["plain", "amount", "point", "comma"]
 CODES = re.compile(

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from glassformer.data.batching import BatchSettings, cut, divided, grouped, training_batches
-from glassformer.data.text import TokenTable, clean_text, starts_of
+from glassformer.data.text import TokenTable, clean_text
 from glassformer.data.vocabulary import CLS, MASK, SEP, Vocabulary
 from glassformer.errors import DataError
 from glassformer.packing import Packing
@@ -121,9 +120,7 @@ def chunk_texts(
             parts += [p for i, p in enumerate(pieces) if i == 0 or len(p) >= min(SHORTEST, length)]
     if not parts:
         raise DataError("no text has a token", where="texts", fix="Give texts with words")
-    lengths = np.array([len(p) for p in parts], np.int64)
-    ids = np.fromiter(chain.from_iterable(parts), np.int32)
-    return TokenTable(ids, starts_of(lengths), None, np.zeros(len(parts), bool))
+    return TokenTable.of(parts)
 
 
 def share_of_several(texts: Sequence[str], most: int = 2_000) -> float:
@@ -144,9 +141,7 @@ class MaskedBatch:
     packing: Packing
     rows: Tensor  # [K] which rows are asked for
     labels: Tensor  # [K] what stood there
-    strangers: (
-        Tensor | None
-    )  # [B] 1 where the second segment does not follow the first, as the Hub numbers it
+    strangers: Tensor | None  # [B] 1 where the second segment does not follow the first, as on the Hub
     index: np.ndarray
 
 

@@ -186,9 +186,7 @@ def _keys(split: Any) -> Sequence[str]:
 
 
 # --- what the data doctor found, as one command ---------------------------------------------------
-#
 # Every warning that an option of ``train`` answers.
-
 
 ANSWERS = {  # check -> options
     "bad-rows": ("--on-bad-row", "skip"),

@@ -20,20 +20,7 @@ from glassformer.data.tables import Table
 from glassformer.errors import DataError
 
 # Usual names of a column of numbers, the plainest first.
-NUMBER_COLUMNS = (
-    "score",
-    "label",
-    "target",
-    "rating",
-    "value",
-    "number",
-    "labels",
-    "similarity",
-    "relatedness",
-    "stars",
-    "price",
-    "y",
-)
+NUMBER_COLUMNS = "score label target rating value number labels similarity relatedness stars price y".split()
 LARGEST = 1e100  # of a target; squares of larger ones are no numbers any more
 STRATA = 10  # parts of equal size, by rank, whose shares a random split keeps
 MOST = 0.5  # share of a column's cells that are numbers

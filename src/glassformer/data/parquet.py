@@ -21,13 +21,10 @@ from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, m
 from glassformer.errors import DataError
 
 # --- how much pages say they hold -----------------------------------------------------------------
-#
 # Read from their headers without unpacking one.
-#
 # The footer of a file names sizes too, but nobody checks them: a page is unpacked to the size in its own
 # header. So these are what is counted before a column is read. A header is a struct in Thrift's compact
 # protocol (apache/parquet-format, ``parquet.thrift``: PageHeader).
-
 
 MAX_HEADER = 1 << 24  # bytes of one header: statistics hold values
 MAX_PAGES = 1 << 20  # of one column in one row group
@@ -178,7 +175,6 @@ class _Compact:
 
 
 # --- columns --------------------------------------------------------------------------------------
-
 
 ANY_SIZE = 1 << 62
 AT_ONCE = 64 << 20  # bytes of pages that one batch of rows may stand for

@@ -10,18 +10,21 @@ make them. What the tokenizer puts around two texts is read off its own post-pro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from glassformer.data.questions import Answers, Question
-from glassformer.data.text import TokenTable, starts_of, unknown_id
+from glassformer.data.text import TokenTable, check_room, unknown_id
 from glassformer.data.vocabulary import places_in
 from glassformer.errors import DataError
 
 LONGEST, STRIDE, MOST_OF_QUESTION = 384, 128, 64  # tokens, as the Hub's tools have them
+Pieces = tuple[list[int], list[tuple[int, int]]]  # the tokens of a text, and their places in it
+Window = tuple[list[int], list[int], list[int], list[tuple[int, int]]]
 NOWHERE = 0  # the place in a window, of [CLS], that says that no answer stands in it
 
 
@@ -67,17 +70,9 @@ class QuestionRows:
 
 def joined_questions(parts: Sequence[QuestionRows]) -> QuestionRows:
     """Several as one, in their order."""
-    tables = [part.table for part in parts]
     before = np.cumsum([0, *(part.count for part in parts[:-1])])
-    segments = [table.segments for table in tables if table.segments is not None]
-    table = TokenTable(
-        np.concatenate([table.ids for table in tables]),
-        starts_of(np.concatenate([table.lengths for table in tables])),
-        np.concatenate(segments) if segments else None,
-        np.concatenate([table.truncated for table in tables]),
-    )
     return QuestionRows(
-        table,
+        TokenTable.joined([part.table for part in parts]),
         np.concatenate([part.owners + n for part, n in zip(parts, before, strict=True)]),
         np.concatenate([part.sides for part in parts]),
         np.concatenate([part.offsets for part in parts]),
@@ -112,6 +107,18 @@ class Frame:
     def special(self) -> int:
         return len(self.before) + len(self.between) + len(self.behind)
 
+    def around(self, question: Pieces, context: Pieces) -> Window:
+        """One window: ids, segments, sides and places of all its tokens."""
+        a, first, b, second, c = self.segments
+        n, m = len(question[0]), len(context[0])
+        sizes = len(self.before), n, len(self.between), m, len(self.behind)
+        return (
+            [*self.before, *question[0], *self.between, *context[0], *self.behind],
+            [*a, *[first] * n, *b, *[second] * m, *c],
+            np.repeat([-1, 0, -1, 1, -1], sizes).tolist(),
+            [*[(0, 0)] * sizes[0], *question[1], *[(0, 0)] * sizes[2], *context[1], *[(0, 0)] * sizes[4]],
+        )
+
 
 def encode_questions(
     tokenizer: Tokenizer,
@@ -136,11 +143,11 @@ def encode_questions(
         DataError: no room for a token of the context.
     """
     frame = Frame.of(tokenizer)
-    if max_length < frame.special + 2:
-        what = f"{max_length} tokens leave no room for two texts beside {frame.special} special ones"
-        raise DataError(what, where="max_length", fix=f"Give {frame.special + 2} or more")
+    check_room(max_length, frame.special, texts=2)
     max_question = min(max_question, (max_length - frame.special) // 2)
-    made = _Windows(frame)
+    made: list[Window] = []
+    owners: list[int] = []
+    truncated: list[bool] = []
     for at in range(0, len(questions), chunk):
         part = questions[at : at + chunk]
         asked = tokenizer.encode_batch([q.question for q in part], add_special_tokens=False)
@@ -155,12 +162,19 @@ def encode_questions(
             context, context_places = pieces[question.context]
             for start in _starts(len(context), room, stride):
                 stop = start + room
-                made.add(i, (ids, places), (context[start:stop], context_places[start:stop]), cut)
-    rows = made.rows()
-    return rows if segments else replace(rows, table=replace(rows.table, segments=None))
+                made.append(frame.around((ids, places), (context[start:stop], context_places[start:stop])))
+                owners.append(i)
+                truncated.append(cut)
+    rows, kinds, sides, offsets = zip(*made, strict=True) if made else ((), (), (), ())
+    return QuestionRows(
+        TokenTable.of(rows, truncated, kinds if segments else None),
+        np.array(owners, np.int64),
+        np.fromiter(chain.from_iterable(sides), np.int8),
+        np.array([place for row in offsets for place in row], np.int32).reshape(-1, 2),
+    )
 
 
-def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> tuple[list[int], list[tuple[int, int]]]:
+def _pieces(tokenizer: Tokenizer, text: str, encoding: Any) -> Pieces:
     """Token ids and places; a text of which the tokenizer leaves nothing is one unknown token."""
     if encoding.ids:
         return encoding.ids, places_in(text, encoding.offsets)
@@ -175,45 +189,3 @@ def _starts(length: int, room: int, stride: int) -> list[int]:
     """Where each window begins in a context."""
     step = room - min(stride, room // 2)
     return [0, *range(step, length - room + step, step)] if length > room else [0]
-
-
-class _Windows:
-    """Windows as they are made."""
-
-    def __init__(self, frame: Frame):
-        self.frame = frame
-        self.ids: list[int] = []
-        self.kinds: list[int] = []
-        self.sides: list[int] = []
-        self.places: list[tuple[int, int]] = []
-        self.lengths: list[int] = []
-        self.owners: list[int] = []
-        self.truncated: list[bool] = []
-
-    def add(self, owner: int, question: tuple[list, list], context: tuple[list, list], cut: bool) -> None:
-        f, begun = self.frame, len(self.ids)
-        a, first, b, second, c = f.segments
-        for ids, kinds, side, places in (
-            (f.before, a, -1, None),
-            (question[0], [first] * len(question[0]), 0, question[1]),
-            (f.between, b, -1, None),
-            (context[0], [second] * len(context[0]), 1, context[1]),
-            (f.behind, c, -1, None),
-        ):
-            self.ids += ids
-            self.kinds += kinds
-            self.sides += [side] * len(ids)
-            self.places += [(0, 0)] * len(ids) if places is None else places
-        self.lengths.append(len(self.ids) - begun)
-        self.owners.append(owner)
-        self.truncated.append(cut)
-
-    def rows(self) -> QuestionRows:
-        table = TokenTable(
-            np.array(self.ids, np.int32),
-            starts_of(np.array(self.lengths, np.int64)),
-            np.array(self.kinds, np.int8),
-            np.array(self.truncated, bool),
-        )
-        places = np.array(self.places, np.int32).reshape(-1, 2)
-        return QuestionRows(table, np.array(self.owners, np.int64), np.array(self.sides, np.int8), places)

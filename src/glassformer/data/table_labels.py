@@ -164,9 +164,7 @@ def _as_int(labels: Sequence[Any]) -> list[Any]:
 
 
 # --- several labels as columns of 0 and 1 ---------------------------------------------------------
-#
 # One for each label: a table gets one column of lists instead.
-
 
 BETWEEN = ","  # the names of columns that are given together
 

@@ -537,11 +537,8 @@ READERS: dict[str, Callable[[Path, Refuse], Table]] = {
 
 
 # --- streamed tables ------------------------------------------------------------------------------
-#
 # Rows one at a time: what ``read_table`` gives, not kept.
-#
 # The file is gone through several times (encoding, names, a sample of columns, rows) rather than kept.
-
 
 STREAMED = (
     ".csv",

@@ -327,15 +327,12 @@ def _tags(tags: Any, count: int, where: str) -> list[str]:
 
 
 # --- schemes --------------------------------------------------------------------------------------
-#
 # What tags look like, and the same tags as BIO, BIOES or plain ones.
-#
 # B-LOC I-LOC O                BIO (IOB2), read as they are
 # I-LOC I-LOC B-LOC O          IOB1: B only where two spans of a kind touch; read as BIO
 # B L U, B E S, B M E W        BIOES by other letters (BILOU, BMES, BMEWO, IOE)
 # B_LOC  LOC-B  b-loc  0 ... 8 they look like one of these; nothing is guessed, ``scheme`` must say so
 # -100                         the word counts in no loss and no metric
-
 
 Tags = Sequence[Sequence[str]]
 EXACT = "exact"  # what runs did before there was a setting: B-LOC spelled just so, everything else is plain

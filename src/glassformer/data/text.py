@@ -18,7 +18,6 @@ from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, V
 from glassformer.errors import ConfigError, DataError
 
 # --- what compiled code says when it fails --------------------------------------------------------
-#
 # By an exception of vague type, or a panic, which is none.
 
 
@@ -35,13 +34,11 @@ def failure(error: BaseException) -> str | None:
 
 
 # --- learning a WordPiece vocabulary --------------------------------------------------------------
-#
 # One that is the same on every run. ``tokenizers.trainers.WordPieceTrainer`` numbers the pieces that
 # continue a word (``##a``) in the order of a hash map and breaks ties by these numbers, so two runs over
 # one corpus give two vocabularies. Here each continuing letter is written as a private character of its
 # own, which turns the task into plain byte-pair encoding: its alphabet is sorted, and its ties are broken
 # in a fixed way.
-
 
 MAX_ALPHABET = 1_000  # letters; a word with a rarer one is left out and becomes [UNK]
 FIRST_PRIVATE = 0xF0000  # Unicode's plane for private use
@@ -268,6 +265,31 @@ class TokenTable:
     segments: np.ndarray | None  # int8 [N]; None: all 0
     truncated: np.ndarray  # bool [n]: was cut to max_length
 
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Sequence[int]],
+        truncated: Sequence[bool] | None = None,
+        segments: Iterable[Sequence[int]] | None = None,
+    ) -> TokenTable:
+        """The table of these rows of ids; without ``truncated`` none of them was cut."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum()))
+        kinds = None if segments is None else np.fromiter(chain.from_iterable(segments), np.int8, len(ids))
+        cut = np.zeros(len(rows), bool) if truncated is None else np.array(truncated, bool)
+        return cls(ids, starts_of(lengths), kinds, cut)
+
+    @classmethod
+    def joined(cls, tables: Sequence[TokenTable]) -> TokenTable:
+        """Several tables, at least one, end to end."""
+        segments = [table.segments for table in tables if table.segments is not None]
+        return cls(
+            np.concatenate([table.ids for table in tables]),
+            starts_of(np.concatenate([table.lengths for table in tables])),
+            np.concatenate(segments) if segments else None,
+            np.concatenate([table.truncated for table in tables]),
+        )
+
     def __len__(self) -> int:
         return len(self.starts) - 1
 
@@ -324,18 +346,10 @@ def encode(
         DataError: ``max_length`` leaves no room for a token, a text is no string, the tokenizer fails.
     """
     tokenizer = uncut(tokenizer)
-    special = tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0
-    if max_length <= special:
-        raise DataError(
-            f"{max_length} tokens leave no room beside {special} special ones",
-            where="max_length",
-            fix=f"Give {special + 1} or more",
-        )
-    tail = _closing_tokens(tokenizer) if add_special_tokens else []
+    check_room(max_length, tokenizer.num_special_tokens_to_add(False) if add_special_tokens else 0)
+    _, tail = frame_of(tokenizer) if add_special_tokens else ([], [])
     keep = max_length - len(tail)
-    ids_parts: list[np.ndarray] = []
-    lengths: list[int] = []
-    truncated: list[bool] = []
+    tables: list[TokenTable] = []
     for start in range(0, len(texts), chunk):
         part = list(texts[start : start + chunk])
         if not all(isinstance(text, str) for text in part):  # a tuple would be taken for a pair
@@ -343,18 +357,23 @@ def encode(
         if clean != "none":
             part = [clean_text(text, clean) for text in part]
         rows = [encoding.ids for encoding in encodings(tokenizer, part, add_special_tokens)]
+        truncated = [len(row) > max_length for row in rows]
         for i, row in enumerate(rows):
-            truncated.append(len(row) > max_length)
-            if len(row) > max_length:
+            if truncated[i]:
                 rows[i] = row[:keep] + tail
             elif not row:
-                rows[i] = [_fallback(tokenizer) if unk_id is None else unk_id]
-        lengths += map(len, rows)
-        ids_parts.append(np.fromiter(chain.from_iterable(rows), dtype=np.int32))
-    ids = np.concatenate(ids_parts) if ids_parts else np.zeros(0, np.int32)
-    return TokenTable(
-        ids, starts_of(np.asarray(lengths, dtype=np.int64)), None, np.asarray(truncated, dtype=bool)
-    )
+                rows[i] = [unknown_for(tokenizer, "text") if unk_id is None else unk_id]
+        tables.append(TokenTable.of(rows, truncated))
+    return TokenTable.joined(tables or [TokenTable.of([])])
+
+
+def check_room(max_length: int, special: int, texts: int = 1) -> None:
+    """Raises DataError where a sequence has no room for a token of each text beside the special ones."""
+    if max_length < special + texts:
+        what = (
+            f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} beside {special} special ones"
+        )
+        raise DataError(what, where="max_length", fix=f"Give {special + texts} or more")
 
 
 def uncut(tokenizer: Tokenizer) -> Tokenizer:
@@ -394,25 +413,19 @@ def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: b
     return found
 
 
-def _closing_tokens(tokenizer: Tokenizer) -> list[int]:
-    """The special tokens that the post-processor puts behind a text."""
+def frame_of(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """The special tokens that the post-processor puts before a text and behind it."""
     probe = tokenizer.encode("a")
-    tail: list[int] = []
-    for token, is_special in zip(reversed(probe.ids), reversed(probe.special_tokens_mask), strict=True):
-        if not is_special:
-            break
-        tail.insert(0, token)
-    return tail
+    inner = [i for i, special in enumerate(probe.special_tokens_mask) if not special]
+    start, stop = (inner[0], inner[-1] + 1) if inner else (len(probe.ids), len(probe.ids))
+    return probe.ids[:start], probe.ids[stop:]
 
 
-def _fallback(tokenizer: Tokenizer) -> int:
-    found = unknown_id(tokenizer)
-    if found is None:
-        raise DataError(
-            "a text has no tokens and the tokenizer no token for the unknown",
-            where="texts",
-            fix="Remove texts without words, or give unk_id",
-        )
+def unknown_for(tokenizer: Tokenizer, noun: str) -> int:
+    """The id for a text (``noun``) that has no tokens; DataError where the tokenizer has none."""
+    if (found := unknown_id(tokenizer)) is None:
+        what = f"a {noun} has no tokens and the tokenizer no token for the unknown"
+        raise DataError(what, where="texts", fix=f"Remove {noun}s without words, or give unk_id")
     return found
 
 
@@ -422,12 +435,9 @@ def unknown_id(tokenizer: Tokenizer) -> int | None:
 
 
 # --- byte-level BPE -------------------------------------------------------------------------------
-#
 # (Sennrich et al., 2016; Radford et al., 2019): any text in, the same text out.
-#
 # Words are cut from the text with the blank before them, letters become bytes, and frequent pairs are
 # joined. Nothing is unknown, and decoding gives back every character, which detokenised BLEU needs.
-
 
 BYTES = 256
 
@@ -483,14 +493,11 @@ def detokenize(tokenizer: Tokenizer, ids: Iterable[int]) -> str:
 
 
 # --- texts longer than the model reads ------------------------------------------------------------
-#
 # As overlapping windows of its full length.
-#
 # tokens of a text     [CLS] a b c d e f g [SEP]        max_length 6, stride 2
 # windows              [CLS] a b c d [SEP]
 #                          [CLS] c d e f [SEP]
 #                            [CLS] d e f g [SEP]         the last one ends with the text
-
 
 ENDLESS = 2**40  # tokens: nothing is cut
 
@@ -542,32 +549,19 @@ def encode_windows(
             where="window_stride",
             fix=f"Use 1 to {size}",
         )
-    # ``encode`` with the real limit says what is wrong with it, and how many special tokens follow a text.
-    cut = encode(tokenizer, texts, max_length=max_length, clean=clean, add_special_tokens=add_special_tokens)
-    if not cut.truncated.any():
-        return Windows(cut, len(texts))
+    check_room(max_length, special)
     whole = encode(tokenizer, texts, max_length=ENDLESS, clean=clean, add_special_tokens=add_special_tokens)
-    behind = _closing(tokenizer) if add_special_tokens else 0
-    before = special - behind
-    rows: list[np.ndarray] = []
+    if (whole.lengths <= max_length).all():
+        return Windows(whole, len(texts))
+    head, tail = frame_of(tokenizer) if add_special_tokens else ([], [])
+    rows: list[list[int]] = []
     owners: list[int] = []
     for i in range(len(texts)):
-        row = whole[i]
-        if len(row) <= max_length:
-            rows.append(row)
-            owners.append(i)
-            continue
-        head, inner, tail = row[:before], row[before : len(row) - behind], row[len(row) - behind :]
-        for start in window_starts(len(inner), size, step):
-            rows.append(np.concatenate([head, inner[start : start + size], tail]))
-            owners.append(i)
-    lengths = np.array([len(row) for row in rows], np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    table = TokenTable(np.concatenate(rows), starts, None, np.zeros(len(rows), bool))
-    return Windows(table, len(texts), np.asarray(owners, np.int64))
-
-
-def _closing(tokenizer: Tokenizer) -> int:
-    """How many special tokens stand behind a text."""
-    mask = tokenizer.encode("a").special_tokens_mask
-    return next((i for i, special in enumerate(reversed(mask)) if not special), 0)
+        row = whole[i].tolist()
+        made = [row]
+        if len(row) > max_length:
+            inner = row[len(head) : len(row) - len(tail)]
+            made = [[*head, *inner[at : at + size], *tail] for at in window_starts(len(inner), size, step)]
+        rows += made
+        owners += [i] * len(made)
+    return Windows(TokenTable.of(rows), len(texts), np.asarray(owners, np.int64))

@@ -18,12 +18,12 @@ from glassformer.data.in_memory import read_rows
 from glassformer.data.text import (
     Clean,
     TokenTable,
+    check_room,
     clean_text,
     encode,
     encodings,
-    starts_of,
     uncut,
-    unknown_id,
+    unknown_for,
 )
 from glassformer.errors import DataError
 
@@ -130,12 +130,9 @@ def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> Da
 
 
 # --- pairs of texts as token ids ------------------------------------------------------------------
-#
 # One sequence a pair, as the tokenizer's own post-processor joins them.
-#
 # BERT       [CLS] a b [SEP] c d e [SEP]      segments 0 0 0 0 1 1 1 1
 # RoBERTa    <s> a b </s></s> c d e </s>      no segments
-#
 # A pair that is too long loses tokens at the ends of its sides, the longer side first.
 
 
@@ -181,37 +178,19 @@ def encode_pairs(
         DataError: ``max_length`` leaves no room for a token of each side, or the tokenizer fails.
     """
     tokenizer = uncut(tokenizer)
-    special = tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0
-    if max_length < special + 2:
-        what = f"{max_length} tokens leave no room for two texts beside {special} special ones"
-        raise DataError(what, where="max_length", fix=f"Give {special + 2} or more")
-    unknown = unknown_id(tokenizer) if unk_id is None else unk_id
-    ids: list[np.ndarray] = []
-    kinds: list[np.ndarray] = []
-    lengths: list[int] = []
-    truncated: list[bool] = []
+    check_room(max_length, tokenizer.num_special_tokens_to_add(True) if add_special_tokens else 0, texts=2)
+    tables: list[TokenTable] = []
     for start in range(0, len(pairs), chunk):
         sides = [cleaned_sides(pair, clean) for pair in pairs[start : start + chunk]]
-        for pair, encoding in zip(sides, encodings(tokenizer, sides, add_special_tokens), strict=True):
-            cut = len(encoding.ids) > max_length
-            if cut:
-                encoding = cut_pair(tokenizer, pair, max_length, add_special_tokens, keep_second)
-            row, kind = encoding.ids, encoding.type_ids
-            if not row:
-                if unknown is None:
-                    what = "a pair has no tokens and the tokenizer no token for the unknown"
-                    raise DataError(what, where="texts", fix="Remove pairs without words, or give unk_id")
-                row, kind = [unknown], [0]
-            truncated.append(cut)
-            lengths.append(len(row))
-            ids.append(np.asarray(row, np.int32))
-            kinds.append(np.asarray(kind, np.int8))
-    return TokenTable(
-        np.concatenate(ids) if ids else np.zeros(0, np.int32),
-        starts_of(np.asarray(lengths, np.int64)),
-        np.concatenate(kinds) if kinds else np.zeros(0, np.int8),
-        np.asarray(truncated, bool),
-    )
+        found = encodings(tokenizer, sides, add_special_tokens)
+        truncated = [len(encoding.ids) > max_length for encoding in found]
+        for i in np.flatnonzero(truncated).tolist():
+            found[i] = cut_pair(tokenizer, sides[i], max_length, add_special_tokens, keep_second)
+        rows, kinds = [encoding.ids for encoding in found], [encoding.type_ids for encoding in found]
+        for i in [i for i, row in enumerate(rows) if not row]:
+            rows[i], kinds[i] = [unknown_for(tokenizer, "pair") if unk_id is None else unk_id], [0]
+        tables.append(TokenTable.of(rows, truncated, kinds))
+    return TokenTable.joined(tables or [TokenTable.of([], segments=[])])
 
 
 def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:

@@ -18,12 +18,9 @@ from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
 
 # --- tokens that are looked for before a text is split --------------------------------------------
-#
 # Special ones, and those beside a list of pieces.
-#
 # ``added_tokens.json`` has names and ids. ``added_tokens_decoder`` of ``tokenizer_config.json`` says of
 # each token what it takes in and whether it is special, too; where it stands, the other file is not read.
-
 
 ADDED = "added_tokens.json"
 SETTINGS = "tokenizer_config.json"
@@ -143,14 +140,11 @@ def _behind(beside: list[dict[str, Any]], pieces: Mapping[str, Any], file: Path,
 
 
 # --- vocabularies in two files --------------------------------------------------------------------
-#
 # A list of pieces and one of merges, as the definition of a ``tokenizer.json``.
-#
 # ``vocab.json`` with ``merges.txt`` is byte-level BPE (Radford et al., 2019), RoBERTa's. ``vocab.txt`` with
 # ``bpe.codes`` is fastBPE's form (Sennrich et al., 2016), PhoBERT's: blanks part words, which are segmented
 # beforehand; the list of merges marks the end of a word (``</w>``), the list of pieces what goes on
 # (``@@``).
-
 
 BYTE_LEVEL, FAST = ("vocab.json", "merges.txt"), ("vocab.txt", "bpe.codes")
 GOES_ON = "@@"  # behind a piece that a list of fastBPE's has inside words
@@ -282,7 +276,6 @@ def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, A
 
 
 # --- reading and building -------------------------------------------------------------------------
-
 
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes

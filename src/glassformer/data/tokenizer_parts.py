@@ -26,13 +26,10 @@ from tokenizers import normalizers
 from glassformer.errors import CheckpointError
 
 # --- SentencePiece's table of characters ----------------------------------------------------------
-#
 # (``Precompiled``), walked through before compiled code trusts it.
-#
 # The bytes are a count, a trie as a double array of 32-bit units, and the strings that it points into. Who
 # looks a character up follows offsets that the file gives; here every one that can be reached is followed
 # once.
-
 
 MAX_BYTES = 8 << 20  # the largest in use has 300 kB
 MAX_DEPTH = 64  # bytes of the longest sequence of characters with an entry
@@ -120,14 +117,11 @@ def _offset(units: np.ndarray) -> np.ndarray:
 
 
 # --- regular expressions of tokenizer files -------------------------------------------------------
-#
 # Which of them can be trusted to end.
-#
 # A pattern of a stranger can take longer than the world is old on twenty letters, and a thread that is in
 # it cannot be stopped. So a pattern is taken as it is if it is one that published tokenizers carry, or of a
 # form that cannot go back over what it has read. Any other is first tried in its own process, under a time
 # limit.
-
 
 MAX_PATTERN = 2000  # characters
 MAX_REPEATS = 10_000  # of all {m,n} multiplied: what compiling a pattern costs
@@ -283,13 +277,10 @@ def _texts(pattern: str) -> tuple[list[str], list[str]]:
 
 
 # --- how much longer a tokenizer's steps can make a text ------------------------------------------
-#
 # Counted from its file before any text is read.
-#
 # A character has a weight: how many characters stand in its place at the end. The last step's weights are
 # all 1, and from there the steps are gone through backwards. What Unicode itself lengthens once (18
 # characters for one, at most) is left out; where a file puts such characters in, they count.
-
 
 MOST = 64  # characters for one
 MOST_CUT = 32  # the same for what cuts a text into words
@@ -351,7 +342,6 @@ def _longest(content: str, later: Sequence[dict[str, Any]]) -> str:
 
 # --- the stages -----------------------------------------------------------------------------------
 
-
 MAX_ID = 10_000_000  # tokens of the largest table that a model may have
 MAX_STAGES = 64  # steps of one kind, those within others counted
 MAX_TEXT = 1_000  # characters of one string in a setting, or of an added token
@@ -361,45 +351,14 @@ MAX_WORD = 1_000  # characters of a word that WordPiece takes apart: its work gr
 MAX_PIECE = 512  # characters of a piece of Unigram, which looks for all that begin at a place
 
 NORMALIZERS = (
-    "BertNormalizer",
-    "ByteLevel",
-    "Lowercase",
-    "NFC",
-    "NFD",
-    "NFKC",
-    "NFKD",
-    "Nmt",
-    "Precompiled",
-    "Prepend",
-    "Replace",
-    "Strip",
-    "StripAccents",
-)
+    "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents"
+).split()
 PRE_TOKENIZERS = (
-    "BertPreTokenizer",
-    "ByteLevel",
-    "CharDelimiterSplit",
-    "Digits",
-    "FixedLength",
-    "Metaspace",
-    "Punctuation",
-    "Split",
-    "UnicodeScripts",
-    "Whitespace",
-    "WhitespaceSplit",
-)
+    "BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Metaspace Punctuation Split "
+    "UnicodeScripts Whitespace WhitespaceSplit"
+).split()
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")
-DECODERS = (
-    "BPEDecoder",
-    "ByteFallback",
-    "ByteLevel",
-    "CTC",
-    "Fuse",
-    "Metaspace",
-    "Replace",
-    "Strip",
-    "WordPiece",
-)
+DECODERS = "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Strip WordPiece".split()
 MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
 
 
@@ -463,7 +422,7 @@ def _checked(definition: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _stages(value: Any, what: str, inner: str, kinds: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Every step of a stage, those of sequences within sequences one after the other."""
     waiting, count = [value] if value is not None else [], 0
     while waiting:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from glassformer.data.text import TokenTable, starts_of, unknown_id
+from glassformer.data.text import TokenTable, check_room, frame_of, unknown_id
 from glassformer.data.vocabulary import trimmed
 from glassformer.errors import DataError
 
@@ -33,9 +33,7 @@ class WordRows:
     first: np.ndarray  # int64 [W]; the place in ``table.ids`` of each word's first piece
     counts: np.ndarray  # int64 [n]; words of each sentence
     words: np.ndarray  # int32 [N]; the word of each token, counted in its sentence; -1: a special token
-    offsets: (
-        np.ndarray
-    )  # int32 [N, 2]; its place in the sentence's words with blanks between them; 0, 0: nowhere
+    offsets: np.ndarray  # int32 [N, 2]; its place in the words joined by blanks; 0, 0: nowhere
 
     def split(self, rows: np.ndarray) -> list[np.ndarray]:
         """What is given for each word ``[W, ...]``, sentence by sentence."""
@@ -50,16 +48,9 @@ class WordRows:
 
 def joined_rows(parts: Sequence[WordRows]) -> WordRows:
     """Several as one, in their order."""
-    tables = [part.table for part in parts]
-    ends = np.cumsum([0, *(len(table.ids) for table in tables[:-1])])
-    table = TokenTable(
-        np.concatenate([table.ids for table in tables]),
-        starts_of(np.concatenate([table.lengths for table in tables])),
-        None,
-        np.concatenate([table.truncated for table in tables]),
-    )
+    ends = np.cumsum([0, *(len(part.table.ids) for part in parts[:-1])])
     return WordRows(
-        table,
+        TokenTable.joined([part.table for part in parts]),
         np.concatenate([part.first + end for part, end in zip(parts, ends, strict=True)]),
         np.concatenate([part.counts for part in parts]),
         np.concatenate([part.words for part in parts]),
@@ -81,11 +72,9 @@ def encode_words(
         DataError: no room beside the special tokens, or nothing is left of a word and there is no unknown
             token.
     """
-    before, behind = _frame(tokenizer)
+    before, behind = frame_of(tokenizer)
+    check_room(max_length, len(before) + len(behind))
     room = max_length - len(before) - len(behind)
-    if room < 1:
-        what = f"{max_length} tokens leave no room beside {len(before) + len(behind)} special ones"
-        raise DataError(what, where="max_length", fix="Give more")
     windows: list[list[int]] = []
     first: list[int] = []
     numbers: list[int] = []
@@ -105,21 +94,11 @@ def encode_words(
                 numbers += [*[-1] * len(before), *(word for word, _, _ in chosen), *[-1] * len(behind)]
                 offsets += [*[(0, 0)] * len(before), *(at for _, _, at in chosen), *[(0, 0)] * len(behind)]
                 end += len(windows[-1])
-    lengths = np.array(list(map(len, windows)), np.int64)
-    ids = np.fromiter((i for window in windows for i in window), np.int32)
-    table = TokenTable(ids, starts_of(lengths), None, np.zeros(len(windows), bool))
     counts = np.array(list(map(len, sentences)), np.int64)
     places = np.array(offsets, np.int32).reshape(-1, 2)
-    return WordRows(table, np.array(first, np.int64), counts, np.array(numbers, np.int32), places)
-
-
-def _frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
-    """The special tokens that stand before a text and behind it."""
-    probe = tokenizer.encode("a")
-    special = np.array(probe.special_tokens_mask, bool)
-    inner = np.flatnonzero(~special)
-    start, stop = (int(inner[0]), int(inner[-1]) + 1) if len(inner) else (len(special), len(special))
-    return probe.ids[:start], probe.ids[stop:]
+    return WordRows(
+        TokenTable.of(windows), np.array(first, np.int64), counts, np.array(numbers, np.int32), places
+    )
 
 
 Piece = tuple[int, tuple[int, int]]  # its id, its place in the text
