@@ -8,7 +8,7 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
-from glassformer.data.files import other_encoding, reading
+from glassformer.data.files import reading, said
 from glassformer.process import ENCODING
 from glassformer.tasks.catalog import TASKS, load_recipe
 
@@ -33,7 +33,7 @@ def test_a_run_remembers_the_encoding_of_its_data(gf, refused, tmp_path, named):
     other = latin(tmp_path / "other.csv", 20)
     assert gf("evaluate", "run", "--data", other).code == 0
     assert gf("train", "--resume", "--out", "run").code == 0
-    assert other_encoding() == ""  # nothing stays behind in this process
+    assert said("encoding") == ""  # nothing stays behind in this process
 
 
 def test_a_name_that_is_no_encoding_is_refused(refused, tmp_path):
@@ -53,13 +53,13 @@ def test_every_task_reads_its_table_so(tmp_path):
 
 def test_the_command_goes_before_the_recipe_and_leaves_nothing_behind(monkeypatch, tmp_path):
     with reading("cp1252"):
-        assert other_encoding() == "cp1252"
+        assert said("encoding") == "cp1252"
         with reading(None):
-            assert other_encoding() == "cp1252"
+            assert said("encoding") == "cp1252"
         monkeypatch.setenv(ENCODING, "mac_roman")
-        assert other_encoding() == "mac_roman"
+        assert said("encoding") == "mac_roman"
     monkeypatch.delenv(ENCODING)
-    assert other_encoding() == ""
+    assert said("encoding") == ""
     recipe = choose_recipe(None, str(latin(tmp_path / "a.csv")), settings=["encoding=cp1252"])
     assert recipe.data.encoding == "cp1252"
-    assert other_encoding() == ""
+    assert said("encoding") == ""

@@ -10,7 +10,7 @@ import pytest
 
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
-from glassformer.data.files import header, quoting, reading
+from glassformer.data.files import reading, said
 from glassformer.tasks.catalog import TASKS
 
 from .tiny import sentences, settings, write_csv
@@ -96,7 +96,7 @@ def test_predict_with_the_way_that_is_named(gf, headless, swallowing, run):
     assert json.loads(gf("predict", run, swallowing, "--quoting", "csv", "--json").out)["examples"] == 20
     done = json.loads(gf("evaluate", run, headless, "--header", "no", "--json").out)
     assert done["n"] == 24
-    assert (header(), quoting()) == ("", "")  # nothing stays behind in this process
+    assert (said("header"), said("quoting")) == ("", "")  # nothing stays behind in this process
 
 
 def test_a_kept_table_without_a_header(gf, headless, run):
@@ -134,9 +134,9 @@ def test_another_value_is_refused(refused, reviews, option, value):
 
 def test_the_command_goes_before_the_recipe(monkeypatch, headless):
     with reading(header="no", quoting="none"):
-        assert (header(), quoting()) == ("no", "none")
+        assert (said("header"), said("quoting")) == ("no", "none")
         monkeypatch.setenv("GLASSFORMER_HEADER", "yes")
-        assert (header(), quoting()) == ("yes", "none")
+        assert (said("header"), said("quoting")) == ("yes", "none")
     monkeypatch.delenv("GLASSFORMER_HEADER")
     assert choose_recipe(None, str(headless), settings=["header=no"]).data.header == "no"
-    assert header() == ""
+    assert said("header") == ""

@@ -21,7 +21,7 @@ from glassformer.data.column_contents import (
     looks_like_labels,
     text_size,
 )
-from glassformer.data.files import MAX_TEXT, Refuse, RowError, header, quoting, stop, text_lines
+from glassformer.data.files import MAX_TEXT, Refuse, RowError, said, stop, text_lines
 from glassformer.data.spreadsheet import SEPARATOR, csv_rows
 from glassformer.errors import DataError
 
@@ -44,8 +44,10 @@ WIDEST = 64  # columns that are looked at
 MANY = 10  # numbers that are no classes
 WORD = re.compile(r"[^\W\d][\w/-]*").fullmatch
 # Names that a header has, and hardly a row.
-OTHERS = "id index title body name score question answer source context premise".split()
-OTHERS += ("hypothesis", "sentence1", "sentence2", "image", "file", "path", "split", "tokens")
+OTHERS = (
+    "id index title body name score question answer source context premise hypothesis sentence1 sentence2 "
+    "image file path split tokens"
+).split()
 USUAL_NAMES = frozenset((*LABEL_COLUMNS, *TEXT_COLUMNS, *OTHERS))
 OPENS = "a double quote opens in line"
 First = Literal["header", "row", "unclear"]
@@ -138,10 +140,8 @@ class Cells:
 
 def rows_in_a_cell(path: Path, row: int, first: int, last: int) -> DataError:
     """What is said of a record whose lines, from ``first`` to ``last``, look like rows."""
-    what = (
-        f"{OPENS} {first} and closes in line {last}, which makes one row of them, "
-        "though each of these lines looks like a row"
-    )
+    what = f"{OPENS} {first} and closes in line {last}, which makes one row of them, though each of these "
+    what += "lines looks like a row"
     fix = (
         f'If each line is a row, correct the quote in line {first} (inside a quoted cell it is written ""), '
         "or read quotes as plain characters with --quoting none; if the cell has line breaks, say so with "
@@ -162,7 +162,8 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
     """
     columns = list(zip(*rows, strict=True))[:WIDEST]
     names = names[: len(columns)]
-    if not columns or [*filter(None, names)] in _counts(len(names)):
+    counted = list(map(str, range(len(names))))  # what pandas calls columns without a name
+    if not columns or [*filter(None, names)] in (counted, counted[:-1]):
         return "unclear", ""
     both = list(zip(names, columns, strict=True))
     if any(name.strip().lower() in USUAL_NAMES and name not in cells for name, cells in both):
@@ -184,11 +185,6 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
     if not alike and texts and all(_like(name, cells) for name, cells in texts):
         return "row", f"{_short(texts[0][0])!r} reads like the other texts of its column"
     return "unclear", ""
-
-
-def _counts(width: int) -> list[list[str]]:
-    """The names that pandas gives columns without one."""
-    return [list(map(str, range(width))), list(map(str, range(width - 1)))]
 
 
 def _like(name: str, cells: Sequence[str]) -> bool:
@@ -220,7 +216,6 @@ def no_header(path: Path, row: int, why: str) -> DataError:
 
 LEAST = 4  # rows that hold something, of a table with lines above it
 LONGEST = 1 << 20  # characters that are looked at
-AGAIN_FIX = "Remove the rows that repeat the header"
 SHOWN = 5  # rows that are named
 _HTML = re.compile(r"\s*<(!doctype html|html|head|body|table)\b", re.IGNORECASE).match
 Row = tuple[int, list[str]]
@@ -228,21 +223,16 @@ Row = tuple[int, list[str]]
 
 def check_head(path: Path, errors: str) -> None:
     """Raises DataError for a page of HTML, and for lines above the header; not where ``--header`` is said."""
-    if header():
+    if said("header"):
         return
-    lines, size = [], 0
-    for line in islice(text_lines(path, newline="", errors=errors), HEAD):
-        lines.append(line)
-        size += len(line)
-        if size > LONGEST:
-            break
+    lines, _ = _beginning(path, errors, HEAD)
     if _HTML(next(filter(str.strip, lines), "")):
         what = f"the file is a page of HTML, not a table as {path.suffix} files are"
         fix = "Open it in a spreadsheet and save the sheet as CSV in UTF-8"
         raise DataError(what, where=str(path), fix=fix)
     if SEPARATOR("".join(lines[:1])):
         return
-    how = csv.QUOTE_NONE if quoting() == "none" else csv.QUOTE_MINIMAL
+    how = csv.QUOTE_NONE if said("quoting") == "none" else csv.QUOTE_MINIMAL
     for sign in ",;\t":
         try:
             records = [*enumerate(csv.reader(lines, delimiter=sign, quoting=how), 1)]
@@ -256,6 +246,17 @@ def check_head(path: Path, errors: str) -> None:
             above = f"the {row - 1} rows" if row > 2 else "the row"
             fix = f"Remove {above} above it; if row {first} is the header, say so with --header yes"
             raise DataError(what, where=str(path), fix=fix)
+
+
+def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[str], bool]:
+    """The first lines of a file, ``most`` of them and ``LONGEST`` characters; whether these cut them off."""
+    lines, size = [], 0
+    for line in islice(text_lines(path, newline="", errors=errors), most):
+        lines.append(line)
+        size += len(line)
+        if size > LONGEST:
+            return lines, True
+    return lines, False
 
 
 def _without_empty_end(record: Sequence[str]) -> list[str]:
@@ -316,7 +317,8 @@ class HeaderAgain:
                     rows = [str(n) for n in islice(chain([row], more), SHOWN + 1)]
                     shown = ", ".join(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
                     what += f" (rows {shown})" if len(rows) > 1 else ""
-                refuse(RowError(what, where=f"{self.path}, row {row}", fix=AGAIN_FIX), row)
+                fix = "Remove the rows that repeat the header"
+                refuse(RowError(what, where=f"{self.path}, row {row}", fix=fix), row)
 
     def holds(self, record: Sequence[str]) -> bool:
         """Whether a record has the names of the header as its cells, in any order."""
@@ -328,7 +330,7 @@ class HeaderAgain:
 # --- the delimiter --------------------------------------------------------------------------------
 
 MAX_COLUMNS = 1 << 16
-LONGEST_HEADER = 1 << 20  # characters that are looked through for the end of a quoted name
+
 USUAL, RARE = ",;\t", "|^~\x01\x1f"  # the latter where the header has none of the former
 LOOKED_AT = 20  # lines that have as many of a rare one as the header
 _QUOTED = re.compile(r'"[^"]*"')
@@ -351,11 +353,11 @@ def delimiter_of(path: Path, errors: str) -> str:
     check_head(path, errors)
     lines = text_lines(path, newline="", errors=errors)
     header = next(lines, "")
-    if said := SEPARATOR(header):
-        return said[1]
+    if separator := SEPARATOR(header):
+        return separator[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
-    if quoting() != "none":
-        while header.count('"') % 2 and len(header) < LONGEST_HEADER and (more := next(lines, "")):
+    if said("quoting") != "none":
+        while header.count('"') % 2 and len(header) < LONGEST and (more := next(lines, "")):
             header += more  # a line end within quotes is a name's
         bare = _QUOTED.sub("", header)
         header = bare if any(map(bare.count, USUAL + RARE)) else header
@@ -384,15 +386,8 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
 def blanks_at_quotes(path: Path, delimiter: str, errors: str) -> tuple[bool, bool]:
     """Whether blanks before an opening quote, and behind a closing one, are no part of cells: each row that
     has such, at the beginning of the file, has as many cells as the header without them."""
-    lines: list[str] = []
-    size = 0
-    for line in text_lines(path, newline="", errors=errors):
-        lines.append(line)
-        size += len(line)
-        if size > LONGEST_HEADER:
-            break
+    lines, cut = _beginning(path, errors)  # within a row, maybe
     lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
-    cut = size > LONGEST_HEADER  # within a row, maybe
     before = re.compile(re.escape(delimiter) + ' +"').search
     bare = list(without_blanks_behind_quotes(lines, delimiter))
     if bare != lines and _fit(bare, delimiter, blank_behind_quote(delimiter), lines, cut):

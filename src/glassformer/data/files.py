@@ -36,16 +36,12 @@ CHOICES = {"quoting": ("csv", "none"), "header": ("yes", "no")}  # what the othe
 _RECIPE: ContextVar[dict[str, str]] = ContextVar("reading", default={})  # noqa: B039  # it is never changed
 
 
-def _option(key: str) -> str:
-    return READING[key][0]
-
-
 def check_encoding(name: str) -> str:
     """The same name, if it is an encoding of texts; ConfigError where it is none."""
-    where = _option("encoding")
+    where = READING["encoding"][0]
     try:
         "a,;\t\n".encode(name).decode(name)
-        plain = all(letter.encode(name).isascii() for letter in NOT_ASCII if _has(name, letter))
+        plain = all(letter.encode(name, "ignore").isascii() for letter in NOT_ASCII)
     except (LookupError, ValueError):  # none, no text (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
         raise ConfigError(f"no encoding {name!r}", where=where, fix=f"Such as {known}") from None
@@ -55,52 +51,34 @@ def check_encoding(name: str) -> str:
     return name
 
 
-def _has(name: str, letter: str) -> bool:
-    try:
-        letter.encode(name)
-    except UnicodeError:
-        return False
-    return True
-
-
 def _checked(key: str, value: str) -> str:
     if key == "encoding":
         return check_encoding(value)
     if value not in CHOICES[key]:
         fix = nearest(value, CHOICES[key])
-        raise ConfigError(f"{value!r} is not a choice", where=_option(key), fix=fix)
+        raise ConfigError(f"{value!r} is not a choice", where=READING[key][0], fix=fix)
     return value
 
 
-def _said(key: str) -> str:
-    """A setting as the environment variable says, or else the recipe whose data are read; empty: neither."""
+def said(key: str) -> str:
+    """A setting as the environment variable says, or else the recipe whose data are read; empty: neither.
+
+    Args:
+        key: ``encoding`` of files that are not UTF-8 (not said: these are refused); ``quoting``: with ``csv``
+            a quoted cell may have line breaks, with ``none`` quotes are characters; ``header``: yes or no.
+    """
     given = os.environ.get(READING[key][1], "") or _RECIPE.get().get(key, "")
     return _checked(key, given) if given else ""
 
 
-def other_encoding() -> str:
-    """The encoding of files that are not UTF-8; empty: they are refused."""
-    return _said("encoding")
-
-
-def quoting() -> str:
-    """``csv``: a quoted cell may have line breaks; ``none``: quotes are characters; empty: not said."""
-    return _said("quoting")
-
-
-def header() -> str:
-    """Whether tables have a header, ``yes`` or ``no``; empty: not said."""
-    return _said("header")
-
-
 def said_of_tables() -> dict[str, str]:
     """Everything that is said of tables, by the keys of recipes."""
-    return {key: value for key in READING if (value := _said(key))}
+    return {key: value for key in READING if (value := said(key))}
 
 
 def reading_flags() -> list[str]:
     """The options that tell another command the same."""
-    return [f"{_option(key)}={value}" for key, value in said_of_tables().items()]
+    return [f"{READING[key][0]}={value}" for key, value in said_of_tables().items()]
 
 
 @contextmanager
@@ -163,7 +141,7 @@ class RowError(DataError):
 
 def not_text() -> str:
     """What is wrong with bytes that cannot be decoded."""
-    return f"not {other_encoding() or 'UTF-8'}"
+    return f"not {said('encoding') or 'UTF-8'}"
 
 
 def readable(cell: str) -> str:
@@ -232,9 +210,9 @@ def check_file(path: Path, most: int | None = None) -> None:
     """Raises DataError when ``path`` is no plain file, or over ``most`` bytes (None: a table's limit)."""
     try:
         info = os.stat(path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and isinstance(error, PermissionError):
-            raise DataError("cannot be read", where=str(path), fix="Check its rights") from None
+    except PermissionError:
+        raise DataError("cannot be read", where=str(path), fix="Check its rights") from None
+    except (OSError, ValueError):
         raise DataError("no such file", where=str(path), fix=_close_to(path)) from None
     if stat.S_ISDIR(info.st_mode):
         raise DataError("no such file, but a folder", where=str(path), fix="Name a file in it")
@@ -268,26 +246,23 @@ def opened(path: Path) -> BinaryIO:
     except NotRegularError as error:
         raise DataError(str(error.strerror), where=str(path), fix="Name a file") from None
     except OSError as error:
-        raise DataError(
-            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
-        ) from None
+        what = f"cannot be read ({error.strerror})"
+        raise DataError(what, where=str(path), fix="Check its rights") from None
 
 
 def encoding_of(path: Path) -> str:
-    """How a file is decoded: as UTF-8 if it is that, else as ``other_encoding`` says."""
-    other = other_encoding()
-    if not other:
-        return UTF8
-    try:
-        _check_utf8(path)
-    except DataError:
-        return other
+    """How a file is decoded: as UTF-8 if it is that, else as is ``said``."""
+    if other := said("encoding"):
+        try:
+            _check_utf8(path)
+        except DataError:
+            return other
     return UTF8
 
 
 def encoding_fix(path: Path) -> str:
     """How a file that is not UTF-8 is read after all: by the encoding that it shows, where it shows one."""
-    if given := other_encoding():
+    if given := said("encoding"):
         return f"Name another encoding than {given}, or save the file as UTF-8"
     with opened(path) as file:
         piece = file.read(_CHUNK)
@@ -328,7 +303,7 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        NotUtf8Error: neither UTF-8 nor of the ``other_encoding`` (line and byte named).
+        NotUtf8Error: neither UTF-8 nor of the encoding that is ``said`` (line and byte named).
         DataError: missing, unreadable, UTF-16, NUL bytes, an endless line.
     """
     encoding = encoding_of(path)
@@ -338,14 +313,14 @@ def check_utf8(path: Path) -> None:
 # --- lines ------------------------------------------------------------------------------------
 
 
-def _newline_in(pieces: Iterable[str] | Iterable[bytes]) -> str:
+def _newline_in(pieces: Iterable[str]) -> str:
     """What ends the lines, as ``open`` takes it: ``"\\n"``, or ``""`` (CR too) where more lines end with CR
     alone, as old Macs and some exports write them. A stray CR within a text ends no line.
     """
     alone = ends = 0
     held = ""
     for piece in pieces:
-        part = held + (piece if isinstance(piece, str) else piece.decode("latin-1"))
+        part = held + piece
         held = "\r" * (len(part) - len(part.rstrip("\r")))  # whether it belongs to an LF shows in the next
         part = part[: len(part) - len(held)]
         ends += part.count("\n")
@@ -354,9 +329,7 @@ def _newline_in(pieces: Iterable[str] | Iterable[bytes]) -> str:
 
 
 def _newline_of(path: Path, encoding: str) -> str:
-    if encoding == UTF8:
-        with opened(path) as file:
-            return _newline_in(iter(lambda: file.read(_CHUNK), b""))
+    encoding = "latin-1" if encoding == UTF8 else encoding  # which leaves the line ends as they are
     with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors="replace") as text:
         return _newline_in(iter(lambda: text.read(_CHUNK), ""))
 
@@ -426,11 +399,9 @@ def _check_utf8(path: Path) -> None:
                 return
             ends = [place for place in (piece.find(LF), piece.find(CR)) if place >= 0]
             if begun + min(ends, default=len(piece)) > MAX_LINE:
-                raise DataError(
-                    f"more than {MAX_LINE:,} bytes in one line",
-                    where=f"{path}, line {_line_at(path, at)}",
-                    fix="Check that it is the file you mean, or break the line",
-                )
+                fix = "Check that it is the file you mean, or break the line"
+                where = f"{path}, line {_line_at(path, at)}"
+                raise DataError(f"more than {MAX_LINE:,} bytes in one line", where=where, fix=fix)
             begun = len(piece) - max(piece.rfind(LF), piece.rfind(CR)) - 1 if ends else begun + len(piece)
             at += len(piece)
 
@@ -453,9 +424,8 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
             yield next(file, "").removeprefix("\ufeff")
             yield from file
         except (UnicodeDecodeError, OSError) as error:
-            raise DataError(
-                f"changed while it was read ({error})", where=str(path), fix="Try again"
-            ) from None
+            what = f"changed while it was read ({error})"
+            raise DataError(what, where=str(path), fix="Try again") from None
 
 
 class ReturningLines:

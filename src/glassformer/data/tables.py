@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import csv
 import json
+import re
 import shlex
 from array import array
 from collections import Counter
@@ -47,15 +48,13 @@ from glassformer.data.files import (
     check_file,
     check_utf8,
     encoding_fix,
-    header,
     not_text,
     opened,
-    other_encoding,
     pass_over,
-    quoting,
     read_utf8,
     readable,
     reading,
+    said,
     said_of_tables,
     stop,
     text_lines,
@@ -163,21 +162,23 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
     """
     cells = Cells(path, delimiter, errors)
     records = _records(path, delimiter, refuse, errors, cells)
-    begin = ((row, record) for row, record in records if not _before_header(row, record, delimiter))
-    if (found := next(begin, None)) is None:
+    for row, first in records:
+        blank = not first or (len(first) == 1 and first[0].isspace())
+        if not blank and not (row == 1 and SEPARATOR(delimiter.join(first))):  # Excel's ``sep=;``
+            break
+    else:
         return
-    row, first = found
-    cells.width = len(first)
-    rows = [] if header() else list(islice(records, HEAD))
+    cells.width, header = len(first), said("header")
+    rows = [] if header else list(islice(records, HEAD))
     records = chain(rows, records)
     again = HeaderAgain(first, path)
     below = [record for _, record in rows if len(record) == len(first) and not again.holds(record)]
     what, why = first_row(first, below)
-    if what == "header" or header() == "yes":
+    if what == "header" or header == "yes":
         records = again.without(records, refuse)
-    named = header() or ("no" if path.suffix.lower() == PLAIN and what != "header" else "yes")
-    if named == "no":
-        row, names, records = 0, [f"column{i}" for i in range(1, len(first) + 1)], chain([found], records)
+    if header == "no" or (not header and path.suffix.lower() == PLAIN and what != "header"):
+        names, records = [f"column{i}" for i in range(1, len(first) + 1)], chain([(row, first)], records)
+        row = 0
     elif what == "row":
         raise no_header(path, row, why)
     else:
@@ -187,12 +188,6 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
         check_names(names, f"{path}, row {row}", delimited=True)
     yield row, names
     yield from _fitting(path, records, names, refuse, errors)
-
-
-def _before_header(row: int, record: list[str], delimiter: str) -> bool:
-    """Whether a row is blank, or Excel's ``sep=;``."""
-    blank = not record or (len(record) == 1 and record[0].isspace())
-    return blank or (row == 1 and SEPARATOR(delimiter.join(record)) is not None)
 
 
 def _fitting(
@@ -210,11 +205,9 @@ def _fitting(
                 error.values = dict(zip(names, map(readable, record), strict=True))
             refuse(error, row)
         elif len(record) != len(names):
-            error = RowError(
-                f"{len(record)} fields where the header has {len(names)}",
-                where=f"{path}, row {row}",
-                fix=BLANK_FIX if any(map(BLANK_QUOTE, record)) else RAGGED_FIX,
-            )
+            what = f"{len(record)} fields where the header has {len(names)}"
+            way_out = BLANK_FIX if any(map(BLANK_QUOTE, record)) else RAGGED_FIX
+            error = RowError(what, where=f"{path}, row {row}", fix=way_out)
             error.values, error.ragged = dict(zip(names, record, strict=False)), True
             refuse(error, row)
         else:
@@ -236,14 +229,13 @@ def _read_delimited(path: Path, refuse: Refuse) -> Table:
             rows.append(row)
             if kept is not None:
                 kept.append(record)
-    place = {name: i for i, name in enumerate(names)}
-    said = said_of_tables()
+    settings = said_of_tables()
 
     def read(name: str) -> list[str]:
-        at = place[name]
+        at = names.index(name)
         if kept is not None:
             return [plain(record[at]) for record in kept]
-        with reading(**said):  # as when the others were read
+        with reading(**settings):  # as when the others were read
             found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
             return [plain(record[at]) for _, record in found]
 
@@ -259,10 +251,9 @@ def _records(
 ) -> Iterator[tuple[int, list[str]]]:
     """The rows of the file with their numbers from 1, the header and blank ones among them."""
     row, given = 0, _cells_counted(path, delimiter, errors)
-    quotes = quoting() or ("none" if path.suffix.lower() == PLAIN else "")
-    plain, asked = quotes == "none", quotes == ""
-    options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if plain else {"strict": True}
-    if not plain:
+    quotes = said("quoting") or ("none" if path.suffix.lower() == PLAIN else "")
+    options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quotes == "none" else {"strict": True}
+    if quotes != "none":
         options["skipinitialspace"], behind = blanks_at_quotes(path, delimiter, errors)
         given = without_blanks_behind_quotes(given, delimiter) if behind else given
     lines, blank_behind = ReturningLines(given), blank_behind_quote(delimiter)
@@ -270,7 +261,7 @@ def _records(
         try:
             for record in csv_rows(lines, MAX_TEXT, delimiter=delimiter, **options):
                 row += 1
-                if asked and len(lines.taken) > 1 and cells.are_rows(lines.taken):
+                if not quotes and len(lines.taken) > 1 and cells.are_rows(lines.taken):
                     first = lines.number - len(lines.taken) + 1
                     refuse(rows_in_a_cell(path, row, first, lines.number), row)
                     lines.go_back()
@@ -324,21 +315,18 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
     without = f"; if the table has no header: {READING['header'][0]} no" if delimited else ""
     if len(names) > MAX_COLUMNS:
         raise too_many(len(names), where)
-    twice = sorted(name for name, count in Counter(names).items() if count > 1)
-    if twice:
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         what, fix = f"column {twice[0][:MAX_NAME]!r} stands there twice", "Rename one of them"
         if not twice[0]:
             empty = [str(i) for i, name in enumerate(names, 1) if not name]
-            what, fix = (
-                f"columns {listed(empty)} have no name",
-                "Name them, or remove them where they are empty",
-            )
+            what = f"columns {listed(empty)} have no name"
+            fix = "Name them, or remove them where they are empty"
         raise DataError(what, where=where, fix=f"{fix}{without}")
-    long = next((i for i, name in enumerate(names, 1) if len(name) > MAX_NAME), None)
-    if long is not None:
-        what = f"the name of column {long} has {len(names[long - 1]):,} characters"
-        fix = f"The first row must be the header, with a short name each{without}"
-        raise DataError(what, where=where, fix=fix)
+    for i, name in enumerate(names, 1):
+        if len(name) > MAX_NAME:
+            what = f"the name of column {i} has {len(name):,} characters"
+            fix = f"The first row must be the header, with a short name each{without}"
+            raise DataError(what, where=where, fix=fix)
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------
@@ -381,10 +369,8 @@ def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, d
         if isinstance(found, dict):
             yield row, found
         else:
-            what = DataError(
-                "not a JSON object", where=f"{path}, row {row}", fix='Write {"text": ...} a line'
-            )
-            refuse(what, row)
+            where, fix = f"{path}, row {row}", 'Write {"text": ...} a line'
+            refuse(DataError("not a JSON object", where=where, fix=fix), row)
 
 
 def _refuse_whole(path: Path) -> None:
@@ -410,7 +396,7 @@ def _refuse_whole(path: Path) -> None:
 
 
 def _begins_array(path: Path) -> bool:
-    if other_encoding():
+    if said("encoding"):
         return next((s for s in text_lines(path, errors="replace") if s.strip()), "").lstrip().startswith("[")
     with opened(path) as file:
         piece = file.read(_CHUNK).removeprefix(codecs.BOM_UTF8)
@@ -444,31 +430,20 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
     """The elements of one JSON array, each parsed by itself, so that only what is needed of it is kept."""
     fix = "Write one array of objects"
     text = read_utf8(path)
-    at, row, blank = text.index("[") + 1, 0, " \t\r\n"
-    while True:
-        at = _behind(text, at, blank)
-        if text[at : at + 1] == "]" and row == 0:
-            at += 1
-            break
+    row, at, sign = 0, _BLANKS(text, text.index("[") + 1).end(), ","
+    if text[at : at + 1] == "]":
+        at, sign = at + 1, "]"
+    while sign == ",":
         row += 1
-        found, at = _element(text, at, f"{path}, row {row}", fix)
+        found, at = _element(text, _BLANKS(text, at).end(), f"{path}, row {row}", fix)
         yield row, found
-        at = _behind(text, at, blank)
-        sign = text[at : at + 1]
-        at += 1
-        if sign == "]":
-            break
-        if sign != ",":
-            what = f"not JSON (a ',' or ']' is missing behind row {row})"
-            raise DataError(what, where=str(path), fix=fix)
-    if _behind(text, at, blank) < len(text):
+        at = _BLANKS(text, at).end() + 1
+        sign = text[at - 1 : at]
+    if sign != "]":
+        what = f"not JSON (a ',' or ']' is missing behind row {row})"
+        raise DataError(what, where=str(path), fix=fix)
+    if _BLANKS(text, at).end() < len(text):
         raise DataError("not JSON (something stands behind the array)", where=str(path), fix=fix)
-
-
-def _behind(text: str, at: int, blank: str) -> int:
-    while at < len(text) and text[at] in blank:
-        at += 1
-    return at
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
@@ -490,6 +465,7 @@ def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
         size <<= 4
 
 
+_BLANKS = re.compile(r"[ \t\r\n]*").match  # always one
 _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
@@ -500,13 +476,14 @@ def _counted(text: str, where: str) -> str:
     return text
 
 
-def _parse(text: str, where: str, fix: str = "Write one JSON object a line") -> Any:
+def _parse(text: str, where: str) -> Any:
     _counted(text, where)
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError:
         raise DataError("nested too deeply", where=where, fix="Write one flat object a line") from None
     except ValueError as error:
+        fix = "Write one JSON object a line"
         raise DataError(f"not JSON ({error})", where=where, fix=fix) from None
 
 
@@ -540,12 +517,7 @@ READERS: dict[str, Callable[[Path, Refuse], Table]] = {
 # Rows one at a time: what ``read_table`` gives, not kept.
 # The file is gone through several times (encoding, names, a sample of columns, rows) rather than kept.
 
-STREAMED = (
-    ".csv",
-    ".tsv",
-    ".jsonl",
-    ".ndjson",
-)  # a .json file is one array, and Parquet has readers of its own
+STREAMED = (".csv", ".tsv", ".jsonl", ".ndjson")  # .json is one array, and Parquet has its own readers
 
 
 def names_in(path: Path) -> tuple[str, ...] | None:
@@ -600,15 +572,16 @@ class StreamedTable:
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each row that can be read, and its values by column."""
-        if self._delimiter is not None:
-            plain = plain_under(self.names)
-            for row, record in islice(
-                whole_records(self.path, self._delimiter, pass_over, self._errors), 1, None
-            ):
-                yield row, dict(zip(self.names, map(plain, record), strict=True))
+        if self._delimiter is None:
+            for row, record in objects_in(self.path, pass_over, self._errors):
+                yield row, {name: record.get(name) for name in self.names}
             return
-        for row, record in objects_in(self.path, pass_over, self._errors):
-            yield row, {name: record.get(name) for name in self.names}
+        plain, records = (
+            plain_under(self.names),
+            whole_records(self.path, self._delimiter, pass_over, self._errors),
+        )
+        for row, record in islice(records, 1, None):
+            yield row, dict(zip(self.names, map(plain, record), strict=True))
 
     def sample(self) -> Table:
         """A table of some 2,000 rows from the whole file, to find out what its columns hold."""
