@@ -10,11 +10,12 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_cells, check_labels, check_texts, is_missing
+from glassformer.data.checks import check_labels, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
     LOOKED_AT,
@@ -34,7 +35,7 @@ from glassformer.data.label_kinds import CUT, is_number
 from glassformer.data.parquet import batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
-from glassformer.data.text_pairs import SECOND_CELL, SIDES, join_sides
+from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
 from glassformer.errors import DataError
 
 CLASSES = frozenset(
@@ -85,37 +86,38 @@ def find_columns(
     """
     found_text = find_column(table, text, TEXT_COLUMNS, "text")
     found_label = find_column(table, label, LABEL_COLUMNS, "label")
-    free = [n for n in table.names if n not in (found_text, found_label) and not n.startswith(REVIEWED)]
-    guessed = False
+    free, guessed = free_of(table, found_text, found_label), False
     if found_text is None and found_label is not None and len(free) == 1:
-        found_text = free.pop()
+        found_text = free[0]
     elif found_text is None and free:
         found_text = _guess_text(table, free, need_labels and pairs)
         guessed = found_text is not None
-        free = [name for name in free if name != found_text]
     if label is not None and found_label is not None and (found_text is None or found_text != text):
         _refuse_texts(table, found_label, found_text)
     if found_text is None:
         raise no_column(table, "text")
     if found_text == found_label:
-        raise DataError(
-            f"column {found_text!r} is taken for the text and for the label",
-            where=table.origin,
-            fix="Name both with text_column and label_column",
-        )
+        what = f"column {found_text!r} is taken for the text and for the label"
+        raise DataError(what, where=table.origin, fix="Name both with text_column and label_column")
     several: list[str] = []
-    if found_label is None and (labels or need_labels) and free:
-        found_label = _guess_label(table, free, need_labels, several, found_text)
+    if found_label is None:
+        found_label = _label_beside(
+            table, [found_text], need_labels, several, found_text, look=labels or need_labels
+        )
         guessed = guessed or found_label is not None
-    if found_label is None and need_labels:
-        raise no_column(table, "label")
-    said = _sentence(found_text, found_label) if guessed else ""
-    if several:
-        said = f"{_several(several)}: name it with label_column" + (f"; {said}" if said else "")
-    measured = next((n for n in free if measures(table.read(n))), None) if found_label is None else None
-    return Columns(
-        found_text, found_label, said, candidates=likeliest_labels(table, several), numbers=measured
-    )
+    said = [f"{_several(several)}: name it with label_column"] if several else []
+    if guessed:
+        both = f"texts in {found_text!r}" + (f", labels in {found_label!r}" if found_label else "")
+        said.append(f"found by what the columns hold: {both}; text_column and label_column name others")
+    rest = free_of(table, found_text) if found_label is None else []
+    measured = next((name for name in rest if measures(table.read(name))), None)
+    candidates = likeliest_labels(table, several)
+    return Columns(found_text, found_label, "; ".join(said), candidates=candidates, numbers=measured)
+
+
+def free_of(table: Table, *taken: str | None) -> list[str]:
+    """The columns of a table that are neither taken nor a review's."""
+    return [name for name in table.names if name not in taken and not name.startswith(REVIEWED)]
 
 
 def _refuse_texts(table: Table, label: str, text: str | None) -> None:
@@ -156,37 +158,10 @@ def tells_besides(name: str) -> bool:
     return bool(_words(name) & PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
 
 
-def label_beside(
-    table: Table, sides: Sequence[str], label: str | None, *, labels: bool, need_labels: bool
-) -> tuple[str | None, list[str], tuple[str, ...]]:
-    """The column of labels beside two of texts, what to say of it, and what else it could be; see
-    ``find_columns``."""
-    found = find_column(table, label, LABEL_COLUMNS, "label")
-    if found in sides:
-        what = f"column {found!r} is taken for a text and for the label"
-        raise DataError(what, where=table.origin, fix="Name another with label_column")
-    free = [n for n in table.names if n not in (*sides, found) and not n.startswith(REVIEWED)]
-    several: list[str] = []
-    said: list[str] = []
-    if found is None and (labels or need_labels) and free:
-        found = _guess_label(table, free, need_labels, several)
-        if found is not None:
-            said.append(f"labels in {found!r}, found by what it holds; label_column names another")
-    if found is None and need_labels:
-        raise no_column(table, "label")
-    said += [f"{_several(several)}: name it with label_column"] if several else []
-    return found, said, likeliest_labels(table, several)
-
-
 def _several(names: Sequence[str]) -> str:
     if len(names) == 1:
         return f"{names[0]!r} could be the label, by what it holds; by its name it is something else"
     return f"several columns could be the label ({listed(names)})"
-
-
-def _sentence(text: str, label: str | None) -> str:
-    both = f"texts in {text!r}" + (f", labels in {label!r}" if label else "")
-    return f"found by what the columns hold: {both}; text_column and label_column name others"
 
 
 def find_label(table: Table, wanted: str | None, taken: str, needed: bool = False) -> str | None:
@@ -195,12 +170,7 @@ def find_label(table: Table, wanted: str | None, taken: str, needed: bool = Fals
     Raises:
         DataError: no such column, several with usual names, or none though it is ``needed``.
     """
-    found = find_column(table, wanted, LABEL_COLUMNS, "label")
-    free = [name for name in table.names if name not in (taken, found) and not name.startswith(REVIEWED)]
-    found = found or (_guess_label(table, free, needed) if free else None)
-    if needed and found is None:
-        raise no_column(table, "label")
-    return found
+    return find_column(table, wanted, LABEL_COLUMNS, "label") or _label_beside(table, [taken], needed)
 
 
 def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | None] = ()) -> str:
@@ -218,7 +188,7 @@ def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | Non
         return table.names[0]
     found = find_column(table, wanted, TEXT_COLUMNS, "text")
     if found is None:
-        free = [n for n in table.names if n.lower() not in LABEL_COLUMNS and not n.startswith(REVIEWED)]
+        free = [name for name in free_of(table) if name.lower() not in LABEL_COLUMNS]
         found = free[0] if len(free) == 1 < len(table.names) else _guess_text(table, free, False)
     if found is None:
         fix = f"Name it with text_column: {listed(table.names)}"
@@ -270,17 +240,20 @@ def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
     raise DataError(what, where=table.origin, fix=fix)
 
 
-def _guess_label(
+def _label_beside(
     table: Table,
-    names: Sequence[str],
+    taken: Sequence[str],
     need_labels: bool,
     several: list[str] | None = None,
     text: str | None = None,
+    look: bool = True,
 ) -> str | None:
-    """The only column that looks like labels; where several do, their names are added to ``several``.
+    """The only column but those ``taken`` that looks like labels; where several do, ``several`` gets their
+    names.
 
     Rows whose ``text`` is empty are told with a refusal, which would be the next one.
     """
+    names = free_of(table, *taken) if look else []
     values = {name: table.read(name) for name in names}
     like = [name for name in names if looks_like_labels(values[name])]
     for other in (is_constant, are_numbers, are_dates):  # a count, a year beside the names of classes
@@ -303,11 +276,11 @@ def _guess_label(
             fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
         raise DataError(_several(like), where=table.origin, fix=fix)
     if len(names) == 1:
-        return _doubtful(table, names[0], values[names[0]])
-    return None
+        _refuse_doubtful(table, names[0], values[names[0]])
+    raise no_column(table, "label")
 
 
-def _doubtful(table: Table, name: str, values: Sequence[Any]) -> str:
+def _refuse_doubtful(table: Table, name: str, values: Sequence[Any]) -> None:
     """The only column left, of which nothing says that it holds labels: what it holds instead is said."""
     there = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in there})
@@ -394,7 +367,7 @@ def find_sides(
         return None
     if pair != AUTO:
         return _named(table, text, pair, label)
-    free = [n for n in table.names if n != label and not n.startswith(REVIEWED)]
+    free = free_of(table, label)
     found, how = usual_sides(free), "by their names"
     if found is None and guess and not any(name.lower() in TEXT_COLUMNS for name in free):
         known = label is not None or any(name.lower() in LABEL_COLUMNS for name in free)
@@ -409,7 +382,7 @@ def _named(table: Table, text: str | None, pair: str, label: str | None) -> Side
     if pair not in table.names:
         table.check_columns(pair)
     first = None if text is None else find_column(table, text, TEXT_COLUMNS, "text")
-    free = [n for n in table.names if n not in (pair, label) and not n.startswith(REVIEWED)]
+    free = free_of(table, pair, label)
     if first is None:
         names = {name.lower(): name for name in free}
         first = next((names[a] for a, b in PAIR_COLUMNS if b == pair.lower() and a in names), None)
@@ -434,10 +407,16 @@ def columns_of_pairs(
     sides = find_sides(table, text, pair, label, guess=labels)
     if sides is None:
         return None
-    two = sides.first, sides.second
-    label, said, several = label_beside(table, two, label, labels=labels, need_labels=need_labels)
-    sentence = "; ".join([*([sides.said] if sides.said else []), *said])
-    return Columns(sides.first, label, sentence, sides.second, several)
+    two, said, several = (sides.first, sides.second), [sides.said] if sides.said else [], list[str]()
+    found = find_column(table, label, LABEL_COLUMNS, "label")
+    if found in two:
+        what = f"column {found!r} is taken for a text and for the label"
+        raise DataError(what, where=table.origin, fix="Name another with label_column")
+    if found is None:
+        found = _label_beside(table, two, need_labels, several, look=labels or need_labels)
+        said += [f"labels in {found!r}, found by what it holds; label_column names another"] if found else []
+    said += [f"{_several(several)}: name it with label_column"] if several else []
+    return Columns(sides.first, found, "; ".join(said), sides.second, likeliest_labels(table, several))
 
 
 def read_inputs(table: Table, found: Columns) -> list[str]:
@@ -452,7 +431,9 @@ def row_checks(found: Columns) -> dict[str, Any] | None:
     """Column -> what raises for a value of it, in a table of pairs; None: the usual checks."""
     if found.pair is None:
         return None
-    return side_checks(found.text, found.pair) | ({found.label: check_labels} if found.label else {})
+    sides = zip((found.text, found.pair), SIDES, strict=True)
+    checks = {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in sides}
+    return checks | ({found.label: check_labels} if found.label else {})
 
 
 def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tuple[str, str] | None:
@@ -536,22 +517,6 @@ def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | 
     return DataError(what, where=str(where), fix=fix)
 
 
-def side_checks(first: str, second: str) -> dict[str, Any]:
-    """Column -> what raises for a value of it, in words that say which side it is."""
-
-    def check(which: str) -> Any:
-        def checked(values: list[Any]) -> None:
-            try:
-                check_cells(values)
-            except DataError as error:
-                what = error.what.replace("the text", f"the {which} text", 1)
-                raise DataError(what, where=error.where, fix=error.fix) from None
-
-        return checked
-
-    return {name: check(which) for name, which in zip((first, second), SIDES, strict=True)}
-
-
 # --- targets among the inputs ---------------------------------------------------------------------
 # A column of a table in memory, or a side of pairs, that holds the labels.
 
@@ -570,7 +535,8 @@ def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str =
     for i, label in enumerate(table.labels):
         if targets is None:
             first = table.first(i)
-            found = len(table) > 1 and _called(label) and (_repeats(first) or all(map(is_number, first)))
+            repeats = len({*map(str, first)}) <= len(first) / 2
+            found = len(table) > 1 and _called(label) and (repeats or all(map(is_number, first)))
         elif len(table) == 1:  # nothing else can be meant unless they are equal, row by row
             first = list(map(plain, table.first(i)))
             found = first == targets[: len(first)] and gives_away(table.column(i), targets, (), True)
@@ -589,9 +555,8 @@ def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: 
     """The same of pairs that were given as tuples."""
     if (found := _target_side(sides, y)) is not None:
         i, equal = found
-        what = (
-            f"the {SIDES[i]} text of each pair {'is its label' if equal else 'has one value for each label'}"
-        )
+        how = "is its label" if equal else "has one value for each label"
+        what = f"the {SIDES[i]} text of each pair {how}"
         fix = f"Give the {noun} alone: fit([pair[{1 - i}] for pair in X], y)"
         raise DataError(what, where="fit", fix=fix)
 
@@ -673,7 +638,3 @@ def inputs_of(table: MemoryTable, most: int, target: Any = None) -> Sequence[Any
 
 def _called(label: Any) -> bool:
     return isinstance(label, str) and label.lower() in CALLED
-
-
-def _repeats(values: Sequence[Any]) -> bool:
-    return len({*map(str, values)}) <= len(values) / 2

@@ -28,7 +28,7 @@ from glassformer.data.folders import (
 from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
-from glassformer.data.numbers import are_numbers, check_numbers, number_column, read_numbers
+from glassformer.data.numbers import are_numbers, check_numbers, number_column
 from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
@@ -167,7 +167,7 @@ class _Labels:
 
     def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
         if self.numbers:
-            return read_numbers(table, label)
+            return check_numbers(table.read(label), table.origin, table.rows)
         own = table.class_names.get(label, ())
         found = read_labels(table, label, own, self.separator)
         return found if own else by_name(found, class_names, table)

@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,23 +78,18 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     """
     sets, flat, owner = [], [], []
     for index, given in enumerate(y):
+        what = ""
         if isinstance(given, Unusable):
-            raise DataError(
-                given.reason, where=place(origin, index, rows), fix="Correct it or remove the row"
-            )
-        if not _is_set(given):
+            what, fix = given.reason, "Correct it or remove the row"
+        elif not _is_set(given):
             kind = "missing" if is_missing(given) else f"no list but {type(given).__name__}"
-            raise DataError(
-                f"the labels are {kind}",
-                where=place(origin, index, rows),
-                fix="Give a list of labels for every example; an empty one where it has none",
-            )
-        if NONE in map(str, given):
-            raise DataError(
-                f"a label is called {NONE!r}, as no label is shown",
-                where=place(origin, index, rows),
-                fix="Give it another name, or an empty list where an example has none",
-            )
+            fix = "Give a list of labels for every example; an empty one where it has none"
+            what = f"the labels are {kind}"
+        elif NONE in map(str, given):
+            what = f"a label is called {NONE!r}, as no label is shown"
+            fix = "Give it another name, or an empty list where an example has none"
+        if what:
+            raise DataError(what, where=place(origin, index, rows), fix=fix)
         sets.append(list(given))
         flat += sets[-1]
         owner += [index] * len(sets[-1])
@@ -102,11 +98,8 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
     except DataError as error:
         wrong = int((error.where or "[0]").strip("[]"))  # as ``place`` writes it without an origin
         raise DataError(error.what, where=place(origin, owner[wrong], rows), fix=error.fix) from None
-    out, at = [], 0
-    for labels in sets:
-        out.append(LabelSet(sorted(set(checked[at : at + len(labels)]))))
-        at += len(labels)
-    return out
+    each_one = iter(checked)
+    return [LabelSet(sorted(set(islice(each_one, len(labels))))) for labels in sets]
 
 
 def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[Any]]:
@@ -122,18 +115,15 @@ def read_matrix(y: Any, origin: str = "labels") -> tuple[list[LabelSet], list[An
     wrong = np.argwhere(~((dense == 0) | (dense == 1)))
     if len(wrong):
         i, k = wrong[0].tolist()
-        raise DataError(
-            f"{dense[i, k]!r} where a matrix of several labels has 0 or 1",
-            where=f"{place(origin, i, None)}[{k}]",
-            fix="Give 1 where an example has a label and 0 where not",
-        )
+        what, where = f"{dense[i, k]!r} where a matrix of several labels has 0 or 1", place(origin, i, None)
+        fix = "Give 1 where an example has a label and 0 where not"
+        raise DataError(what, where=f"{where}[{k}]", fix=fix)
     labels = list(range(dense.shape[1])) if names is None else names
     if len(set(labels)) < len(labels):
         raise DataError("two columns have one name", where=origin, fix="Rename one")
     if NONE in map(str, labels):
         raise DataError(f"a label is called {NONE!r}, as no label is shown", where=origin, fix="Rename it")
-    sets = [LabelSet(labels[k] for k in np.flatnonzero(row).tolist()) for row in dense.astype(bool)]
-    return sets, labels
+    return as_sets(dense.astype(bool), labels).tolist(), labels
 
 
 def names_of_matrix(y: Any) -> tuple[Any, ...] | None:

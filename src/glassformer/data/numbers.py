@@ -27,6 +27,7 @@ MOST = 0.5  # share of a column's cells that are numbers
 FAR = 6.0  # times the middle half of all numbers away from it: likely a slip of the pen
 Scale = Literal["linear", "log"]  # on which numbers are learned and their errors are measured
 NO_LOGARITHM = "a number that is not above 0 has no logarithm"
+WITHOUT = "{:g} is not above 0 and has no logarithm"
 HIGHEST = math.log(LARGEST)
 WIDE = 100.0  # the ends of the middle nine tenths as a ratio: squared errors see the largest numbers alone
 
@@ -100,11 +101,7 @@ def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | 
             raise DataError(what, where=place(origin, index, rows), fix=fix)
         if not number > 0:
             fix = "Correct it, or learn the numbers as they are, with number_scale=linear"
-            raise DataError(_without_logarithm(number), where=place(origin, index, rows), fix=fix)
-
-
-def _without_logarithm(number: float) -> str:
-    return f"{number:g} is not above 0 and has no logarithm"
+            raise DataError(WITHOUT.format(number), where=place(origin, index, rows), fix=fix)
 
 
 def with_logarithms(dataset: Any, skip: bool) -> Any:
@@ -123,7 +120,7 @@ def with_logarithms(dataset: Any, skip: bool) -> Any:
         if not bad:
             continue
         if not skip or len(bad) == len(split):
-            what = _without_logarithm(split.labels[bad[0]])
+            what = WITHOUT.format(split.labels[bad[0]])
             what += f" ({len(bad) - 1:,} more like it)" if len(bad) > 1 else ""
             fix = f"Correct it, leave such rows out with {SKIP}, or train without number_scale=log"
             raise DataError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
@@ -227,15 +224,6 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
         DataError: no such column.
     """
     return find_column(table, wanted, (), "label") or find_number_column(table, taken, form)
-
-
-def read_numbers(table: Table, column: str, form: Format = "plain") -> list[float]:
-    """The numbers of a column.
-
-    Raises:
-        DataError: see ``check_numbers``; the row is named.
-    """
-    return check_numbers(table.read(column), table.origin, table.rows, form)
 
 
 def number_findings(

@@ -42,7 +42,7 @@ from glassformer.data.folders import (
 )
 from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
 from glassformer.data.network import unreachable
-from glassformer.data.numbers import check_numbers, number_column, read_numbers
+from glassformer.data.numbers import check_numbers, number_column
 from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
 from glassformer.data.table_labels import (
@@ -199,8 +199,9 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
             class_names = own or class_names
             with way_out(columns.rejected, others):
                 if columns.numbers:
-                    labels += read_numbers(table, found.label, columns.form)
-                    amounts.append(said_of_amounts(table.read(found.label), columns.form))
+                    cells = table.read(found.label)
+                    labels += check_numbers(cells, table.origin, table.rows, columns.form)
+                    amounts.append(said_of_amounts(cells, columns.form))
                 else:
                     read = read_labels(table, found.label, own, columns.separator)
                     labels += read if own else by_name(read, class_names, table)

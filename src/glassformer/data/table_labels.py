@@ -18,7 +18,7 @@ from glassformer.data.column_contents import (
     present,
     yes_or_no,
 )
-from glassformer.data.columns import tells_besides
+from glassformer.data.columns import free_of, tells_besides
 from glassformer.data.label_kinds import what_labels_are, whole_number
 from glassformer.data.label_sets import (
     LabelSet,
@@ -29,7 +29,6 @@ from glassformer.data.label_sets import (
     holds_sets,
     of_column,
 )
-from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 
@@ -49,8 +48,8 @@ def read_labels(
     """
     values = table.read(column)
     if separator is not None or holds_sets(values):
-        found: Sequence[Any] = check_sets(of_column(values, separator), table.origin, table.rows)
-        return _named_sets(found, class_names, table) if class_names else found
+        sets = check_sets(of_column(values, separator), table.origin, table.rows)
+        return named_labels(sets, class_names, table) if class_names else sets
     if not table.typed:
         values = [value.strip() for value in values]
     elif class_names and all(value == -1 for value in values):
@@ -76,10 +75,7 @@ def column_checks(table: Table, label: str | None, separator: str | None) -> dic
             return None
         return {label: partial(_check_named, names)}
 
-    def check(values: Sequence[Any]) -> Any:
-        return check_sets(of_column(values, separator))
-
-    return {label: check}
+    return {label: lambda values: check_sets(of_column(values, separator))}
 
 
 def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
@@ -99,15 +95,17 @@ def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> 
     if all(whole_number(label) is not None for label in every):
         numbers = {label: whole_number(label) for label in every}
 
-    def name(label: Any, row: int) -> str:
-        return _named(numbers.get(label, label), class_names, table, row)
+    return _mapped(
+        labels, table, lambda label, row: _named(numbers.get(label, label), class_names, table, row)
+    )
 
+
+def _mapped(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]) -> list[Any]:
+    """Each label of a table, or each of a set of them, as ``name`` has it, which is told the row."""
+    both = zip(table.rows, labels, strict=True)
     if are_sets(labels):
-        return [
-            LabelSet(sorted(name(label, row) for label in own))
-            for row, own in zip(table.rows, labels, strict=True)
-        ]
-    return [name(label, row) for row, label in zip(table.rows, labels, strict=True)]
+        return [LabelSet(sorted(name(label, row) for label in own)) for row, own in both]
+    return [name(label, row) for row, label in both]
 
 
 def _check_named(class_names: Sequence[str], values: Sequence[Any]) -> None:
@@ -117,32 +115,21 @@ def _check_named(class_names: Sequence[str], values: Sequence[Any]) -> None:
             raise DataError(f"label {label!r} has no name")
 
 
-def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[str]:
+def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[Any]:
     """The names of numbers, by the names that the file itself gives.
 
     Raises:
         DataError: a number without a name, or a name that is no label, or stands there twice.
     """
     check_class_names(class_names, table.origin)
-    return [_named(label, class_names, table, row) for row, label in zip(table.rows, labels, strict=True)]
+    return _mapped(labels, table, lambda label, row: _named(label, class_names, table, row))
 
 
 def _named(label: Any, class_names: Sequence[str], table: Table, row: int) -> str:
     if not isinstance(label, int) or not 0 <= label < len(class_names):
-        raise DataError(
-            f"label {label!r} has no name",
-            where=f"{table.origin}, row {row}",
-            fix=f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}",
-        )
+        fix = f"The file names 0 to {len(class_names) - 1}: {', '.join(class_names)}"
+        raise DataError(f"label {label!r} has no name", where=f"{table.origin}, row {row}", fix=fix)
     return class_names[label]
-
-
-def _named_sets(sets: Sequence[Any], class_names: Sequence[str], table: Table) -> list[LabelSet]:
-    check_class_names(class_names, table.origin)
-    return [
-        LabelSet(sorted(_named(label, class_names, table, row) for label in labels))
-        for row, labels in zip(table.rows, sets, strict=True)
-    ]
 
 
 def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any]:
@@ -150,17 +137,12 @@ def whole_numbers(splits: Mapping[str, Any], untyped: set[str]) -> dict[str, Any
     texts = {k: {x for x in each(v.labels) if isinstance(x, str)} for k, v in splits.items()}
     if any(found and (k not in untyped or not all(map(WHOLE, found))) for k, found in texts.items()):
         return dict(splits)
-    return dict(splits) | {
-        k: replace(v, labels=_as_int(v.labels))
-        for k, v in splits.items()
-        if k in untyped and v.labels is not None
-    }
-
-
-def _as_int(labels: Sequence[Any]) -> list[Any]:
-    if are_sets(labels):
-        return [LabelSet(sorted({int(x) for x in given})) for given in labels]
-    return [int(x) for x in labels]
+    out = dict(splits)
+    for name in untyped & splits.keys():
+        if (labels := splits[name].labels) is not None:
+            whole = [LabelSet(sorted({*map(int, own)})) if are_sets(labels) else int(own) for own in labels]
+            out[name] = replace(splits[name], labels=whole)
+    return out
 
 
 # --- several labels as columns of 0 and 1 ---------------------------------------------------------
@@ -193,10 +175,8 @@ def with_label_sets(
     names, said = named_together(table.names, label), ""
     if not names and label is None and guess:
         names = _found(table, taken)
-        said = (
-            f"several labels, found by what the columns hold: {listed(names)} have 1 where a label applies; "
-        )
-        said += "label_column names one of them alone"
+        said = f"several labels, found by what the columns hold: {listed(names)} have 1 where a label "
+        said += "applies; label_column names one of them alone"
     if not names:
         return table, label, ""
     joined = BETWEEN.join(names)
@@ -223,7 +203,7 @@ def _set(names: Sequence[str], cells: Sequence[Any]) -> list[str] | Unusable:
 
 def _found(table: Table, taken: Sequence[str | None]) -> list[str]:
     """All columns of 0 and 1; empty where there are fewer than two, or another could be the label."""
-    free = [name for name in table.names if name not in taken and not name.startswith(REVIEWED)]
+    free = free_of(table, *taken)
     if any(name.lower() in LABEL_COLUMNS for name in free):
         return []
     values = {name: table.read(name) for name in free}
