@@ -57,9 +57,10 @@ class Kinship:
     @property
     def ratio(self) -> float:
         """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
-        return (self.near * self.pairs + 1.0) / (
-            self.far * self.pairs + 1.0
-        )  # one shared word counts for little
+        near, far = (
+            share * self.pairs + 1.0 for share in (self.near, self.far)
+        )  # one word counts for little
+        return near / far
 
 
 def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinship | None:
@@ -76,29 +77,22 @@ def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinshi
     rows, starts = _sampled_rows(texts, labels)
     if len(rows) - len(starts) < LEAST:
         return None
+    most = max(20, round(RARE * len(rows)))
+    counter = CountVectorizer(binary=True, min_df=2, max_df=most, token_pattern=r"(?u)\w+")
     try:
-        words = CountVectorizer(
-            binary=True, min_df=2, max_df=max(20, round(RARE * len(rows))), token_pattern=r"(?u)\w+"
-        ).fit_transform([texts[i] for i in rows])
+        words = counter.fit_transform([texts[i] for i in rows])
     except ValueError:  # no word stands in two texts, or none is rare
         return None
-    first = np.setdiff1d(
-        np.arange(len(rows)), starts
-    )  # rows whose neighbour stands before them in the sample
+    first = np.setdiff1d(np.arange(len(rows)), starts)  # those whose neighbor stands before them
     label = np.asarray([str(labels[i]) for i in rows] if labels is not None else [""] * len(rows))
     first = first[label[first] == label[first - 1]]
     if len(first) < LEAST:
         return None
     # Partners far away: the same rows against those of another chunk of the same class, in a fixed order.
-    far_of, far_with = [], []
-    for name in np.unique(label):
-        own = first[label[first] == name]
-        far_of.append(own)
-        far_with.append(np.roll(own, len(own) // 2))
-    shared = lambda a, b: float(words[a].multiply(words[b]).sum() / len(a))  # noqa: E731
-    return Kinship(
-        shared(first, first - 1), shared(np.concatenate(far_of), np.concatenate(far_with)), len(first)
-    )
+    classes = [first[label[first] == name] for name in np.unique(label)]
+    far = np.concatenate(classes), np.concatenate([np.roll(own, len(own) // 2) for own in classes])
+    near, apart = (float(words[a].multiply(words[b]).sum() / len(a)) for a, b in ((first, first - 1), far))
+    return Kinship(near, apart, len(first))
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
@@ -125,7 +119,7 @@ MANY = 0.5  # of a split's rows; where so many share a text with training, its f
 
 def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
     """What is particular to pairs; nothing where the texts are none."""
-    if not any(isinstance(text, TextPair) for split in splits.values() for text in split.texts[:1]):
+    if not any(are_pairs(split.texts) for split in splits.values()):
         return
     figures["sides"] = {"splits": {}, "leaks": {}}
     keys = {name: [_keys(text) for text in split.texts] for name, split in splits.items()}
@@ -181,32 +175,28 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     figures["held_out"] = sizes | {"largest": largest}
     if len(shared) <= MANY * len(held):
         return
-    message = (
-        f"rows of a part held out at random with a text that stands in a pair of train, on either side: "
-        f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of pairs "
-        "of known texts"
+    message = "rows of a part held out at random with a text that stands in a pair of train, on either side: "
+    message += (
+        f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of "
     )
+    message += "pairs of known texts"
     severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
     if largest > MANY * len(split):
         severity, code = "note", "side-leaks"
         fix = (
             f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides cannot "
-            "part them: judge on texts of their own, in a file test.csv beside train.csv"
         )
+        fix += "part them: judge on texts of their own, in a file test.csv beside train.csv"
     yield from found(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
 def _between(
     a: str, b: str, splits: Mapping[str, TextSplit], keys: Mapping[str, list], figures: dict[str, Any]
 ) -> Iterable[Finding]:
-    known = [{pair[side] for pair in keys[a]} for side in (0, 1)]
-    either, pairs = known[0] | known[1], set(keys[a])
-    rows = {
-        which: [i for i, pair in enumerate(keys[b]) if pair[side] in either]
-        for side, which in enumerate(SIDES)
-    }
-    shared = sorted({*rows[SIDES[0]], *rows[SIDES[1]]})
-    both = {*rows[SIDES[0]]} & {*rows[SIDES[1]]}
+    either, pairs = {side for pair in keys[a] for side in pair}, set(keys[a])
+    first, second = ([i for i, pair in enumerate(keys[b]) if pair[side] in either] for side in (0, 1))
+    rows = dict(zip(SIDES, (first, second), strict=True))
+    shared, both = sorted({*first, *second}), {*first} & {*second}
     swapped = [i for i, (x, y) in enumerate(keys[b]) if x != y and (y, x) in pairs]
     figures[f"{a}/{b}"] = {
         "rows": len(shared),
@@ -318,10 +308,8 @@ def _neighbors(
         message = "train: rows next to each other are no more alike than rows far apart"
         yield Finding("ok", "neighbours", message)
         return
-    message = (
-        f"train: neighbouring rows share rare words {kin.ratio:.0f} times as often as rows far apart: rows "
-        "that belong together (of one film, one author) stand together"
-    )
+    message = f"train: neighbouring rows share rare words {kin.ratio:.0f} times as often as rows far apart: "
+    message += "rows that belong together (of one film, one author) stand together"
     severity: Severity = "warning" if held_out == "rows" else "note"
     advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
     if held_out == "blocks":
@@ -343,19 +331,17 @@ def _short_texts(name: str, split: TextSplit) -> Iterable[Finding]:
 
 
 def _markup(splits: Mapping[str, TextSplit], figures: dict[str, Any], clean: Clean) -> Iterable[Finding]:
-    total = sum(map(len, splits.values()))
+    texts = [text for split in splits.values() for text in split.texts]
     tag = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*\s*/?>").search
-    tagged = [text for split in splits.values() for text in split.texts if "<" in text and tag(text)]
+    tagged = sum("<" in text and tag(text) is not None for text in texts)
     if tagged and clean == "none":
-        message = f"{percent(len(tagged), total)} of the texts hold HTML tags; clean = 'html' takes them out"
-        yield Finding("note", "markup", message, len(tagged))
+        message = f"{percent(tagged, len(texts))} of the texts hold HTML tags; clean = 'html' takes them out"
+        yield Finding("note", "markup", message, tagged)
     elif not tagged:
         yield Finding("ok", "markup", "no text holds HTML tags")
-    loose = sum(not unicodedata.is_normalized("NFC", t) for split in splits.values() for t in split.texts)
-    if loose:
+    if loose := sum(not unicodedata.is_normalized("NFC", text) for text in texts):
         what = "texts not in Unicode's composed form (NFC), where equal letters differ in bytes"
-        message = f"{what}: {loose:,}"
-        yield Finding("note", "unicode", message, loose)
+        yield Finding("note", "unicode", f"{what}: {loose:,}", loose)
 
 
 def _segmentation(
@@ -365,8 +351,7 @@ def _segmentation(
     shares = {}
     for name, split in splits.items():
         texts = (split.texts[i] for i in _chosen(len(split), SAMPLE))
-        sample = [text for text in texts if not text.isascii()]
-        if sample:
+        if sample := [text for text in texts if not text.isascii()]:
             shares[name] = sum(map(_is_segmented, sample)) / len(sample)
     if not shares or max(shares.values()) < 0.1 or clean in ("words", "syllables"):
         return
@@ -406,9 +391,7 @@ def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tupl
         return "", ()
     rows = [int(i) for i in ranked[:enough] if lost[i]]
     places = [place(split.origin, chosen[i], split.rows) for i in rows]
-    short = [
-        f"row {split.rows[chosen[i]]}" if split.rows else where for i, where in zip(rows, places, strict=True)
-    ]
+    short = [f"row {split.rows[chosen[i]]}" for i in rows] if split.rows else places
     said = f", {share[enough - 1]:.0%} of them in {listed(short)}"
     return said, tuple(
         f"{where}: {lost[i]:,} tokens cut: {excerpt(split.texts[chosen[i]], 60)}"
@@ -428,9 +411,8 @@ def _tokens(
     unknown = unknown_id(tokenizer)
     figures["tokens"] = {}
     for name, sample in samples.items():
-        table = encode_inputs(
-            tokenizer, sample, max_length=1 << 30, clean=clean, add_special_tokens=False, unk_id=unknown or 0
-        )
+        options = {"clean": clean, "add_special_tokens": False, "unk_id": unknown or 0}
+        table = encode_inputs(tokenizer, sample, max_length=1 << 30, **options)
         lengths = table.lengths + tokenizer.num_special_tokens_to_add(are_pairs(sample))
         figure: dict[str, Any] = {"sampled": len(sample), "lengths": _spread(lengths)}
         figures["tokens"][name] = figure

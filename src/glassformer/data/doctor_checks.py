@@ -203,10 +203,8 @@ def contradictions(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
     if not seen:
         return
     both = [(text, labels) for text, labels in seen.items() if len(labels) > 1]
-    examples = [
-        f"{' and '.join(sorted(map(str, lab)))} ({_places(text, splits)}): {excerpt(text)}"
-        for text, lab in both[:3]
-    ]
+    named = ((text, " and ".join(sorted(map(str, labels)))) for text, labels in both[:3])
+    examples = [f"{names} ({_places(text, splits)}): {excerpt(text)}" for text, names in named]
     several = any(isinstance(label, LabelSet) for _, labels in both[:1] for label in labels)
     message = f"distinct texts with {'different labels' if several else 'more than one label'}: {len(both):,}"
     fix = "keep one label of each; glassformer review-labels says which is doubtful"
@@ -369,19 +367,15 @@ def several_labels(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterab
         yield from _counts(name, counts, n)
     name, split = next(iter(sets.items()))
     pairs = together(split.labels)
-    figures["together"] = {
-        " + ".join(pair["labels"]): {"examples": pair["count"], "lift": round(pair["lift"], 1)}
-        for pair in pairs
-    }
+    figures["together"], shown = {}, []
+    for pair in pairs:
+        both, n, lift = " + ".join(pair["labels"]), pair["count"], pair["lift"]
+        figures["together"][both] = {"examples": n, "lift": round(lift, 1)}
+        shown.append(f"{both}: {n:,} examples, {lift:.1f} times as often as by chance")
     if pairs:
-        shown = tuple(
-            f"{' + '.join(pair['labels'])}: {pair['count']:,} examples, "
-            f"{pair['lift']:.1f} times as often as by chance"
-            for pair in pairs
-        )
         (a, b), n = pairs[0]["labels"], pairs[0]["count"]
         message = f"{name}: the labels that most often stand together are {a!r} and {b!r} ({n:,})"
-        yield Finding("note", "co-occurrence", message, n, shown)
+        yield Finding("note", "co-occurrence", message, n, tuple(shown))
     tied = [pair for pair in pairs if min(pair["of_first"], pair["of_second"]) >= TIED and pair["count"] > 2]
     names = "; ".join(" and ".join(map(repr, pair["labels"])) for pair in tied[:3])
     message = f"{name}: labels that hardly ever stand apart: {len(tied)} ({names})"
@@ -415,13 +409,5 @@ def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:
 
 
 # The checks on the labels of texts, in the order of the report.
-LABELS: list[Check] = [
-    contradictions,
-    odd_labels,
-    no_labels,
-    balance,
-    several_labels,
-    lone_classes,
-    missing_classes,
-    twin_classes,
-]
+LABELS: list[Check] = [contradictions, odd_labels, no_labels, balance]
+LABELS += [several_labels, lone_classes, missing_classes, twin_classes]

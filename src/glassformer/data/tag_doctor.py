@@ -24,13 +24,13 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
         ConfigError: no such scheme.
     """
     splits = {name: split for name, split in dataset.splits.items() if split.tags is not None}
-    spelling: list[Finding] = []
+    given = [tags for split in splits.values() for tags in split.tags or ()]
     try:
-        reading = read_tags([tags for split in splits.values() for tags in split.tags or ()], scheme)
-        spelling += [Finding("note", "tag-scheme", reading.said)] if reading.said else []
+        reading = read_tags(given, scheme)
+        spelling = [Finding("note", "tag-scheme", reading.said)] if reading.said else []
     except DataError as error:  # figures are those of the tags as they are spelled
-        reading = read_tags([tags for split in splits.values() for tags in split.tags or ()], "plain")
-        spelling.append(Finding("warning", "tag-scheme", error.what, fix=error.fix or ""))
+        reading = read_tags(given, "plain")
+        spelling = [Finding("warning", "tag-scheme", error.what, fix=error.fix or "")]
     tags, scheme = iter(reading.tags), reading.scheme
     splits = {name: replace(split, tags=[next(tags) for _ in split.words]) for name, split in splits.items()}
     every = dataset.splits | splits

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice, pairwise
@@ -138,28 +138,26 @@ class _Reader:
     def said(self) -> tuple[str, ...]:
         """What is read otherwise than it stands."""
         reading = (self.reading,) if self.reading else ()
-        if not self.blanks:
+        if not (count := len(self.blanks)):
             return reading
-        count = len(self.blanks)
         lines, rows = ("1 line", "row") if count == 1 else (f"{count:,} lines", "rows")
         some = ", ".join(map(str, self.blanks[:3])) + " ..." * (count > 3)
         return (*reading, f"{lines} with a blank in place of the tab read all the same ({rows} {some})")
 
     def split(self, files: Sequence[Path]) -> TaggedSplit:
-        found, origin, rows = read_rows(files, self._rows, self.rejected, "sentence")
+        def read(file: Path) -> Iterator[Row]:
+            return self._conll(file) if file.suffix.lower() in CONLL else self._table(file)
+
+        found, origin, rows = read_rows(files, read, self.rejected, "sentence")
         words, tags = map(list, zip(*found, strict=True))
         return TaggedSplit(words, tags if self.need_tags else None, origin, rows)
-
-    def _rows(self, file: Path) -> Iterator[Row]:
-        return self._conll(file) if file.suffix.lower() in CONLL else self._table(file)
 
     # --- tables ----------------------------------------------------------------------------------
 
     def _table(self, file: Path) -> Iterator[Row]:
         table = lenient_table(file, self.rejected)
-        word_column = column_of(
-            table, self.words_column, WORD_COLUMNS, "words", "words_column", lists=table.names
-        )
+        wanted = self.words_column, WORD_COLUMNS, "words", "words_column"
+        word_column = column_of(table, *wanted, lists=table.names)
         tag_column, own = None, [None] * len(table.rows)
         if self.need_tags:
             free = [name for name in table.names if name != word_column]
@@ -172,9 +170,8 @@ class _Reader:
             check_class_names(names, table.origin)
         characters = marks_characters(own) and any(isinstance(text, str) for text in every)
         if characters:
-            self.reading = (
-                f"{file.name}: {tag_column} has spans by character, read as BIO tags of whole words"
-            )
+            how = "has spans by character, read as BIO tags of whole words"
+            self.reading = f"{file.name}: {tag_column} {how}"
 
         def sentence(text: Any, given: Any, row: int) -> tuple[list[str], list[str]]:
             if characters:
@@ -221,9 +218,8 @@ class _Reader:
                     self.blanks.append(row)
             yield partial(self._sentence, cells, rows, word_at, tag_at, str(file)), rows[0]
         if sentences == 1 and words_read >= LONG:
-            self.unended.append(
-                f"{file.name}: all {words_read:,} words are one sentence, for no empty line ends one"
-            )
+            what = f"all {words_read:,} words are one sentence, for no empty line ends one"
+            self.unended.append(f"{file.name}: {what}")
 
     def _sentence(
         self, cells: list[list[str]], rows: Sequence[int], word_at: int, tag_at: int, origin: str
@@ -238,10 +234,8 @@ class _Reader:
     def _numbers(self, word: int, tag: int) -> tuple[int, int]:
         """Where in a line of CoNLL words and tags stand, from 0; tags from the end where negative."""
         out = []
-        for given, usual, key in (
-            (self.words_column, word, "words_column"),
-            (self.tags_column, tag, "tags_column"),
-        ):
+        for key, usual in (("words_column", word), ("tags_column", tag)):
+            given = getattr(self, key)
             try:
                 number = usual if given is None else int(given)
             except ValueError:
@@ -257,9 +251,8 @@ def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, w
     """Raises DataError for a line of CoNLL with another number of columns, or too few."""
     if len(line) != width:
         what = f"{len(line)} columns where the sentence's first word has {width}"
-        raise DataError(
-            what, where=where, fix="Give every word all columns, and end a sentence with an empty line"
-        )
+        fix = "Give every word all columns, and end a sentence with an empty line"
+        raise DataError(what, where=where, fix=fix)
     wanted = [at if at >= 0 else -at - 1 for at in (word_at, tag_at) if at is not None]
     if max(wanted) >= width or (tag_at is not None and width < 2):
         what = "a word without a tag" if width < 2 else f"{width} columns, and one is named that is not there"
@@ -390,9 +383,9 @@ def list_words(path: str, words_column: str | None = None, skip: bool = False) -
 
 def conll(words: Sequence[Sequence[str]], *columns: Sequence[Sequence[str]]) -> str:
     """Sentences in CoNLL's form, a tab between the columns; white space inside a word becomes a blank."""
-    clean: Callable[[str], str] = lambda word: " ".join(word.split())  # noqa: E731
     parts = []
     for i, sentence in enumerate(words):
-        lines = zip(map(clean, sentence), *(column[i] for column in columns), strict=True)
+        clean = (" ".join(word.split()) for word in sentence)
+        lines = zip(clean, *(column[i] for column in columns), strict=True)
         parts.append("".join("\t".join(line) + "\n" for line in lines))
     return "\n".join(parts)

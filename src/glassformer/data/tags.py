@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,17 +49,10 @@ def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
     Raises:
         DataError: most tags say where a span begins, and some do not; the first of these is named.
     """
-    marked: set[str] = set()
-    others: list[str] = []
-    for tag in dict.fromkeys(tag for tags in sequences for tag in tags if tag != NOT_TAGGED):
-        letter = _split(tag)[0]
-        if letter:
-            marked.add(letter)
-        elif tag != OUTSIDE:
-            others.append(tag)
+    letters = {tag: _split(tag)[0] for tag in _distinct(sequences) if tag != OUTSIDE}
+    marked, others = {*letters.values()} - {""}, [tag for tag, letter in letters.items() if not letter]
     if not others:
-        bare_only = not marked
-        return "plain" if bare_only else "BIOES" if marked & {"E", "S"} else "BIO"
+        return "BIOES" if marked & {"E", "S"} else "BIO" if marked else "plain"
     if {"B", "I"} <= marked and len(others) <= 2:
         what = f"tag {others[0]!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
         raise DataError(what, where="tags", fix=f"Write {OUTSIDE}, or B-{others[0]} and I-{others[0]}")
@@ -113,14 +106,11 @@ def tags_of(spans: Iterable[Span], count: int, scheme: Scheme) -> list[str]:
     tags = [OUTSIDE] * count
     for kind, start, end in spans:
         for i in range(start, end):
-            tags[i] = kind if scheme == "plain" else f"{_letter(i, start, end, scheme)}-{kind}"
+            letter = "B" if i == start else "I"
+            if scheme == "BIOES" and i == end - 1:
+                letter = "S" if i == start else "E"
+            tags[i] = kind if scheme == "plain" else f"{letter}-{kind}"
     return tags
-
-
-def _letter(i: int, start: int, end: int, scheme: Scheme) -> str:
-    if scheme == "BIOES" and i == end - 1:
-        return "S" if i == start else "E"
-    return "B" if i == start else "I"
 
 
 def repaired(tags: Sequence[str], scheme: Scheme) -> list[str]:
@@ -231,9 +221,8 @@ def tags_of_characters(text: Any, spans: Any, where: str) -> tuple[list[str], li
         inside = [i for i, (a, b) in enumerate(places) if a < end and b > start]
         if not inside or places[inside[0]][0] < start or places[inside[-1]][1] > end:
             what = f"span {given!r} ({text[start:end]!r}) does not begin and end with a word"
-            raise DataError(
-                what, where=where, fix="Give whole words; characters count from 0, the end exclusive"
-            )
+            fix = "Give whole words; characters count from 0, the end exclusive"
+            raise DataError(what, where=where, fix=fix)
         if any(tags[i] != OUTSIDE for i in inside):
             what = f"span {given!r} ({text[start:end]!r}) overlaps another"
             raise DataError(what, where=where, fix="Keep one of them: a word has one tag")
@@ -319,10 +308,8 @@ def _tags(tags: Any, count: int, where: str) -> list[str]:
     for j, tag in enumerate(tags):
         fits = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
         if not fits or not str(tag).strip():
-            shown = "empty" if isinstance(tag, str) else repr(tag)
-            raise DataError(
-                f"tag {j + 1} is {shown}", where=where, fix=f"Write {OUTSIDE} for a word of no kind"
-            )
+            what = f"tag {j + 1} is {'empty' if isinstance(tag, str) else repr(tag)}"
+            raise DataError(what, where=where, fix=f"Write {OUTSIDE} for a word of no kind")
     return [str(tag).strip() for tag in tags]
 
 
@@ -406,9 +393,8 @@ def check_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
             raise ConfigError(f"{scheme!r} is not a scheme of tags", where="scheme", fix=fix)
         return known, ()
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
-        raise ConfigError(
-            f"{list(names)} does not name each number once", where="scheme", fix="Write O,B-PER,I-PER"
-        )
+        what = f"{list(names)} does not name each number once"
+        raise ConfigError(what, where="scheme", fix="Write O,B-PER,I-PER")
     return "auto", names
 
 
@@ -484,17 +470,16 @@ def read_names(names: Sequence[str]) -> TagReading:
         read = [_canonical(spelling.read(name)) for name in names]
         scheme = _scheme_of_letters(read)
         if len({*read}) == len(names):
-            changed = next(i for i, name in enumerate(names) if read[i] != name)
-            return TagReading(
-                [read], scheme, f"labels are read as {scheme}: {names[changed]!r} as {read[changed]!r}"
-            )
+            old, new = next((a, b) for a, b in zip(names, read, strict=True) if a != b)
+            return TagReading([read], scheme, f"labels are read as {scheme}: {old!r} as {new!r}")
     if all(re.fullmatch(r"LABEL_[0-9]+", name) for name in names):
         said = f"its labels have no names ({names[0]} ...), so each of them counts as a kind of span"
         return TagReading([[*names]], "plain", said)
     if letters & {"B", "I"}:
-        odd = [name for name, read in found.items() if not read]
-        scheme = _scheme_of_letters(letters)
-        return TagReading([[*names]], scheme, f"each of {listed(odd)} counts as a kind of span")
+        said = (
+            f"each of {listed([name for name, read in found.items() if not read])} counts as a kind of span"
+        )
+        return TagReading([[*names]], _scheme_of_letters(letters), said)
     return TagReading([[*names]], "plain")
 
 
@@ -535,12 +520,12 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
     if paired < 0:
         what = f"the tags are numbers ({listing}), and an even one does not follow the odd one before it"
         raise DataError(what, where=where, fix=fix)
-    made = [[tag if tag == NOT_TAGGED else _paired(int(tag)) for tag in tags] for tags in given]
+    new = {str(n): f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
+    made = [[tag if tag == NOT_TAGGED else new[str(int(tag))] for tag in tags] for tags in given]
     if asked != "BIO":
         made = [repaired(tags, "BIO") for tags in made]
-    return TagReading(
-        made, "BIO", "tags that are numbers are read as BIO: 0 is O, 1 is B-1, 2 is I-1, 3 is B-2"
-    )
+    said = "tags that are numbers are read as BIO: 0 is O, 1 is B-1, 2 is I-1, 3 is B-2"
+    return TagReading(made, "BIO", said)
 
 
 def _pairs(given: Tags) -> int:
@@ -553,10 +538,6 @@ def _pairs(given: Tags) -> int:
                 good, bad = good + (before == tag - 1), bad + (before != tag - 1)
             before = tag
     return good - bad
-
-
-def _paired(number: int) -> str:
-    return f"{'I' if number % 2 == 0 else 'B'}-{(number + 1) // 2}" if number else OUTSIDE
 
 
 # --- letters and kinds ----------------------------------------------------------------------------
@@ -594,9 +575,8 @@ def _by_letters(given: list[list[str]], letters: set[str]) -> TagReading:
     if letters & {"M", "W"}:
         return TagReading(_translated(given, USUAL), "BIOES", "tags in BMES are read as BIOES")
     if letters == {"I", "E"}:
-        return TagReading(
-            [repaired(tags, "BIOES") for tags in given], "BIOES", "tags in IOE are read as BIOES"
-        )
+        made = [repaired(tags, "BIOES") for tags in given]
+        return TagReading(made, "BIOES", "tags in IOE are read as BIOES")
     if letters & {*"ESLU"}:
         return TagReading(given, "BIOES")
     if letters == {"I"} or _is_iob1(given):
@@ -640,11 +620,12 @@ def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, f
     """
     scheme: Scheme = KNOWN[asked] or "BIO"
     allowed = {OUTSIDE, *("BI" if scheme == "BIO" else ALL_LETTERS)}
-    reads: Callable[[_Spelling], list[str]] = lambda spelling: [  # noqa: E731
-        tag for tag in seen if (read := spelling.read(tag)) and read[0] in allowed
-    ]
-    spelling = max(SPELLINGS, key=lambda one: len(reads(one)))
-    if odd := [tag for tag in seen if tag not in reads(spelling)]:
+
+    def unlike(spelling: _Spelling) -> list[str]:
+        return [tag for tag in seen if not (read := spelling.read(tag)) or read[0] not in allowed]
+
+    spelling = min(SPELLINGS, key=lambda one: len(unlike(one)))
+    if odd := unlike(spelling):
         other = next((tag for tag in odd if spelling.read(tag)), None)
         fix = fix or ("Set scheme=BIOES" if other else f"Write {OUTSIDE}, or B-{odd[0]}; or set scheme=plain")
         raise DataError(f"tag {other or odd[0]!r} is not one of {asked}", where=where, fix=fix)
