@@ -109,8 +109,7 @@ def load_answered(
     check_request(source, limit, "Give the path of a file or folder, or facts", "questions")
     if (known := ANSWERED_SOURCES.get(str(source))) is not None:
         splits = {name: AnsweredSplit(*facts.facts(name), str(source)) for name in facts.SIZES}
-        about = {"description": known.description, "licence": known.licence, "notes": known.notes}
-        return with_limit(Dataset(str(source), splits, **about), limit, seed)
+        return with_limit(known.described(Dataset(str(source), splits)), limit, seed)
     path = Path(source).expanduser()
     columns = question_column, context_column, answer_column
     rejected: list[RejectedRow] | None = [] if on_bad_row == "skip" else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from glassformer.data.label_sets import LabelSet, each
@@ -116,6 +116,11 @@ class NamedSource:
     language: str = ""  # of the texts, as ISO 639-1 writes it
     tagged: bool = False  # its words have tags, which data/tagged.py reads
     columns: tuple[str, ...] = ()  # of pairs: the languages that it has
+
+    def described(self, dataset: Any) -> Any:
+        """A data set that was loaded, with what is known of it; its own notes follow."""
+        notes = (*self.notes, *dataset.notes)
+        return replace(dataset, description=self.description, licence=self.licence, notes=notes)
 
 
 def choose_splits(available: Mapping[str, T], wanted: Sequence[str] | None, where: str) -> dict[str, T]:

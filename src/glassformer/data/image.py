@@ -57,25 +57,11 @@ class _Reading:
     image_range: ImageRange
     brightest: Brightest | None
 
-    def eight_bits(self, image: Image, opened: Image, content: bytes) -> Image:
-        """See ``image_range.eight_bits``."""
-        with self._named():
-            return eight_bits(image, opened, content, self.image_range, self._note())
-
-    def of_array(self, array: np.ndarray) -> np.ndarray:
-        """The same of an array, in which nothing states what is white."""
-        with self._named():
-            return scaled(array, white_of(array, self.image_range, self._note()))
-
-    def _note(self) -> Callable[[int], None] | None:
-        return None if self.brightest is None else partial(self.brightest.note, where=self.where)
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except RangeError as error:
-            raise DataError(error.what, where=self.where, fix=error.fix) from None
+    @property
+    def white(self) -> tuple[ImageRange, Callable[[int], None] | None]:
+        """What ``image_range.eight_bits`` and ``white_of`` ask about it."""
+        note = None if self.brightest is None else partial(self.brightest.note, where=self.where)
+        return self.image_range, note
 
 
 class Brightest:
@@ -128,7 +114,8 @@ def open_picture(
     reading = _Reading(where, image_range, brightest)
     if isinstance(source, Image.Image):
         _check_size(source.size, where)
-        found = _decoded(source, reading)
+        with decoding(where):
+            found = _decoded(source, reading)
         return found.copy() if found is source else found
     source = file_of(in_memory(source, where))
     if isinstance(source, str | os.PathLike):
@@ -136,16 +123,14 @@ def open_picture(
         reading = replace(reading, where=where)
         source = _read_file(Path(source).expanduser())
     if isinstance(source, bytes | bytearray | memoryview):
-        return _from_bytes(bytes(source), reading)
+        with decoding(where):
+            return _decoded(opened(bytes(source), where), reading, bytes(source))
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
         return Image.fromarray(_from_array(source, reading))
     if is_missing(source):
         raise DataError("the picture is missing", where=where, fix="Remove the row")
-    raise DataError(
-        f"a {type(source).__name__} is no picture",
-        where=where,
-        fix="Give a path, an open file, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]",
-    )
+    fix = "Give a path, an open file, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]"
+    raise DataError(f"a {type(source).__name__} is no picture", where=where, fix=fix)
 
 
 def picture_files(folder: Path) -> list[Path]:
@@ -202,11 +187,10 @@ def check_pictures(
         raise DataError("one picture where a list is wanted", where=origin, fix="Put it into a list")
     shape = None if table_of(pictures) is not None else getattr(pictures, "shape", None)
     if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
-        batch = "[n, H, W, C]" if isinstance(pictures, np.ndarray) else "[n, C, H, W]"
-        if not (isinstance(pictures, np.ndarray) and len(shape) == 3 and shape[2] not in (1, 3, 4)):
-            raise DataError(
-                f"{tuple(shape)} is one picture where a list is wanted", where=origin, fix=f"Give {batch}"
-            )
+        array = isinstance(pictures, np.ndarray)
+        if not (array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
+            what = f"{tuple(shape)} is one picture where a list is wanted"
+            raise DataError(what, where=origin, fix=f"Give {'[n, H, W, C]' if array else '[n, C, H, W]'}")
     given = read_rows(pictures, origin, "pictures", whole=is_record)
     found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
     if not found:
@@ -310,12 +294,6 @@ def _absent(path: Path) -> DataError:
     return DataError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
 
-def _from_bytes(content: bytes, reading: _Reading) -> Image:
-    where = reading.where
-    with decoding(where):
-        return _decoded(opened(content, where), reading, content)
-
-
 def opened(content: bytes, where: str) -> Image:
     """A picture's file, its header read and its size within bounds; nothing is decoded.
 
@@ -342,15 +320,18 @@ def decoding(where: str) -> Iterator[None]:
         try:
             yield
         except UnidentifiedImageError:
-            raise DataError("is no picture that can be read", where=where, fix=_known()) from None
+            fix = f"Known: {', '.join(FORMATS[:7])}"
+            raise DataError("is no picture that can be read", where=where, fix=fix) from None
         except Image.DecompressionBombError:
-            raise _too_large(where) from None
+            raise _too_large("it has", where) from None
+        except RangeError as error:
+            raise DataError(error.what, where=where, fix=error.fix) from None
         except DataError:
             raise
-        except (
-            Exception
-        ) as error:  # every decoder has its own: OSError, SyntaxError, struct.error, ValueError ...
-            raise _damaged(error, where) from None
+        except Exception as error:  # every decoder has its own: OSError, struct.error, SyntaxError ...
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
+            what = f"the picture is damaged ({reason})"
+            raise DataError(what, where=where, fix="Fetch it again or remove it") from None
 
 
 def content_of(source: Any) -> bytes | None:
@@ -369,25 +350,15 @@ def _decoded(image: Image, reading: _Reading, content: bytes = b"") -> Image:
     """Pixels read, upright, RGB."""
     from PIL import Image
 
-    where = reading.where
-    try:
-        image.load()
-        upright = reading.eight_bits(_upright(image, where), image, content)
-        mode = upright.mode
-        if mode == "RGB" and "transparency" not in upright.info:
-            return upright
-        if mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in upright.info:
-            seen = (
-                upright if mode == "RGBA" and "transparency" not in upright.info else upright.convert("RGBA")
-            )
-            white = Image.new("RGB", seen.size, WHITE)
-            white.paste(seen, mask=seen.getchannel("A"))
-            return white
-        return upright.convert("RGB")
-    except DataError:
-        raise
-    except Exception as error:  # every decoder and every conversion has its own
-        raise _damaged(error, where) from None
+    image.load()
+    upright = eight_bits(_upright(image, reading.where), image, content, *reading.white)
+    mode, clear = upright.mode, "transparency" in upright.info
+    if clear or mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        seen = upright if mode == "RGBA" and not clear else upright.convert("RGBA")
+        white = Image.new("RGB", seen.size, WHITE)
+        white.paste(seen, mask=seen.getchannel("A"))
+        return white
+    return upright if mode == "RGB" else upright.convert("RGB")
 
 
 def _upright(image: Image, where: str) -> Image:
@@ -404,12 +375,7 @@ def _upright(image: Image, where: str) -> Image:
     if turn is None:
         return image
     turned = image.transpose(Image.Transpose(turn))
-    for name in (
-        "exif",
-        "Raw profile type exif",
-        "xmp",
-        "XML:com.adobe.xmp",
-    ):  # else it would be turned again
+    for name in ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"):  # else it is turned again
         turned.info.pop(name, None)
     return turned
 
@@ -436,21 +402,17 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
         array = array.transpose(1, 2, 0)
     given = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
     if array.dtype != np.uint8 and not given and array.dtype != np.uint16:
-        raise DataError(
-            f"pixels are {array.dtype} where uint8 from 0 to 255 is wanted",
-            where=where,
-            fix="Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them",
-        )
+        what = f"pixels are {array.dtype} where uint8 from 0 to 255 is wanted"
+        fix = "Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them"
+        raise DataError(what, where=where, fix=fix)
     _check_size((array.shape[1], array.shape[0]), where)
     channels = array.shape[2]
     if channels not in (1, 3, 4):
-        raise DataError(
-            f"{channels} channels where 1, 3 or 4 are wanted",
-            where=where,
-            fix="Arrays are [H, W, C], tensors [C, H, W]",
-        )
+        what = f"{channels} channels where 1, 3 or 4 are wanted"
+        raise DataError(what, where=where, fix="Arrays are [H, W, C], tensors [C, H, W]")
     if array.dtype != np.uint8:
-        array = reading.of_array(array)
+        with decoding(where):
+            array = scaled(array, white_of(array, *reading.white))
     if channels == 1:
         return np.repeat(array, 3, axis=2)
     if channels == 4:
@@ -464,33 +426,19 @@ def _check_size(size: tuple[int, int], where: str, most: int = MAX_PIXELS) -> No
     if min(size) < 1:
         raise DataError("the picture has no pixels", where=where, fix="Remove it")
     if width * height > most:
-        raise _too_large(where, size, most)
+        raise _too_large(f"{width:,} x {height:,} pixels are", where, most)
     if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
-        raise DataError(
-            f"{width} x {height} pixels is more a line than a picture", where=where, fix="Cut it or remove it"
-        )
+        what = f"{width} x {height} pixels is more a line than a picture"
+        raise DataError(what, where=where, fix="Cut it or remove it")
 
 
-def _too_large(where: str, size: tuple[int, int] | None = None, most: int = MAX_PIXELS) -> DataError:
-    shown = f"{size[0]:,} x {size[1]:,} pixels are" if size else "it has"
-    return DataError(
-        f"{shown} more than the {most // 1_000_000} million pixels that are decoded",
-        where=where,
-        fix="Scale it down or remove it",
-    )
+def _too_large(shown: str, where: str, most: int = MAX_PIXELS) -> DataError:
+    what = f"{shown} more than the {most // 1_000_000} million pixels that are decoded"
+    return DataError(what, where=where, fix="Scale it down or remove it")
 
 
 def _too_many_bytes(where: str) -> DataError:
     return DataError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
-
-
-def _damaged(error: Exception, where: str) -> DataError:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-    return DataError(f"the picture is damaged ({reason})", where=where, fix="Fetch it again or remove it")
-
-
-def _known() -> str:
-    return f"Known: {', '.join(FORMATS[:7])}"
 
 
 # --- pictures looked at before a training ---------------------------------------------------------
@@ -511,7 +459,7 @@ class Header:
     kind: str  # JPEG, PNG ...; "array" of what lies in memory
     mode: str  # Pillow's: RGB, L, CMYK, RGBA, P ...
     size: tuple[int, int]  # width, height
-    frames: int = 1
+    frames: int = 1  # of an animation 2, however many it has
     brightest: int | None = None  # of 255, as a model reads it; None: it was not decoded
 
 
@@ -537,8 +485,8 @@ def look_at(
         image = open_picture(source, where, image_range, brightest)
         return Header("array", image.mode, image.size, brightest=_brightest(image))
     image = opened(content, where)
-    kind = image.format or ""
-    frames, seen = _frames(image), None
+    kind, seen = image.format or "", None
+    frames = 2 if getattr(image, "is_animated", False) else 1  # counting them all would decode them
     ending = ENDS.get(kind)
     whole = ending is not None and content[-64:].rstrip(b"\0\r\n").endswith(ending)
     if decode or not whole or image.mode[0] in "IF" or (kind == "PNG" and content[24:25] == b"\x10"):
@@ -548,11 +496,6 @@ def look_at(
 
 def _brightest(image: Any) -> int:
     return max(high for _, high in image.getextrema())
-
-
-def _frames(image: Any) -> int:
-    """Of an animation, at least 2: counting them all would decode them."""
-    return 2 if getattr(image, "is_animated", False) else 1
 
 
 def unreadable(
@@ -584,11 +527,10 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
         DataError: some cannot be read: the first of them, how many more, and how to leave them out.
     """
     bad, learned = {}, Brightest()
-    for i, (name, split) in enumerate(splits.items()):
-        bad[name] = unreadable(
-            split.images, split.origin, split.rows, False, image_range, learned if i == 0 else None
-        )
-        image_range = learned.settle(image_range) if i == 0 else image_range
+    for name, split in splits.items():
+        note = None if bad else learned
+        bad[name] = unreadable(split.images, split.origin, split.rows, False, image_range, note)
+        image_range = learned.settle(image_range) if len(bad) == 1 else image_range
     errors = [error for found in bad.values() for error in found.values()]
     if not errors:
         return

@@ -23,24 +23,7 @@ from glassformer.errors import DataError
 MAX_TAGS = 1_000  # of one directory; cameras write up to about a hundred
 MAX_STRIPS = 65_536  # strips or tiles: 16 million pixels in tiles of 16 x 16
 MAX_STRIP_BYTES = 256 * 2**20  # of one strip or tile once decoded
-SIZES = {
-    1: 1,
-    2: 1,
-    3: 2,
-    4: 4,
-    5: 8,
-    6: 1,
-    7: 1,
-    8: 2,
-    9: 4,
-    10: 8,
-    11: 4,
-    12: 8,
-    13: 4,
-    16: 8,
-    17: 8,
-    18: 8,
-}
+SIZES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 17: 8, 18: 8}  # of a type
 LETTERS = {1: "B", 3: "H", 4: "I", 13: "I", 16: "Q"}
 FURTHER = (34665, 34853, 40965)  # tags that point at another directory, and that are read
 WIDTH, HEIGHT, BITS, PACKING, SAMPLES, ROWS = 256, 257, 258, 259, 277, 278
@@ -106,11 +89,7 @@ def _directory(block: bytes, order: str, big: bool, at: int, where: str) -> Dire
     at += head
     count = min(count, (len(block) - at) // entry.size)
     if count > MAX_TAGS:
-        raise DataError(
-            f"the picture's metadata has {count:,} entries, {MAX_TAGS:,} at most",
-            where=where,
-            fix="Save it anew or remove it",
-        )
+        raise _refusal(f"{count:,} entries, {MAX_TAGS:,} at most", where, "metadata has")
     entries, total = {}, 0
     for i in range(count):
         here = at + i * entry.size
@@ -124,11 +103,7 @@ def _directory(block: bytes, order: str, big: bool, at: int, where: str) -> Dire
         if tag not in entries or number > entries[tag][1]:
             entries[tag] = kind, number, place
     if total > 2 * len(block):
-        raise DataError(
-            f"the picture's metadata says that {len(block):,} bytes hold {total:,}",
-            where=where,
-            fix="Save it anew or remove it",
-        )
+        raise _refusal(f"{len(block):,} bytes hold {total:,}", where, "metadata says that")
     return Directory(block, order, entries)
 
 
@@ -169,17 +144,15 @@ def check_tiff(content: bytes, where: str, most: int, work: int) -> None:
     parts = [(at, min(n, max(0, len(content) - at))) for at, n in zip(places, sizes, strict=False)]
     if sum(n for _, n in parts) > 2 * len(content):
         raise _refusal("strips that share their bytes", where)
-    if packing in (OLD_JPEG, NEW_JPEG):
-        if packing == OLD_JPEG:
-            scans = content.count(b"\xff\xda") * covered
-        else:
-            scans = sum(content.count(b"\xff\xda", at, at + n) for at, n in parts) * across * down
-        if scans > work:
-            raise _refusal("more scans than are decoded", where)
+    scans = content.count(b"\xff\xda") * covered if packing == OLD_JPEG else 0
+    if packing == NEW_JPEG:
+        scans = sum(content.count(b"\xff\xda", at, at + n) for at, n in parts) * across * down
+    if scans > work:
+        raise _refusal("more scans than are decoded", where)
 
 
-def _refusal(what: str, where: str) -> DataError:
-    return DataError(f"the picture's file holds {what}", where=where, fix="Save it anew or remove it")
+def _refusal(what: str, where: str, holds: str = "file holds") -> DataError:
+    return DataError(f"the picture's {holds} {what}", where=where, fix="Save it anew or remove it")
 
 
 # --- a file ---------------------------------------------------------------------------------------
@@ -203,9 +176,7 @@ SLOW_BYTES = 2_000_000  # of its runs
 JPEG, PNG, RIFF = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF"
 TIFF = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", b"II+\0", b"MM\0+")
 UNPACKED = {b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf"}
-MARKER = re.compile(
-    rb"\xff+([\x01-\xcf\xd8-\xfe])"
-)  # in coded pixels; 0 and the eight restarts belong to these
+MARKER = re.compile(rb"\xff+([\x01-\xcf\xd8-\xfe])")  # in coded pixels, which have 0 and eight restarts
 ANY_MARKER = re.compile(rb"\xff+([\x01-\xfe])")  # before these
 ALONE = frozenset((*range(0x01, 0xC0), *range(0xD0, 0xD9)))  # markers without a length
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # that give the size
@@ -224,6 +195,11 @@ OTHERS = {
     rb"\s*<(!doctype html|html)": ("an HTML page, not an image", "Download the image itself"),
     rb"version https://git-lfs": ("a pointer of Git LFS, not the image", "Fetch it with 'git lfs pull'"),
 }
+BANDS = dict.fromkeys((b"P1", b"P2", b"P4", b"P5", b"PyP", b"Pf"), 1) | {
+    b"P3": 3,
+    b"P6": 3,
+}  # of kinds of PPM
+BANDS |= dict.fromkeys((b"P0CMYK", b"PyRGBA", b"PyCMYK"), 4)
 PPM_TOKEN = re.compile(rb"(?:\s|#[^\r\n]*[\r\n])*([^\s#]+)")
 
 
@@ -256,9 +232,7 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
 
 def too_much(what: str, most: int, where: str) -> DataError:
     """The refusal of a picture whose file holds ``what``."""
-    return DataError(
-        f"the picture's file holds {what}, {most:,} at most", where=where, fix="Save it anew or remove it"
-    )
+    return _refusal(f"{what}, {most:,} at most", where)
 
 
 def _refuse_others(beginning: bytes, where: str) -> None:
@@ -268,15 +242,9 @@ def _refuse_others(beginning: bytes, where: str) -> None:
 
 
 def _jpeg(content: bytes, where: str, most: int) -> None:
-    scans = content.count(
-        b"\xff\xda"
-    )  # coded pixels never hold these two bytes; thumbnails may hold some more
-    if (
-        len(content) < 4 * MAX_SEGMENTS
-        and scans <= FULL_SCANS
-        and b"Exif" not in content
-        and b"MPF" not in content
-    ):
+    scans = content.count(b"\xff\xda")  # coded pixels never hold these; thumbnails may hold some more
+    plain = b"Exif" not in content and b"MPF" not in content
+    if plain and len(content) < 4 * MAX_SEGMENTS and scans <= FULL_SCANS:
         return  # no room for more segments: data sets of small pictures are not held up
     at, size, segments, junk, exif = 2, (0, 0), 0, 0, []
     while found := ANY_MARKER.search(content, at):  # as libjpeg does it: what is no marker is skipped
@@ -396,28 +364,24 @@ def _bmp(content: bytes, where: str) -> None:
 
 
 def _ppm(content: bytes, where: str) -> None:
-    kind = content[:6].split(maxsplit=1)[:1]
-    bands = {b"P1": 1, b"P2": 1, b"P3": 3, b"P4": 1, b"P5": 1, b"P6": 3, b"P0CMYK": 4, b"PyP": 1,
-             b"PyRGBA": 4,
-             b"PyCMYK": 4, b"Pf": 1}.get(kind[0] if kind else b"")  # fmt: skip
-    if bands is None:
+    kind = (content[:6].split(maxsplit=1) or [b""])[0]
+    if kind not in BANDS:
         return
-    tokens, at, start = [], len(kind[0]), content[:MAX_HEADER]
-    for _ in range(2 if kind[0] in (b"P1", b"P4") else 3):
+    tokens, at, start = [], len(kind), content[:MAX_HEADER]
+    for _ in range(2 if kind in (b"P1", b"P4") else 3):
         found = PPM_TOKEN.match(start, at)
         if found is None:
-            raise DataError(
-                f"the header does not end within {MAX_HEADER:,} bytes", where=where, fix="Save it anew"
-            )
+            what = f"the header does not end within {MAX_HEADER:,} bytes"
+            raise DataError(what, where=where, fix="Save it anew")
         tokens.append(found[1])
         at = found.end()
-    plain = kind[0] in (b"P1", b"P2", b"P3")
+    plain = kind in (b"P1", b"P2", b"P3")
     if plain and content.count(b"#") > MAX_COMMENTS:
         raise too_much("more remarks", MAX_COMMENTS, where)
-    gray16 = kind[0] == b"P5" and tokens[-1] == b"65535"
-    if plain or (kind[0] not in (b"P4", b"Pf") and tokens[2] != b"255" and not gray16):
+    gray16 = kind == b"P5" and tokens[-1] == b"65535"
+    if plain or (kind not in (b"P4", b"Pf") and tokens[2] != b"255" and not gray16):
         try:
-            values = abs(int(tokens[0][:12]) * int(tokens[1][:12])) * bands
+            values = abs(int(tokens[0][:12]) * int(tokens[1][:12])) * BANDS[kind]
             if not plain and int(tokens[2][:12]) > 255:  # two bytes each take half as long again
                 values += values // 2
         except ValueError:

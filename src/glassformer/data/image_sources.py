@@ -18,14 +18,8 @@ from glassformer.data.checks import check_class_names, check_labels
 from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
-from glassformer.data.folders import (
-    find_folder,
-    refuse_models,
-    refuse_tables,
-    split_folders,
-    subfolders,
-)
-from glassformer.data.image import ImageRange, files_below, is_image_name, picture_name, without_unreadable
+from glassformer.data.folders import find_folder, refuse_models, refuse_tables, split_folders, subfolders
+from glassformer.data.image import files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, check_numbers, number_column
@@ -99,13 +93,7 @@ def load_image_dataset(
     if named is not None and numbers:
         raise DataError(f"the pictures of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
     if named is not None:
-        dataset = named.load(named, splits)
-        dataset = replace(
-            dataset,
-            description=named.description,
-            licence=named.licence,
-            notes=(*named.notes, *dataset.notes),
-        )
+        dataset = named.described(named.load(named, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
         labels = _Labels(label_column, label_separator, numbers, need_labels)
@@ -113,18 +101,12 @@ def load_image_dataset(
         if rejected:
             said = summary(rejected, listed=False)
             dataset = replace(dataset, rejected=tuple(rejected), notes=(*dataset.notes, said))
-    if broken == "skip":
-        dataset = _without_broken(dataset, image_range or "full")
-    dataset = with_limit(dataset, limit, seed)
-    return replace(dataset, notes=(*dataset.notes, *absent_classes(dataset.splits)))
-
-
-def _without_broken(dataset: Dataset, image_range: ImageRange) -> Dataset:
-    notes, splits = [], {}
-    for name, split in dataset.splits.items():
-        splits[name], said = without_unreadable(split, name, image_range=image_range)
-        notes += said
-    return replace(dataset, splits=splits, notes=(*dataset.notes, *notes))
+    notes, parts = [*dataset.notes], dict(dataset.splits)
+    for name, split in parts.items() if broken == "skip" else ():
+        parts[name], left_out = without_unreadable(split, name, image_range=image_range or "full")
+        notes += left_out
+    dataset = with_limit(replace(dataset, splits=parts), limit, seed)
+    return replace(dataset, notes=(*notes, *absent_classes(dataset.splits)))
 
 
 def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
@@ -132,9 +114,9 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
     train = set(each(splits["train"].labels)) if "train" in splits else set()
     out = []
     for name, split in splits.items():
-        if are_numbers(split.labels):
+        if name == "train" or not split.labels or are_numbers(split.labels):
             continue
-        if name != "train" and split.labels and (missing := train - set(each(split.labels))):
+        if missing := train - set(each(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
             out.append(f"no picture of {listed} in {name}: its figures say nothing about that class")
     return out
@@ -335,11 +317,9 @@ def _load_digits(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
     rest, test = stratified_split(labels, 360, 0)
     kept, held = stratified_split([labels[i] for i in rest], 287, 0)
     parts = choose_splits({"train": rest[kept], "validation": rest[held], "test": test}, wanted, "digits")
+    whole = ImageSplit([*pixels], labels, "digits", range(len(labels)))
     splits = {
-        name: ImageSplit(
-            [pixels[i] for i in index], [labels[i] for i in index], f"digits/{name}", index.tolist()
-        )
-        for name, index in parts.items()
+        name: replace(whole.select(index.tolist()), origin=f"digits/{name}") for name, index in parts.items()
     }
     return Dataset("digits", splits, tuple(map(str, range(10))))
 

@@ -100,10 +100,8 @@ def load_scored_pairs(
         a, b, scores = map(list, zip(*pairs, strict=True))
         known = columns is not None and columns[2] is not None
         splits[name] = ScoredSplit(a, b, scores if known else None, origin, rows if len(files) == 1 else None)
-    description, licence = (named.description, named.licence) if named else ("", "")
-    bad = tuple(rejected or ())
-    dataset = Dataset(path.stem, splits, (), description, licence, rejected=bad, columns=columns or ())
-    return with_limit(dataset, limit, seed)
+    dataset = Dataset(path.stem, splits, rejected=tuple(rejected or ()), columns=columns or ())
+    return with_limit(named.described(dataset) if named else dataset, limit, seed)
 
 
 def _rows(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:

@@ -108,10 +108,9 @@ def load_text_dataset(
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
     found, between = find_labels or need_labels, label_separator
+    known = None if trained is None else tuple(trained)
     columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
-    columns = replace(
-        columns, numbers=numbers, form=number_format, trained=None if trained is None else tuple(trained)
-    )
+    columns = replace(columns, numbers=numbers, form=number_format, trained=known)
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -154,14 +153,11 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
     chosen: dict[str, Any] = choose_splits(tables or text_files(path), wanted, str(path))
     if not tables:
-        splits = {
-            split: read_texts(split, classes, path, columns.rejected) for split, classes in chosen.items()
-        }
+        splits = {split: read_texts(split, own, path, columns.rejected) for split, own in chosen.items()}
     elif path.is_file() and is_plain(path):
         if columns.need_labels:
-            fix = (
-                "Give a table (CSV, TSV, JSONL, Parquet), or write each text, a tab and its label in one line"
-            )
+            fix = "Give a table (CSV, TSV, JSONL, Parquet), or write each text, a tab and its label "
+            fix += "in one line"
             raise DataError("one text in each line, without labels", where=str(path), fix=fix)
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
@@ -236,17 +232,12 @@ def _without_label(
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
     """The rows of a table that can be used; the others are added to ``rejected``."""
-    checks = row_checks(found)
-    if sets := _label_checks(table, found.label, columns):
-        checks = (checks or {found.text: check_cells}) | sets
-    return without_bad_rows(table, found.text, found.label, rejected, checks)
-
-
-def _label_checks(table: Table, label: str | None, columns: _Columns) -> dict[str, Callable] | None:
-    """Column -> what raises for a value of it that is no label of this kind; None: the usual checks."""
+    checks, label = row_checks(found), found.label
     if columns.numbers and label is not None:
-        return {label: partial(check_numbers, form=columns.form)}
-    return column_checks(table, label, columns.separator)
+        checks = (checks or {found.text: check_cells}) | {label: partial(check_numbers, form=columns.form)}
+    elif sets := column_checks(table, label, columns.separator):
+        checks = (checks or {found.text: check_cells}) | sets
+    return without_bad_rows(table, found.text, label, rejected, checks)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
@@ -302,10 +293,7 @@ def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}
-    dataset = _from_tables(source.folder, tables, columns)
-    return replace(
-        dataset, description=source.description, licence=source.licence, notes=source.notes + dataset.notes
-    )
+    return source.described(_from_tables(source.folder, tables, columns))
 
 
 def _download(source: NamedSource, path: str) -> Path:
@@ -317,12 +305,10 @@ def _download(source: NamedSource, path: str) -> Path:
         return Path(hf_hub_download(source.hub, path, repo_type="dataset", revision=source.revision, **local))
     except Exception as error:  # offline, proxy, disk, Hub: each has its own exception type
         reason = away or (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})",
-            where=f"{source.hub} on the Hugging Face Hub",
-            fix=f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the "
-            "folder around it, or go online",
-        ) from error
+        what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
+        fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder "
+        fix += "around it, or go online"
+        raise DataError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
 def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -337,8 +323,8 @@ def _made(name: str, make: Callable[[], tuple[dict[str, TextSplit], tuple[str, .
 
     def load(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
         splits, classes, notes = make()
-        found, about = choose_splits(splits, wanted, name), (source.description, source.licence)
-        return TextDataset(name, found, classes, *about, source.notes + notes)
+        found = choose_splits(splits, wanted, name)
+        return source.described(TextDataset(name, found, classes, notes=notes))
 
     return load
 

@@ -115,11 +115,9 @@ def load_tagged(
     files = choose_splits(files_of(path, [*tagged], ENDINGS, NAMES, BESIDES), None, str(source))
     splits = {split: reader.split(own) for split, own in files.items()}
     about = {"said": reader.said(), "unended": tuple(reader.unended), "columns": reader.columns}
-    if known is not None:
-        about |= {"description": known.description, "licence": known.licence, "notes": known.notes}
     name = path.stem if known is None else str(source)
     dataset = TaggedDataset(name, splits, rejected=tuple(reader.rejected or ()), **about)
-    return with_limit(dataset, limit, seed)
+    return with_limit(dataset if known is None else known.described(dataset), limit, seed)
 
 
 @dataclass
