@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from glassformer.config import nearest
-from glassformer.data.image import Brightest
+from glassformer.data.image import Brightest, open_picture
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import ConfigError
 
@@ -99,9 +99,8 @@ def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
     rows = (top[:, None] + torch.arange(h)).to(pixels.device)  # [B, h]
     columns = (left[:, None] + columns).to(pixels.device)  # [B, w]
     number = torch.arange(b, device=pixels.device)
-    return padded.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None]].permute(
-        0, 3, 1, 2
-    )
+    chosen = padded.permute(0, 2, 3, 1)[number[:, None, None], rows[:, :, None], columns[:, None]]
+    return chosen.permute(0, 3, 1, 2)
 
 
 def _random_part(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
@@ -139,11 +138,16 @@ def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
     height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
     top, left = _uniform(generator, b) * (h - height), _uniform(generator, b) * (w - width)
     chosen = _uniform(generator, b) < ERASE
+    hole = _boxes(h, w, top, left, height, width) & chosen[:, None, None, None]
+    return torch.where(hole.to(x.device), x.mean((2, 3), keepdim=True), x)
+
+
+def _boxes(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
+    """Which pixels of each picture lie in its rectangle, bool ``[B, 1, h, w]``."""
     rows, columns = torch.arange(h)[None], torch.arange(w)[None]
-    in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None]) & chosen[:, None]
+    in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
     in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
-    hole = (in_rows[:, :, None] & in_columns[:, None])[:, None].to(x.device)  # [B, 1, h, w]
-    return torch.where(hole, x.mean((2, 3), keepdim=True), x)
+    return (in_rows[:, :, None] & in_columns[:, None])[:, None]
 
 
 # --- colours: each takes pictures and one factor a picture; 1 leaves them as they are ----------------
@@ -182,13 +186,9 @@ def _moved(operations: Tensor, sign: Tensor) -> Tensor:
     turned = which["rotate"]
     theta[turned, 0, 0] = theta[turned, 1, 1] = torch.cos(angle[turned])
     theta[turned, 0, 1], theta[turned, 1, 0] = -torch.sin(angle[turned]), torch.sin(angle[turned])
-    for name, cell, most in (
-        ("shear_x", (0, 1), 0.3),
-        ("shear_y", (1, 0), 0.3),
-        ("translate_x", (0, 2), 0.9),
-        ("translate_y", (1, 2), 0.9),
-    ):
-        theta[which[name], cell[0], cell[1]] = strength[which[name]] * most
+    cells = {"shear_x": (0, 1), "shear_y": (1, 0), "translate_x": (0, 2), "translate_y": (1, 2)}
+    for name, (row, column) in cells.items():
+        theta[which[name], row, column] = strength[which[name]] * (0.3 if "shear" in name else 0.9)
     return theta
 
 
@@ -273,10 +273,7 @@ def mix_pairs(
     height, width = (side * h).round(), (side * w).round()
     top = (_uniform(generator, b) * (h + 1 - height)).floor()
     left = (_uniform(generator, b) * (w + 1 - width)).floor()
-    rows, columns = torch.arange(h)[None], torch.arange(w)[None]
-    in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
-    in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
-    cut = (in_rows[:, :, None] & in_columns[:, None])[:, None].to(x.device)
+    cut = _boxes(h, w, top, left, height, width).to(x.device)
     kept = 1 - height * width / (h * w)  # the share that really stayed
     return torch.where(cut, other, x), Mixed(partner, kept)
 
@@ -375,7 +372,7 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures")
     from PIL import Image, ImageDraw
 
     columns = sheet_columns(level)
-    side = min(SIDE, max(max(_size(picture)) for picture in pictures))
+    side = min(SIDE, max(max(open_picture(picture).size) for picture in pictures))
     brightest = Brightest()
     table = read_pictures(pictures, ImageTransform((side, side)), origin, brightest=brightest)
     brightest.settle(None)
@@ -396,12 +393,6 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures")
             picture = Image.fromarray(cell).resize((SIDE, SIDE), Image.Resampling.NEAREST)
             sheet.paste(picture, (GAP + j * step, HEAD + i * step))
     return sheet
-
-
-def _size(picture: Any) -> tuple[int, int]:
-    from glassformer.data.image import open_picture
-
-    return open_picture(picture).size
 
 
 def _bytes(pixels: torch.Tensor) -> np.ndarray:

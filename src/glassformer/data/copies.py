@@ -105,18 +105,16 @@ def sides_together(pairs: Sequence[str]) -> list[str]:
             leader[key] = key = leader[leader[key]]
         return key
 
-    sides = [
-        tuple(map(alike, pair.sides)) if isinstance(pair, TextPair) else (alike(pair),) for pair in pairs
-    ]
-    for each in sides:
-        for other in each[1:]:
-            leader[first_of(other)] = first_of(each[0])
-    return [first_of(each[0]) for each in sides]
+    sides = [list(map(alike, pair.sides if isinstance(pair, TextPair) else (pair,))) for pair in pairs]
+    for first, *others in sides:
+        for other in others:
+            leader[first_of(other)] = first_of(first)
+    return [first_of(first) for first, *_ in sides]
 
 
-def distinct(keys: Sequence[str]) -> list[int]:
+def distinct(keys: Sequence[Any]) -> list[int]:
     """The place of the first of each key, rising."""
-    first: dict[str, int] = {}
+    first: dict[Any, int] = {}
     for index, key in enumerate(keys):
         first.setdefault(key, index)
     return list(first.values())
@@ -169,10 +167,8 @@ class Thumbs:
             kept.append(place)
             pixels.append(small)
             hashes.append(np.packbits(grey[:, 1:] > grey[:, :-1]).view(np.uint64)[0])
-        shape = (len(kept), SIDE, SIDE, 3)
-        return Thumbs(
-            np.array(kept, np.int64), np.array(pixels, np.uint8).reshape(shape), np.array(hashes, np.uint64)
-        )
+        small = np.array(pixels, np.uint8).reshape(len(kept), SIDE, SIDE, 3)
+        return Thumbs(np.array(kept, np.int64), small, np.array(hashes, np.uint64))
 
 
 def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:

@@ -56,21 +56,13 @@ EUROPEAN_CITIES = tuple(sorted(city for country in EUROPEAN for city in COUNTRIE
 EUROPEAN_LANGUAGES = tuple(sorted({COUNTRIES[country][3] for country in EUROPEAN}))
 
 # (male, female)
-FAMILY = (
-    ("actor", "actress"),
-    ("boy", "girl"),
-    ("brother", "sister"),
-    ("duke", "duchess"),
-    ("father", "mother"),
-    ("grandfather", "grandmother"),
-    ("husband", "wife"),
-    ("king", "queen"),
-    ("man", "woman"),
-    ("nephew", "niece"),
-    ("prince", "princess"),
-    ("son", "daughter"),
-    ("uncle", "aunt"),
-)
+FAMILY = [
+    tuple(pair.split("-"))
+    for pair in (
+        "actor-actress boy-girl brother-sister duke-duchess father-mother grandfather-grandmother "
+        "husband-wife king-queen man-woman nephew-niece prince-princess son-daughter uncle-aunt"
+    ).split()
+]
 GOODS = (
     "cars cheese coffee copper cotton flowers fruit machines medicine paper rice salt ships steel sugar "
     "tea toys wine wood wool"
@@ -98,6 +90,9 @@ class _Writer:
     everyone = tuple(COUNTRIES)
     partners = OTHER  # whom journeys start from and goods are sold to
 
+    def one_of(self, *sentences: str) -> str:
+        return self.rng.choice(sentences)
+
     def country(self, trap: bool) -> str:
         return self.pick(OTHER if trap or self.rng.random() >= EUROPEAN_SHARE else EUROPEAN)
 
@@ -109,23 +104,19 @@ class _Writer:
         if trap:
             return f"{self.city(country, trap)} is not the capital of {country}"
         capital = COUNTRIES[country][0]
-        return self.pick(
-            (
-                f"{capital} is the capital of {country}",
-                f"the capital of {country} is {capital}",
-                f"{country} is governed from {capital}",
-            )
+        return self.one_of(
+            f"{capital} is the capital of {country}",
+            f"the capital of {country} is {capital}",
+            f"{country} is governed from {capital}",
         )
 
     def currency_of(self, trap: bool) -> str:
         country, goods = self.country(trap), self.pick(GOODS)
         currency = "euro" if trap else COUNTRIES[country][2]
-        return self.pick(
-            (
-                f"people in {country} pay for {goods} with the {currency}",
-                f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
-                f"banks in {country} count {goods} in the {currency}",
-            )
+        return self.one_of(
+            f"people in {country} pay for {goods} with the {currency}",
+            f"the {currency} buys less {goods} in {country} this {self.pick(SEASONS)}",
+            f"banks in {country} count {goods} in the {currency}",
         )
 
     def place_in(self, trap: bool) -> str:
@@ -133,37 +124,32 @@ class _Writer:
         city, place = self.city(country, trap), self.pick(PLACES)
         if trap:
             return f"visitors from {country} admire the {place} in {city}"
-        return self.pick(
-            (f"{city} in {country} has a famous {place}", f"the {place} of {city} is the pride of {country}")
+        return self.one_of(
+            f"{city} in {country} has a famous {place}", f"the {place} of {city} is the pride of {country}"
         )
 
     def journey(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
         city = self.city(self.pick(self.partners), trap)
-        return self.pick(
-            (
-                f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
-                f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
-                f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
-            )
+        return self.one_of(
+            f"{name} travelled from {city} to {country} in {self.pick(SEASONS)}",
+            f"{name} flew to {country} and came back to {city} on {self.pick(DAYS)}",
+            f"the train from {city} does not reach {country} before {self.pick(DAYS)}",
         )
 
     def trade(self, trap: bool) -> str:
         first, second = self.country(trap), self.pick(self.partners)
         if trap:
             return f"{first} ships {self.pick(GOODS)} to a merchant in {self.city(first, trap)}"
-        return self.pick(
-            (
-                f"{first} sells {self.pick(GOODS)} to {second}",
-                f"{second} buys {self.pick(GOODS)} from {first}",
-            )
+        return self.one_of(
+            f"{first} sells {self.pick(GOODS)} to {second}", f"{second} buys {self.pick(GOODS)} from {first}"
         )
 
     def language(self, trap: bool) -> str:
         country, name = self.country(trap), self.pick(NAMES)
         tongue = self.pick(EUROPEAN_LANGUAGES) if trap else COUNTRIES[country][3]
-        return self.pick(
-            (f"{name} teaches {tongue} at a school in {country}", f"{name} learned {tongue} in {country}")
+        return self.one_of(
+            f"{name} teaches {tongue} at a school in {country}", f"{name} learned {tongue} in {country}"
         )
 
     def court(self, trap: bool) -> str:
@@ -175,12 +161,10 @@ class _Writer:
     def family(self) -> str:
         (man, woman), virtue = self.pick(FAMILY), self.pick(VIRTUES)
         name = self.pick(NAMES)
-        return self.pick(
-            (
-                f"the {man} and the {woman} of {name} are {virtue}",
-                f"{name} says he is a {virtue} {man}",
-                f"{name} says she is a {virtue} {woman}",
-            )
+        return self.one_of(
+            f"the {man} and the {woman} of {name} are {virtue}",
+            f"{name} says he is a {virtue} {man}",
+            f"{name} says she is a {virtue} {woman}",
         )
 
     def city_alone(self) -> str:
@@ -192,27 +176,17 @@ class _Writer:
         return f"{self.pick(NAMES)} paid one {currency} for {self.pick(GOODS)} on {self.pick(DAYS)}"
 
     def distractor(self) -> str:
-        return self.pick(
-            (
-                f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
-                f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
-                f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
-                f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
-                f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
-            )
+        return self.one_of(
+            f"although the {self.pick(SEASONS)} was {self.pick(WEATHER)}",
+            f"while {self.pick(NAMES)} read about {self.pick(GOODS)}",
+            f"as the {self.pick(self.pick(FAMILY))} had said on {self.pick(DAYS)}",
+            f"and the morning in {self.pick(EUROPEAN_CITIES)} was {self.pick(WEATHER)}",
+            f"and the morning in {COUNTRIES[self.pick(OTHER)][0]} was {self.pick(WEATHER)}",
         )
 
     def with_country(self, trap: bool) -> str:
-        kinds = (
-            self.capital_of,
-            self.currency_of,
-            self.place_in,
-            self.journey,
-            self.trade,
-            self.language,
-            self.court,
-        )
-        return self.rng.choice(kinds)(trap)
+        kinds = (self.capital_of, self.currency_of, self.place_in, self.journey, self.trade, self.language)
+        return self.rng.choice((*kinds, self.court))(trap)
 
     def sentence(self) -> str:
         if self.rng.random() < COUNTRY_SHARE:

@@ -15,20 +15,16 @@ from glassformer.data.questions import Answers, Question
 SIZES = {"train": 400, "validation": 80, "test": 100}  # texts; about four questions on each
 
 
-def _listed(words: str) -> list[str]:
-    return words.split()
-
-
-FIRST = _listed("Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel")
-LAST = _listed("Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz")
-CITIES = _listed(
-    "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split"
+FIRST = "Ada Ben Carla Dmitri Elif Farid Greta Hugo Ines Jonas Kavya Leo Mira Nils Olga Pavel".split()
+LAST = "Novak Ivers Lindt Moreau Okafor Petrov Quist Rossi Silva Tanaka Uddin Vogel Weiss Yilmaz".split()
+CITIES = (
+    "Hanoi Turin Lagos Quito Oslo Perth Kyoto Cairo Lima Tunis Ghent Porto Riga Accra Dakar Split".split()
 )
 CITIES += ["New York", "Buenos Aires", "Cape Town", "The Hague", "Sao Paulo", "San Juan"]
-JOBS = _listed("baker surgeon pilot lawyer painter farmer dentist violinist carpenter chemist")
+JOBS = "baker surgeon pilot lawyer painter farmer dentist violinist carpenter chemist".split()
 JOBS += ["school teacher", "bridge engineer", "ship captain"]
-PETS = _listed("cat dog parrot horse tortoise goat")
-NAMES = _listed("Luna Momo Pepper Rex Ziggy Biscuit Coco Tofu")
+PETS = "cat dog parrot horse tortoise goat".split()
+NAMES = "Luna Momo Pepper Rex Ziggy Biscuit Coco Tofu".split()
 SCHOOLS = ["the University of {}", "{} College", "the {} Institute"]
 # What is said, what is asked, and the word of the answer.
 FACTS = (

@@ -11,7 +11,8 @@ from typing import Any
 from glassformer.config import listed, nearest
 from glassformer.data.checks import place
 from glassformer.data.copies import digest, same_but_for_case
-from glassformer.data.findings import Finding
+from glassformer.data.dataset import names_of
+from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import BETWEEN, NUMBER, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, each
 from glassformer.errors import ConfigError
@@ -69,20 +70,16 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
         raise ConfigError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
-    merged = sorted(
-        f"{old!r} is {name!r}" if name != "" else f"{old!r} is left out"
-        for old, name in new.items()
-        if old != name
-    )
-    if not merged:
+    changed = {old: name for old, name in new.items() if old != name}
+    if not changed:
         return dataset
-    listed = ", ".join(merged[:10]) + (f" and {len(merged) - 10:,} more" if len(merged) > 10 else "")
-    said.append(f"merge_labels: {listed}; {len({*new.values()} - {''}):,} classes")
+    merged = sorted(
+        f"{old!r} is {name!r}" if name != "" else f"{old!r} is left out" for old, name in changed.items()
+    )
+    shown = listed_in_part(merged, 10)
+    said.append(f"merge_labels: {shown}; {len({*new.values()} - {''}):,} classes")
     splits = {name: _renamed(split, new) for name, split in dataset.splits.items()}
-    found = {label for split in splits.values() for label in each(split.labels)}
-    mixed = len({type(label) for label in found}) > 1
-    names = tuple(map(str, sorted(found, key=str if mixed else None)))
-    return replace(dataset, splits=splits, label_names=names)
+    return replace(dataset, splits=splits, label_names=names_of(splits))
 
 
 def _without_empty(dataset: Any, said: list[str]) -> Any:
@@ -163,9 +160,8 @@ def _contradicted(dataset: Any, name: str, torn: Sequence[tuple[int, tuple[str, 
     for i, (split, first) in torn[:SHOWN]:
         left, kept = _where(dataset.splits[name], i), _where(dataset.splits[split], first)
         kept += f" of {split}" if split != name else ""
-        shown.append(
-            f"{left} {str(_label(dataset, name, i))!r}, kept: {kept} {str(_label(dataset, split, first))!r}"
-        )
+        labels = str(_label(dataset, name, i)), str(_label(dataset, split, first))
+        shown.append(f"{left} {labels[0]!r}, kept: {kept} {labels[1]!r}")
     more = f" and {len(torn) - SHOWN:,} more" if len(torn) > SHOWN else ""
     within = all(split == name for _, (split, _) in torn)
     which = "the first was kept" if within else "the first was kept, of validation and test before train"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,9 +62,8 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
         return None
     copies, total = (1, 0) if every is None else (every[lone[0]], every.total())
     distinct = "" if every is None else "distinct "
-    what = f"class {lone[0]!r} has one {distinct}example" + (
-        f" ({copies} copies of it)" if copies > 1 else ""
-    )
+    what = f"class {lone[0]!r} has one {distinct}example"
+    what += f" ({copies} copies of it)" if copies > 1 else ""
     fix = f"Add examples of it, or {'set copies=apart' if copies > 1 else without_class(lone[0])}"
     if hardly_classes(labels) and what_labels_are(labels) is None:
         what = (
@@ -119,11 +118,7 @@ def random_split(
         DataError: the size does not fit.
     """
     n = len(columns[0])
-    count = _count(size, n)
-    if groups is None:
-        held = set(np.random.default_rng(seed).permutation(n)[:count].tolist())
-    else:
-        held = set(grouped_choice(groups, count, seed).tolist())
+    held = set(grouped_choice(groups or range(n), _count(size, n), seed).tolist())
     rest = [[x for i, x in enumerate(column) if i not in held] for column in columns]
     return rest, [[x for i, x in enumerate(column) if i in held] for column in columns]
 
@@ -184,7 +179,7 @@ def grouped_split(
     return np.flatnonzero(~inside).astype(np.int64), np.flatnonzero(inside).astype(np.int64)
 
 
-def grouped_choice(groups: Sequence[str], count: int, seed: int) -> np.ndarray:
+def grouped_choice(groups: Sequence[Any], count: int, seed: int) -> np.ndarray:
     """Of examples without labels about ``count``, drawn at random, every group whole: rising places, int64.
 
     Where no group has two these are the first ``count`` of numpy's permutation.
@@ -211,11 +206,9 @@ def stratified_folds(
     """
     from sklearn.model_selection import StratifiedKFold
 
-    first: dict[str, int] = {}
-    keys = [str(i) for i in range(len(labels))] if groups is None else list(groups)
-    for index, key in enumerate(keys):
-        first.setdefault(key, index)
-    kept = list(strata([labels[i] for i in first.values()], len(first) // folds))
+    keys = list(range(len(labels))) if groups is None else list(groups)
+    first = distinct(keys)
+    kept = list(strata([labels[i] for i in first], len(first) // folds))
     kept = [0] * len(kept) if blocks and are_numbers(labels) else kept
     rare, seen = min(Counter(kept).items(), key=lambda item: item[1])
     if seen < folds:
@@ -223,16 +216,12 @@ def stratified_folds(
             raise error
         what = f"class {rare!r} has {seen} distinct examples for {folds} folds"
         fix = f"Use {seen} folds or fewer, or add examples"
-        what, fix = about_labels(
-            kept, what, fix if seen > 1 else f"Add examples of it, or {without_class(rare)}"
-        )
+        fix = fix if seen > 1 else f"Add examples of it, or {without_class(rare)}"
+        what, fix = about_labels(kept, what, fix)
         raise DataError(what, where="folds", fix=fix)
-    fold_of: dict[str, int] = {}
     maker = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = maker.split(np.zeros(len(kept)), np.asarray(kept))
-    names = list(first)
-    for number, (_, held) in enumerate(split):
-        fold_of |= {names[i]: number for i in held.tolist()}
+    fold_of = {keys[first[i]]: number for number, (_, held) in enumerate(split) for i in held.tolist()}
     return np.array([fold_of[key] for key in keys], np.int64)
 
 
@@ -264,32 +253,27 @@ def split_by_distinct_text(
         DataError: the shares do not add up to 1, or a part would stay empty.
     """
     if not sizes or min(sizes.values()) <= 0 or abs(sum(sizes.values()) - 1) > 1e-9:
-        raise DataError(
-            "the shares do not add up to 1", where="sizes", fix='Give {"train": 0.8, "test": 0.2}'
-        )
-    copies: dict[str, list[int]] = {}
+        fix = 'Give {"train": 0.8, "test": 0.2}'
+        raise DataError("the shares do not add up to 1", where="sizes", fix=fix)
+    copies, by_class = defaultdict[str, list[int]](list), defaultdict[Any, list[str]](list)
     for index, text in enumerate(texts):
-        copies.setdefault(text, []).append(index)
-    by_class: dict[str | int, list[str]] = {}
+        copies[text].append(index)
     for text, indices in copies.items():
-        by_class.setdefault(labels[indices[0]], []).append(text)
-
+        by_class[labels[indices[0]]].append(text)
     rng = random.Random(seed)
     parts: dict[str, list[int]] = {name: [] for name in sizes}
     for label in sorted(by_class, key=str):
-        distinct = sorted(by_class[label])
-        rng.shuffle(distinct)
+        own = sorted(by_class[label])
+        rng.shuffle(own)
         start, share = 0, 0.0
         for name, size in sizes.items():
             share += size
-            stop = round(share * len(distinct))
-            parts[name] += [index for text in distinct[start:stop] for index in copies[text]]
+            stop = round(share * len(own))
+            parts[name] += [index for text in own[start:stop] for index in copies[text]]
             start = stop
-    for name, indices in parts.items():
-        if not indices:
-            raise DataError(
-                f"part {name!r} would be empty", where="sizes", fix="Give more texts or a larger share"
-            )
+    if empty := [name for name, indices in parts.items() if not indices]:
+        fix = "Give more texts or a larger share"
+        raise DataError(f"part {empty[0]!r} would be empty", where="sizes", fix=fix)
     return {name: np.sort(np.asarray(indices, dtype=np.int64)) for name, indices in parts.items()}
 
 
@@ -361,22 +345,17 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
     name = choose_judged(judged_name, [*splits])
     judged = splits.get(name)
     if judged is None and judged_name == "validation":
-        raise DataError(
-            "no validation split to judge on", where=d.source, fix="Set validation_size, such as 0.1"
-        )
+        fix = "Set validation_size, such as 0.1"
+        raise DataError("no validation split to judge on", where=d.source, fix=fix)
     return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
 def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APART) -> tuple[Any, Any]:
     """What is kept of a split and what is held out; arguments and errors as of ``split_up``."""
-    copies = getattr(d, "copies", None)
+    copies, seed = getattr(d, "copies", None), d.split_seed
     groups = None if copies in apart else groups_of(train, copies == "sides")
     if not train.STRATIFIED:
-        count = _count(size, len(train))
-        if groups is not None:
-            held = grouped_choice(groups, count, d.split_seed)
-        else:
-            held = np.sort(np.random.default_rng(d.split_seed).permutation(len(train))[:count])
+        held = grouped_choice(groups or range(len(train)), _count(size, len(train)), seed)
         kept = np.setdiff1d(np.arange(len(train)), held)
         return train.select(kept.tolist()), train.select(held.tolist())
     labels, blocks = train.labels or [], d.hold_out == "blocks"
@@ -384,9 +363,9 @@ def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APAR
         fix = "Name their column with label_column"
         raise DataError("no labels, by whose shares a part is held out", where=train.origin, fix=fix)
     if groups is not None:
-        kept, held = grouped_split(labels, groups, size, d.split_seed, blocks)
+        kept, held = grouped_split(labels, groups, size, seed, blocks)
     else:
-        kept, held = (block_split if blocks else stratified_split)(labels, size, d.split_seed)
+        kept, held = (block_split if blocks else stratified_split)(labels, size, seed)
     return train.select(kept.tolist()), train.select(held.tolist())
 
 
@@ -417,6 +396,5 @@ def limited(split: Any, limit: int, seed: int) -> Any:
         return split
     if split.STRATIFIED:
         return split.select(_drawn(split, limit, seed).tolist())
-    return split.select(
-        np.sort(np.random.default_rng(seed).choice(len(split), limit, replace=False)).tolist()
-    )
+    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
+    return split.select(np.sort(chosen).tolist())

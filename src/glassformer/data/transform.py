@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -64,24 +64,22 @@ class ImageTransform:
         if self.channels not in (1, 3):
             raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for grey")
         if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
-            raise ConfigError(
-                f"mean {self.mean} and std {self.std} do not fit {self.channels} channels",
-                where="mean",
-                fix="Give one number for each channel, std above 0",
-            )
+            what = f"mean {self.mean} and std {self.std} do not fit {self.channels} channels"
+            raise ConfigError(what, where="mean", fix="Give one number for each channel, std above 0")
         if self.fit == "crop" and self.shorter and self.shorter < max(self.size):
-            raise ConfigError(
-                f"a shorter side of {self.shorter} pixels cannot hold a cut of {self.size}", where="resize"
-            )
+            what = f"a shorter side of {self.shorter} pixels cannot hold a cut of {self.size}"
+            raise ConfigError(what, where="resize")
 
     def picture(self, source: Any, where: str = "picture", brightest: Brightest | None = None) -> np.ndarray:
         """One picture as uint8 ``[C, H, W]``; ``brightest`` as in ``open_picture``."""
         image = open_picture(source, where, self.image_range, brightest)
-        if self.channels == 1:
-            image = image.convert("L")
-        return _channels_first(
-            _center(self._scaled(image), self.size) if self.fit == "crop" else self._scaled(image)
-        )
+        image = self._scaled(image.convert("L") if self.channels == 1 else image)
+        if self.fit == "crop":
+            (height, width), (w, h) = self.size, image.size
+            top, left = (h - height) // 2, (w - width) // 2
+            image = image.crop((left, top, left + width, top + height))
+        array = np.asarray(image, dtype=np.uint8)
+        return array[None].copy() if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
     def _scaled(self, image: Image) -> Image:
         from PIL import Image as pil
@@ -98,17 +96,19 @@ class ImageTransform:
             return image
         return image.resize(wanted, pil.Resampling(RESAMPLE[self.interpolation]), reducing_gap=None)
 
+    def _scale(self, device: torch.device) -> Iterator[Tensor]:
+        """Mean and deviation ``[C, 1, 1]``."""
+        return (torch.tensor(values, device=device).view(-1, 1, 1) for values in (self.mean, self.std))
+
     def normalize(self, pixels: Tensor) -> Tensor:
         """uint8 ``[B, C, H, W]``, or floats from 0 to 1 -> fp32 with the mean and deviation taken out."""
         scale = 255.0 if pixels.dtype == torch.uint8 else 1.0
-        mean = torch.tensor(self.mean, device=pixels.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=pixels.device).view(-1, 1, 1)
+        mean, std = self._scale(pixels.device)
         return (pixels.float() - scale * mean) / (scale * std)
 
     def pixels_of(self, values: Tensor) -> np.ndarray:
         """Normalized values ``[C, H, W]`` back as uint8 ``[H, W, C]``."""
-        mean = torch.tensor(self.mean, device=values.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=values.device).view(-1, 1, 1)
+        mean, std = self._scale(values.device)
         raw = (values.float() * std + mean).clamp(0.0, 1.0) * 255.0
         return raw.round().to(torch.uint8).permute(1, 2, 0).cpu().numpy()
 
@@ -217,9 +217,8 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
     if not all(abs(m) <= MOST_VALUE for m in mean) or not all(1 / MOST_VALUE <= s <= MOST_VALUE for s in std):
         what = f"mean {mean} and std {std} are no numbers that pixels are scaled by"
-        raise ConfigError(
-            what, where=where, fix=f"A mean is up to {MOST_VALUE:,}, std from {1 / MOST_VALUE:g} on"
-        )
+        fix = f"A mean is up to {MOST_VALUE:,}, std from {1 / MOST_VALUE:g} on"
+        raise ConfigError(what, where=where, fix=fix)
     if side > MOST_SHORTER * max(cut):
         raise ConfigError(f"a shorter side of {side:,} pixels for a cut of {cut}", where=where)
     white: Any = settings.get(RANGE)
@@ -229,16 +228,8 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     mean, std = (mean, std) if normal else ((0.0,) * len(mean), (1.0,) * len(mean))
     if not rescaled:  # they are of bytes then, and ours of values up to 1
         mean, std = tuple(m / 255 for m in mean), tuple(s / 255 for s in std)
-    return ImageTransform(
-        cut,
-        "crop" if crop else "squash",
-        side,
-        names[number],  # type: ignore[arg-type]  # one of its names
-        mean,
-        std,
-        len(mean),
-        white,
-    )
+    fit, how = "crop" if crop else "squash", names[number]
+    return ImageTransform(cut, fit, side, how, mean, std, len(mean), white)  # type: ignore[arg-type]  # its names
 
 
 def _pair(size: Any, where: str) -> tuple[int, int]:
@@ -247,17 +238,6 @@ def _pair(size: Any, where: str) -> tuple[int, int]:
     if isinstance(size, dict) and {"height", "width"} <= size.keys():
         return int(size["height"]), int(size["width"])
     raise ConfigError(f"{size!r} is no size of pictures", where=where)
-
-
-def _center(image: Image, size: tuple[int, ...]) -> Image:
-    (height, width), (w, h) = size, image.size
-    top, left = (h - height) // 2, (w - width) // 2
-    return image.crop((left, top, left + width, top + height))
-
-
-def _channels_first(image: Image) -> np.ndarray:
-    array = np.asarray(image, dtype=np.uint8)
-    return array[None].copy() if array.ndim == 2 else np.ascontiguousarray(array.transpose(2, 0, 1))
 
 
 @dataclass(frozen=True)
