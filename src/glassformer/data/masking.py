@@ -29,6 +29,7 @@ SHORTEST = 8  # tokens: a shorter remainder of a cut text is left out
 SENTENCE_ENDS = (".", "!", "?")
 BETWEEN = re.compile(r"[.!?][\"')\]]*\s+\S")  # two sentences
 STANDING_IN = [chr(0x10380 + i) for i in range(26)]  # letters of Ugaritic: cleaning leaves them
+ANOTHER = "Use BERT's, or train one here"
 PAIRED = 0.5  # of the texts with several sentences, from which pairs of segments are worth learning
 
 
@@ -52,9 +53,7 @@ class MaskSettings:
         """
         vocabulary = Vocabulary.of(tokenizer)
         if vocabulary.mask is None:
-            raise DataError(
-                f"the vocabulary lacks {MASK}", where="tokenizer", fix="Use BERT's, or train one here"
-            )
+            raise DataError(f"the vocabulary lacks {MASK}", where="tokenizer", fix=ANOTHER)
         special, continues = vocabulary.special(tokenizer), vocabulary.continues(tokenizer)
         continued = vocabulary.continued(tokenizer)
         return MaskSettings(vocabulary.mask, special, continues, share, whole_words, continued)
@@ -228,7 +227,10 @@ class MaskedStream:
         one that was cut at ``max_length`` or one that ends its text, begins with a sentence where it can, and
         is as long as what it replaces (a cut one) or as near to that as its sentences allow.
         """
-        place = self._break(ids, rng)
+        ends = self._ends(ids)
+        place = (
+            int(rng.choice(ends)) if len(ends) else max(1, len(ids) // 2)
+        )  # both keep one where there are two
         first, second = ids[:place], ids[place:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
             second = self._stranger(i, max(1, len(second)), rng)
@@ -248,13 +250,6 @@ class MaskedStream:
             start = int(rng.choice(ends)) if len(ends) else max(0, rest)
             return ids[start : start + wanted]
         return ids[int(ends[np.abs(ends - rest).argmin()]) if len(ends) else len(ids) // 2 :]
-
-    def _break(self, ids: np.ndarray, rng: np.random.Generator) -> int:
-        """After which token a chunk is cut: both sides keep one where there are two."""
-        ends = self._ends(ids)
-        if len(ends):
-            return int(rng.choice(ends))
-        return max(1, len(ids) // 2)
 
     def _ends(self, ids: np.ndarray) -> np.ndarray:
         """Behind which tokens a sentence ends, and another begins in the same chunk."""
@@ -280,9 +275,7 @@ def masked_stream(
     vocabulary = Vocabulary.of(tokenizer)
     cls, sep = vocabulary.cls, vocabulary.sep
     if cls is None or sep is None:
-        raise DataError(
-            f"the vocabulary lacks {CLS} or {SEP}", where="tokenizer", fix="Use BERT's, or train one here"
-        )
+        raise DataError(f"the vocabulary lacks {CLS} or {SEP}", where="tokenizer", fix=ANOTHER)
     found = [tokenizer.token_to_id(mark) for mark in SENTENCE_ENDS]
     ends = tuple(i for i in found if i is not None)
     return MaskedStream(

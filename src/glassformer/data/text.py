@@ -227,11 +227,8 @@ def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, word
 
 def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
-        raise DataError(
-            "no word is frequent enough for a vocabulary",
-            where="texts",
-            fix="Lower min_count, raise vocab_size or give more texts",
-        )
+        fix = "Lower min_count, raise vocab_size or give more texts"
+        raise DataError("no word is frequent enough for a vocabulary", where="texts", fix=fix)
     if add_special_tokens:
         frame_texts(tokenizer, sep=SEP if separator else None)
     return tokenizer
@@ -239,17 +236,11 @@ def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -
 
 def frame_texts(tokenizer: Tokenizer, cls: str = CLS, sep: str | None = SEP) -> Tokenizer:
     """The same tokenizer with [CLS] ... [SEP] around each text; ``sep=None``: with [CLS] before it alone."""
+    single, pair = f"{cls} $A {sep}", f"{cls} $A {sep} $B:1 {sep}:1"
     if sep is None:
-        ids = [(cls, tokenizer.token_to_id(cls))]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A", pair=f"{cls} $A $B:1", special_tokens=ids
-        )
-        return tokenizer
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{cls} $A {sep}",
-        pair=f"{cls} $A {sep} $B:1 {sep}:1",
-        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (cls, sep)],
-    )
+        single, pair = f"{cls} $A", f"{cls} $A $B:1"
+    ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep) if token is not None]
+    tokenizer.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
     return tokenizer
 
 
@@ -457,11 +448,8 @@ def bpe_tokenizer(
     """
     least = len(SPECIAL_TOKENS) + BYTES
     if vocab_size < least:
-        raise DataError(
-            f"{vocab_size} entries have no room for {least} special tokens and bytes",
-            where="vocab_size",
-            fix=f"Use {least} or more",
-        )
+        what = f"{vocab_size} entries have no room for {least} special tokens and bytes"
+        raise DataError(what, where="vocab_size", fix=f"Use {least} or more")
     tokenizer = Tokenizer(models.BPE())
     steps: list[Any] = [normalizers.NFC()] + ([normalizers.Lowercase()] if lowercase else [])
     tokenizer.normalizer = normalizers.Sequence(steps)
@@ -544,11 +532,8 @@ def encode_windows(
     size = max_length - special
     step = max(size // 2, 1) if stride is None else stride
     if size > 0 and not 1 <= step <= size:
-        raise ConfigError(
-            f"a stride of {step} leaves out tokens between windows of {size}",
-            where="window_stride",
-            fix=f"Use 1 to {size}",
-        )
+        what = f"a stride of {step} leaves out tokens between windows of {size}"
+        raise ConfigError(what, where="window_stride", fix=f"Use 1 to {size}")
     check_room(max_length, special)
     whole = encode(tokenizer, texts, max_length=ENDLESS, clean=clean, add_special_tokens=add_special_tokens)
     if (whole.lengths <= max_length).all():

@@ -108,10 +108,7 @@ def _names(text: str | None, where: str) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens.json``: token -> id."""
     if text is None:
         return []
-    try:
-        said = json.loads(text, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
+    said = _parsed(text, where)
     if not isinstance(said, dict) or len(said) > MAX_ADDED:
         what = f"no object of tokens with their ids, {MAX_ADDED:,} at most"
         raise CheckpointError(what, where=where, fix=FIX)
@@ -160,10 +157,7 @@ def byte_level(
     Raises:
         CheckpointError: a list that is none, or one without the tokens around a text; its file is named.
     """
-    try:
-        pieces = json.loads(vocab, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON ({error})", where=str(file), fix=FIX) from None
+    pieces = _parsed(vocab, str(file))
     if not isinstance(pieces, dict):
         raise CheckpointError("no object of pieces with their ids", where=str(file), fix=FIX)
     special = {kind: _named(config, kind, str(file)) for kind in NAMES}
@@ -214,14 +208,10 @@ def fast(
     for left, right in pairs:
         for step in (left, right, left + right):
             pieces.setdefault(step, len(pieces))
+    split = {"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Removed", "invert": True}
     return {
         "model": _bpe(pieces, pairs, special["unk"], WORD_END),
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": {"Regex": WORDS},
-            "behavior": "Removed",
-            "invert": True,
-        },
+        "pre_tokenizer": split,
         "post_processor": _frame(special, pieces) | {"trim_offsets": False, "add_prefix_space": False},
         "decoder": {"type": "BPEDecoder", "suffix": WORD_END},
         "added_tokens": added,
@@ -284,32 +274,13 @@ WANTED = (
     "Wanted: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
     f"(a piece a line, {UNK} among them)"
 )
-SENTENCE_PIECES = (
-    "sentencepiece.bpe.model",
-    "spiece.model",
-    "sentencepiece.model",
-    "spm.model",
-    "tokenizer.model",
-)
+SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
 CONVERT = (
     'Convert it once: python -c "from transformers import AutoTokenizer; '
     "AutoTokenizer.from_pretrained('OLD').save_pretrained('NEW')\" and take NEW's tokenizer.json"
 )
-TRIED = (
-    "a",
-    "",
-    " ",
-    "A b.",
-    "0",
-    "hello, world 123",
-    "e\u0301\u00e9",
-    "\u4f60\u597d",
-    "\U0001f642\u200d",
-    "\n\t",
-    "x" * 50,
-    "\ufdfa\u0130",
-    "\ufffd",
-)
+TRIED = ("a", "", " ", "A b.", "0", "hello, world 123", "\n\t", "x" * 50)
+TRIED += ("e\u0301\u00e9", "\u4f60\u597d", "\U0001f642\u200d", "\ufdfa\u0130", "\ufffd")
 TRIED_IDS = 200
 TOKENIZER = "tokenizer.json"
 CUT = re.compile(r'"truncation"\s*:\s*\{[^{}]*"direction"\s*:\s*"(\w+)"')
@@ -317,16 +288,9 @@ HEAD = 4_000  # characters of the file, among which its truncation stands
 # Classes of transformers that take the file as it is.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
+BERT_KEYS = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
-    (
-        "normalizer",
-        "BertNormalizer",
-        {
-            "do_lower_case": "lowercase",
-            "strip_accents": "strip_accents",
-            "tokenize_chinese_chars": "handle_chinese_chars",
-        },
-    ),
+    ("normalizer", "BertNormalizer", BERT_KEYS | {"strip_accents": "strip_accents"}),
     ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
 )
 
@@ -432,9 +396,8 @@ def _found(path: Path) -> Path:
         CheckpointError: there is none that is read.
     """
     if path.suffix == ".model":
-        raise CheckpointError(
-            "is SentencePiece's own format, which is not read", where=str(path), fix=CONVERT
-        )
+        what = "is SentencePiece's own format, which is not read"
+        raise CheckpointError(what, where=str(path), fix=CONVERT)
     if not path.is_dir():
         if not path.exists():
             raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
@@ -451,17 +414,15 @@ def _found(path: Path) -> Path:
 def _from_lists(file: Path, text: str) -> Tokenizer:
     """Of two lists, ``vocab.json`` or ``vocab.txt`` and the one of merges beside it."""
     read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
-    if sum(map(text.count, "[{,")) > MAX_VALUES:
-        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix="Fetch it anew")
+    _check_values(text, file)
     definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), _more(file))
     made = json_text(checked(definition, f"{file} with {beside}"), ascii=True)
     return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
 
 
 def _from_json(file: Path, text: str) -> Tokenizer:
-    fix = "Fetch it anew" if file.suffix == ".json" else WANTED
-    if sum(map(text.count, "[{,")) > MAX_VALUES:
-        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix=fix)
+    fix = FIX if file.suffix == ".json" else WANTED
+    _check_values(text, file, fix)
     try:
         definition = json.loads(text, object_pairs_hook=unique_keys, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -538,9 +499,14 @@ def _more(file: Path) -> str | None:
     """The text of ``added_tokens.json`` beside a file; None where there is none."""
     extra = file.with_name(ADDED)
     more = _read_bounded(extra) if extra.exists() else None
-    if more is not None and more.count(",") > MAX_VALUES:
-        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(extra), fix="Fetch it anew")
+    _check_values(more or "", extra)
     return more
+
+
+def _check_values(text: str, file: Path, fix: str = FIX) -> None:
+    """Raises CheckpointError for more values than a file is trusted with, counted before it is parsed."""
+    if sum(map(text.count, "[{,")) > MAX_VALUES:
+        raise CheckpointError(f"holds more than {MAX_VALUES:,} values", where=str(file), fix=fix)
 
 
 def _settings(file: Path, name: str = SETTINGS) -> dict[str, Any]:
@@ -548,14 +514,18 @@ def _settings(file: Path, name: str = SETTINGS) -> dict[str, Any]:
     config_file = file.with_name(name)
     if not config_file.is_file():
         return {}
-    try:
-        config = json.loads(_read_bounded(config_file))
-    except (ValueError, RecursionError) as error:
-        what = f"not JSON ({error})"
-        raise CheckpointError(what, where=str(config_file), fix="Fetch it anew") from None
+    config = _parsed(_read_bounded(config_file), str(config_file), unique=False)
     if not isinstance(config, dict):
-        raise CheckpointError("not a JSON object", where=str(config_file), fix="Fetch it anew")
+        raise CheckpointError("not a JSON object", where=str(config_file), fix=FIX)
     return config
+
+
+def _parsed(text: str, where: str, unique: bool = True) -> Any:
+    """What a JSON text holds; CheckpointError where it is none, or has a key twice (``unique``)."""
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys if unique else None)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"not JSON ({error})", where=where, fix=FIX) from None
 
 
 def _from_vocabulary(file: Path, text: str) -> Tokenizer:
@@ -565,11 +535,10 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
 
     def named(key: str, default: str) -> str:
         value = config.get(key, default)
-        token = (
-            value.get("content", default) if isinstance(value, dict) else default if value is None else value
-        )
+        token = value.get("content", default) if isinstance(value, dict) else value
+        token = default if value is None else token
         if not isinstance(token, str) or not 0 < len(token) <= MAX_TEXT:
-            raise CheckpointError(f"{key} is no token", where=str(config_file), fix="Fetch it anew")
+            raise CheckpointError(f"{key} is no token", where=str(config_file), fix=FIX)
         return token
 
     def special(key: str, default: str) -> str:
@@ -581,16 +550,15 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
     def chosen(key: str, default: bool | None) -> Any:
         value = config.get(key, default)
         if value is not None and not isinstance(value, bool | int):
-            raise CheckpointError(f"{key} is no truth value", where=str(config_file), fix="Fetch it anew")
+            raise CheckpointError(f"{key} is no truth value", where=str(config_file), fix=FIX)
         return default if value is None else bool(value)
 
-    unk, cls, sep = (special(f"{kind}_token", NAMES[kind][0]) for kind in ("unk", "cls", "sep"))
-    others = {kind: named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")}
-    kinds = {"unk": unk, "cls": cls, "sep": sep} | others
+    kinds = {kind: special(f"{kind}_token", NAMES[kind][0]) for kind in ("unk", "cls", "sep")}
+    kinds |= {kind: named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")}
     added = added_tokens(kinds, vocab, file, config, _more(file))
 
     def build() -> Tokenizer:
-        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=unk))
+        tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=kinds["unk"]))
         tokenizer.normalizer = normalizers.BertNormalizer(
             lowercase=chosen("do_lower_case", True),
             strip_accents=chosen("strip_accents", None),  # None: as lowercase
@@ -601,7 +569,7 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         for token in added:
             flags = {key: token[key] for key in FLAGS}
             tokenizer.add_tokens([AddedToken(token["content"], **flags)])
-        return frame_texts(tokenizer, cls, sep)
+        return frame_texts(tokenizer, kinds["cls"], kinds["sep"])
 
     return _built(build, str(file), WANTED)
 
@@ -610,7 +578,6 @@ def _read_bounded(file: Path) -> str:
     try:
         return read_regular(file, MAX_TOKENIZER_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix="Fetch it anew") from None
+        raise CheckpointError(f"not UTF-8 ({error})", where=str(file), fix=FIX) from None
     except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise CheckpointError(reason, where=str(file), fix="Fetch it anew") from None
+        raise CheckpointError(error.strerror or "cannot be read", where=str(file), fix=FIX) from None

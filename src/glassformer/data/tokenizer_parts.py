@@ -7,7 +7,6 @@ which is no exception, or goes on without end.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import math
 import re
@@ -53,7 +52,7 @@ def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
         return "its table is no text, or too long", []
     try:
         raw = base64.b64decode(encoded, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return "its table is not base64", []
     size = struct.unpack("<I", raw[:4])[0] if len(raw) >= 4 else 0
     if not 1024 <= size <= len(raw) - 4 or size % 4:
@@ -73,11 +72,8 @@ def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
             return "its table leads out of its strings", []
         end = strings.find(b"\0", value)
         found.append(strings[value : end if end >= 0 else len(strings)].decode("utf-8"))
-        if len(found[-1]) > LONGEST:
-            return (
-                f"it puts {len(found[-1]):,} characters in the place of one, {LONGEST} at most are read",
-                [],
-            )
+        if (size := len(found[-1])) > LONGEST:
+            return f"it puts {size:,} characters in the place of one, {LONGEST} at most are read", []
     return None, found
 
 
@@ -285,11 +281,7 @@ def _texts(pattern: str) -> tuple[list[str], list[str]]:
 MOST = 64  # characters for one
 MOST_CUT = 32  # the same for what cuts a text into words
 UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
-FACTORS = {
-    "ByteLevel": 5,
-    "Metaspace": 2,
-    "BertNormalizer": 3,
-}  # a byte each and a blank; a mark; blanks around
+FACTORS = {"ByteLevel": 5, "Metaspace": 2, "BertNormalizer": 3}  # bytes and a blank; a mark; blanks around
 
 
 def growth(steps: Sequence[dict[str, Any]], stretch: float = 1.0) -> float:
@@ -307,12 +299,9 @@ def growth(steps: Sequence[dict[str, Any]], stretch: float = 1.0) -> float:
             content = _longest(step["content"], steps[number + 1 :])
             put_in = sum(weights.get(c, other) for c in content)
             other, weights = _replaced(step["pattern"], put_in, other, weights)
-        elif kind not in ("Prepend", "Strip", "StripAccents", "Fuse"):
-            other = (
-                max(other, *weights.values()) if weights else other
-            )  # it may make any character of any other
-            other, weights = other * factors.get(kind, 1), {}
-    return max(other, *weights.values()) if weights else other
+        elif kind not in ("Prepend", "Strip", "StripAccents", "Fuse"):  # any character of any other
+            other, weights = max([other, *weights.values()]) * factors.get(kind, 1), {}
+    return max([other, *weights.values()])
 
 
 def _replaced(
@@ -390,36 +379,32 @@ def _checked(definition: dict[str, Any]) -> dict[str, Any]:
     processors = list(_stages(definition.get("post_processor"), "post-processor", "processors", PROCESSORS))
     decoders = list(_stages(definition.get("decoder"), "decoder", "decoders", DECODERS))
     for stage in (*normalizers, *cutters, *decoders):
-        CHECKS.get(stage["type"], _nothing)(stage)
+        if check := CHECKS.get(
+            stage["type"]
+        ):  # the others have truth values and choices, which the library checks
+            check(stage)
     for stage in processors:
         _processor(stage, highest + len(added))
     tables = [stage for stage in normalizers if stage["type"] == "Precompiled"]
     if len(tables) > 1:
         raise Wrong("more than one table of characters")
-    stretch = _precompiled(tables[0]) if tables else 1.0
+    stretch = 1.0
+    for table in tables:
+        wrong, stretch = check_charsmap(table.get("precompiled_charsmap"))
+        if wrong is not None:
+            raise Wrong(f"the normalizer Precompiled is damaged: {wrong}")
     for what, steps, most in (
         ("normalizer", normalizers, MOST),
         ("pre-tokenizer", cutters, MOST_CUT),
         ("decoder", [stage for stage in decoders if stage["type"] == "Replace"], MOST),
     ):
         if (times := growth(steps, stretch)) > most:
-            shown = (
-                f"{times:,.0f}"
-                if times < 1e15
-                else f"10^{math.log10(times):.0f}"
-                if times < 1e300
-                else "endless"
-            )
+            shown = f"10^{math.log10(times):.0f}" if times < 1e300 else "endless"
+            shown = f"{times:,.0f}" if times < 1e15 else shown
             raise Wrong(f"the {what} makes a text up to {shown} times as long, {most} times at most are read")
     kept = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    return {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": added,
-        "model": model,
-        **{key: definition.get(key) for key in kept},
-    }
+    made = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "model": model}
+    return made | {key: definition.get(key) for key in kept}
 
 
 def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -449,15 +434,9 @@ def _model(model: Any) -> tuple[dict[str, Any], int]:
         raise Wrong("no model")
     kind = model.get("type")
     if kind is None:
-        kind = (
-            "BPE"
-            if "merges" in model
-            else "Unigram"
-            if isinstance(model.get("vocab"), list)
-            else "WordPiece"
-            if "max_input_chars_per_word" in model or "continuing_subword_prefix" in model
-            else "WordLevel"
-        )
+        pieces = "max_input_chars_per_word" in model or "continuing_subword_prefix" in model
+        kind = "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece" if pieces else "WordLevel"
+        kind = "BPE" if "merges" in model else kind
     if kind not in MODELS:
         raise Wrong(f"a model of the kind {str(kind)[:60]!r}, known are {', '.join(MODELS)}")
     vocab, unknown = model.get("vocab"), model.get("unk_token")
@@ -558,11 +537,13 @@ def _number(stage: dict[str, Any], key: str, least: int, most: int, default: int
         raise Wrong(f"{key} = {str(value)[:40]}, from {least} to {most:,} are read")
 
 
+def _only(entry: Any) -> tuple[str, Any]:
+    """The key and the value of an object that has one; else empty and None."""
+    return next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)
+
+
 def _pattern(stage: dict[str, Any]) -> None:
-    pattern = stage.get("pattern")
-    kind, value = (
-        next(iter(pattern.items())) if isinstance(pattern, dict) and len(pattern) == 1 else ("", None)
-    )
+    kind, value = _only(stage.get("pattern"))
     if kind not in ("String", "Regex") or not isinstance(value, str):
         raise Wrong(f"the pattern of a {stage['type']} is neither a String nor a Regex")
     if kind == "String" and not 0 < len(value) <= MAX_TEXT:
@@ -576,22 +557,11 @@ def _replace(stage: dict[str, Any]) -> None:
     _text(stage, "content", MAX_TEXT, empty=True, needed=True)
 
 
-def _precompiled(stage: dict[str, Any]) -> float:
-    wrong, stretch = check_charsmap(stage.get("precompiled_charsmap"))
-    if wrong is not None:
-        raise Wrong(f"the normalizer Precompiled is damaged: {wrong}")
-    return stretch
-
-
 def _strip(stage: dict[str, Any]) -> None:
     if "content" in stage:  # a decoder's
         _text(stage, "content", 1, needed=True)
         _number(stage, "start", 0, MAX_TEXT)
         _number(stage, "stop", 0, 0)  # beyond the pieces' ends it reads what is not there
-
-
-def _nothing(stage: dict[str, Any]) -> None:
-    """Its settings are truth values and choices, which the library looks at."""
 
 
 CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -626,8 +596,7 @@ def _template(stage: dict[str, Any], highest: int) -> None:
     if not isinstance(special, dict):
         raise Wrong("a template without 'special_tokens'")
     for name, token in special.items():
-        ids = token.get("ids") if isinstance(token, dict) else None
-        tokens = token.get("tokens") if isinstance(token, dict) else None
+        ids, tokens = (token.get(key) if isinstance(token, dict) else None for key in ("ids", "tokens"))
         if not isinstance(ids, list) or not isinstance(tokens, list) or len(ids) != len(tokens) or not ids:
             raise Wrong(f"the special token {name[:60]!r} of a template has no ids and tokens")
         for number in ids:
@@ -638,9 +607,7 @@ def _template(stage: dict[str, Any], highest: int) -> None:
             raise Wrong(f"{key!r} of a template is no list of at most {MAX_SPECIAL} pieces")
         found = []
         for piece in pieces:
-            kind, value = (
-                next(iter(piece.items())) if isinstance(piece, dict) and len(piece) == 1 else ("", None)
-            )
+            kind, value = _only(piece)
             name = value.get("id") if isinstance(value, dict) else None
             if kind == "Sequence" and name in ("A", "B"):
                 found.append(name)

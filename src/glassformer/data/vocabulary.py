@@ -32,8 +32,7 @@ WORD_END = "</w>"  # behind the last piece of a word, in BPE of words
 FRAMES = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "bert", "distilbert"), "brackets"),
     **dict.fromkeys(("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer"), "angles"),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "angles"),
-    **dict.fromkeys(("MPNetTokenizer", "mpnet"), "angles"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert", "MPNetTokenizer", "mpnet"), "angles"),
 }
 USUAL_FRAME = {"brackets": ("[CLS]", "[SEP]"), "angles": ("<s>", "</s>")}
 
@@ -75,11 +74,9 @@ class Vocabulary:
         """
         found = self.unk if self.mask is None else self.mask
         if found is None:
-            raise ConfigError(
-                "the tokenizer has neither a mask nor an unknown token to hide words behind",
-                where="word_dropout",
-                fix="Set word_dropout = 0, or take another tokenizer",
-            )
+            what = "the tokenizer has neither a mask nor an unknown token to hide words behind"
+            fix = "Set word_dropout = 0, or take another tokenizer"
+            raise ConfigError(what, where="word_dropout", fix=fix)
         return found
 
     def steps(self, tokenizer: Tokenizer) -> int | None:
@@ -110,9 +107,8 @@ class Vocabulary:
         # A blank's mark begins a word, unless it is the word's end that is marked.
         spaced = type(tokenizer.model).__name__ in ("BPE", "Unigram") and not _marks_ends(tokenizer)
         for name, index in tokenizer.get_vocab().items():
-            out[index] = name.startswith(PREFIX) or (
-                spaced and not name.startswith(SPACES) and name[:1].isalnum()
-            )
+            inside = spaced and not name.startswith(SPACES) and name[:1].isalnum()
+            out[index] = inside or name.startswith(PREFIX)
         return out & ~self.special(tokenizer)
 
     def continued(self, tokenizer: Tokenizer) -> np.ndarray:
