@@ -37,17 +37,14 @@ def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = No
 def _figures(split: AnsweredSplit) -> dict[str, Any]:
     contexts = [len(text.split()) for text in dict.fromkeys(split.texts)]
     answers = [len(own.texts[0].split()) for own in split.answers or () if own.texts]
-    return {
-        "rows": len(split),
-        "contexts": len(contexts),
-        "unanswerable": sum(not own.texts for own in split.answers or ()),
-        "words": {
-            "question": float(np.median([len(q.question.split()) for q in split.questions])),
-            "context": float(np.median(contexts)),
-            "longest_context": max(contexts),
-            "answer": float(np.median(answers)) if answers else 0.0,
-        },
+    words = {
+        "question": float(np.median([len(q.question.split()) for q in split.questions])),
+        "context": float(np.median(contexts)),
+        "longest_context": max(contexts),
+        "answer": float(np.median(answers)) if answers else 0.0,
     }
+    none = sum(not own.texts for own in split.answers or ())
+    return {"rows": len(split), "contexts": len(contexts), "unanswerable": none, "words": words}
 
 
 def _repeats(name: str, split: AnsweredSplit) -> Iterable[Finding]:
@@ -109,14 +106,10 @@ def _borders(name: str, split: AnsweredSplit) -> Iterable[Finding]:
     """Answers that begin or end inside a word: places that are off, or text that was joined."""
     if split.answers is None:
         return
-    off = [
-        i
-        for i, (question, own) in enumerate(zip(split.questions, split.answers, strict=True))
-        if not all(
-            is_whole(question.context, at, at + len(text))
-            for text, at in zip(own.texts, own.starts, strict=True)
-        )
-    ]
+    off = []
+    for i, (question, own) in enumerate(zip(split.questions, split.answers, strict=True)):
+        places = zip(own.texts, own.starts, strict=True)
+        off += [i] * (not all(is_whole(question.context, at, at + len(text)) for text, at in places))
     message = f"{name}: answers that begin or end inside a word: {len(off):,}"
     fix = "look at their places: a model gives whole words or pieces of them"
     shown, ok = _answers_at(split, off), f"{name}: every answer begins and ends with whole words"

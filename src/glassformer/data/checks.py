@@ -101,12 +101,12 @@ def check_labels(
         found = _kind(label)
         kind = kind or found
         if found != kind:
-            raise DataError(
-                f"label {label if kind == TRUTH or found == TRUTH else value!r} is {found} where the first "
-                f"is {kind}",
-                where=place(origin, index, rows),
-                fix="Write all labels as text or all as whole numbers",
+            shown = label if TRUTH in (kind, found) else repr(value)
+            what, fix = (
+                f"label {shown} is {found} where the first is {kind}",
+                "Write all labels as text or all",
             )
+            raise DataError(what, where=place(origin, index, rows), fix=f"{fix} as whole numbers")
         checked.append(value)
     return checked
 
@@ -144,11 +144,8 @@ def check_label(label: Any, where: str = "label") -> str | int:
             what = f"label {label} is a float too large to be told from its neighbors"
             raise DataError(what, where=where, fix="Write it as a whole number or as text")
         return int(label)
-    raise DataError(
-        f"the label is neither text nor a whole number but {type(label).__name__}",
-        where=where,
-        fix="Name the column of labels",
-    )
+    what = f"the label is neither text nor a whole number but {type(label).__name__}"
+    raise DataError(what, where=where, fix="Name the column of labels")
 
 
 def check_class_names(names: Sequence[Any], where: str) -> list[str]:

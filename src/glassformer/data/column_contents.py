@@ -104,6 +104,5 @@ def looks_like_labels(values: Sequence[Any]) -> bool:
     if any(isinstance(value, list | dict | bytes) for value in there):
         return False
     distinct = {str(value).strip() for value in there}
-    return len(distinct) <= max(2, len(there) // 2) and sum(map(len, distinct)) <= LONGEST_LABEL * len(
-        distinct
-    )
+    short = sum(map(len, distinct)) <= LONGEST_LABEL * len(distinct)
+    return short and len(distinct) <= max(2, len(there) // 2)

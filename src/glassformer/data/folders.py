@@ -181,9 +181,6 @@ def text_files(folder: Path) -> dict[str, dict[str, list[Path]]]:
     Hidden files and folders are passed over, and those that other programs leave (``__MACOSX``). A folder
     ``unsup`` among the classes, as in the original IMDb archive, becomes the split ``unsupervised``.
 
-    Args:
-        rejected: files that cannot be used are left out and listed here; None: the first ends the reading.
-
     Raises:
         DataError: no such folders, or a class without texts.
     """
@@ -244,28 +241,22 @@ def read_texts(
     """
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
-        raise DataError(
-            f"no .txt files for {split}", where=str(folder), fix="Put some in, or move that folder elsewhere"
-        )
-    texts = [_read_text(path, rejected) for _, path in files]
-    good = [i for i, text in enumerate(texts) if text is not None]
-    if not good:
-        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
-    labels = None if split == "unsupervised" or "" in classes else [files[i][0] for i in good]
-    return TextSplit([text for text in texts if text is not None], labels, str(folder))
-
-
-def _read_text(path: Path, rejected: list[RejectedRow] | None) -> str | None:
-    """The text of a file; None of one that is listed as unusable."""
-    try:
-        return check_texts([read_utf8(path, MAX_TEXT)])[0]
-    except DataError as error:
-        if rejected is not None:
+        fix = "Put some in, or move that folder elsewhere"
+        raise DataError(f"no .txt files for {split}", where=str(folder), fix=fix)
+    texts, labels = [], []
+    for label, path in files:
+        try:
+            texts += check_texts([read_utf8(path, MAX_TEXT)])
+            labels.append(label)
+        except DataError as error:
+            if rejected is None:
+                fix = f"{error.fix or 'Correct it'}, or leave such files out with on_bad_row=skip"
+                where = error.where if error.where and str(path) in error.where else str(path)
+                raise DataError(error.what, where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))
-            return None
-        fix = f"{error.fix or 'Correct it'}, or leave such files out with on_bad_row=skip"
-        where = error.where if error.where and str(path) in error.where else str(path)
-        raise DataError(error.what, where=where, fix=fix) from None
+    if not texts:
+        raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
+    return TextSplit(texts, None if split == "unsupervised" or "" in classes else labels, str(folder))
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -289,11 +280,8 @@ def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
     for name, files in classes.items():
         if not files:
             refuse_tables(given)
-            raise DataError(
-                f"class {name!r} has no .txt files",
-                where=str(folder),
-                fix="Give its files names that end in .txt, or put the classes into a folder of their own",
-            )
+            fix = "Give its files names that end in .txt, or put the classes into a folder of their own"
+            raise DataError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
     return classes
 
 

@@ -200,10 +200,8 @@ def _shapes(
     low, high = sizes.min(0), sizes.max(0)
     if (low != high).any():
         usual = np.median(sizes, 0).astype(int)
-        message = (
-            f"{split}: pictures of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, usually "
-            f"about {usual[0]:,} x {usual[1]:,}"
-        )
+        message = f"{split}: pictures of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
+        message += f"usually about {usual[0]:,} x {usual[1]:,}"
         yield Finding("ok", "sizes", message, len(np.unique(sizes, axis=0)))
     modes = Counter(header.mode for header in headers.values() if header.kind != "array")
     if odd := {mode: n for mode, n in modes.items() if mode in UNUSUAL}:
@@ -245,30 +243,23 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
         inside = (max(height, width) / (transform.shorter or max(height, width))) ** 2
         lost = 1 - inside / ratio
         n = int((lost > CUT).sum())
-        message = (
-            f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of a picture as "
-            f"a rule, {lost.max():.0%} at most; more than {CUT:.0%} of {n:,} of {len(sizes):,}"
+        message = f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of a "
+        message += (
+            f"picture as a rule, {lost.max():.0%} at most; more than {CUT:.0%} of {n:,} of {len(sizes):,}"
         )
         if n:
             fix = "--set framing=squash keeps all of a picture, and changes its shape"
             yield Finding("note", "cut-away", message, n, fix=fix)
     elif (n := int((ratio > STRETCHED).sum())) > 0:
-        message = (
-            f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be {width} x "
-            f"{height} pixels, {ratio.max():.1f} times at most"
-        )
+        message = f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be "
+        message += f"{width} x {height} pixels, {ratio.max():.1f} times at most"
         yield Finding("note", "stretched", message, n, fix="--set framing=crop cuts out the middle instead")
     scale = np.minimum(width / sizes[:, 0], height / sizes[:, 1])
     if (n := int((scale > UPSCALED).sum())) > 0:
         size = f"{width} x {height} pixels"
         message = f"{split}: {n:,} of {len(sizes):,} are smaller than {size} by half or more"
-        yield Finding(
-            "note",
-            "blown-up",
-            message,
-            n,
-            fix="a smaller --set image_size=PIXELS costs less and loses nothing",
-        )
+        fix = "a smaller --set image_size=PIXELS costs less and loses nothing"
+        yield Finding("note", "blown-up", message, n, fix=fix)
 
 
 def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Iterable[Finding]:

@@ -101,10 +101,9 @@ def _of_mapping(X: Mapping[Any, Any]) -> MemoryTable | None:
 def _is_column(values: Any) -> bool:
     if isinstance(values, list | tuple):
         return True
-    sequence = (
-        hasattr(values, "__len__") and hasattr(values, "__getitem__") and getattr(values, "ndim", 1) == 1
-    )
-    return sequence and not isinstance(values, str | bytes | Mapping) and _table_of(values) is None
+    sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    flat = getattr(values, "ndim", 1) == 1 and not isinstance(values, str | bytes | Mapping)
+    return sequence and flat and _table_of(values) is None
 
 
 def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
@@ -239,13 +238,8 @@ def read_rows(
         return take_columns(table, origin, noun, most, names)
     refuse_unordered(X, origin, noun)
     rows = as_list(X)
-    return rows if not rows or whole(rows[0]) else _unwrapped(rows)
-
-
-def _unwrapped(rows: list[Any]) -> list[Any]:
-    """The rows, each of one value alone as this value: ``[["a text"], ["another"]]`` is a column."""
-    if all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
-        return [row[0] for row in rows]
+    if rows and not whole(rows[0]) and all(isinstance(row, list | tuple) and len(row) == 1 for row in rows):
+        return [row[0] for row in rows]  # ``[["a text"], ["another"]]`` is a column
     return rows
 
 

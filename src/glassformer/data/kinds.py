@@ -4,14 +4,13 @@ with tags, or questions with answers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from glassformer.data.answered import ANSWERED_SOURCES, has_answers, is_nested
 from glassformer.data.columns import COMPARED, LABEL_COLUMNS, TEXT_COLUMNS, usual_sides
 from glassformer.data.dataset import SPLIT_OF
-from glassformer.data.files import is_clutter
+from glassformer.data.files import is_clutter, pass_over
 from glassformer.data.folders import refuse_models
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
@@ -24,6 +23,8 @@ from glassformer.data.tags import marks_characters
 from glassformer.errors import DataError
 
 Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags", "answers"]
+NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "pictures": NAMED_IMAGES}
+NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
 SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
 
@@ -36,14 +37,9 @@ def kind_of(source: str | Path) -> Kind:
     """
     if (known := NAMED_SOURCES.get(str(source))) is not None:
         return "tags" if known.tagged else "texts"
-    if str(source) in ANSWERED_SOURCES:
-        return "answers"
-    if str(source) in NAMED_IMAGES:
-        return "pictures"
-    if str(source) in PAIR_SOURCES:
-        return "pairs"
-    if str(source) in SCORED_SOURCES:
-        return "scored pairs"
+    for kind, names in NAMED.items():
+        if str(source) in names:
+            return kind
     path = Path(source).expanduser()
     if path.is_dir():
         refuse_models(path)
@@ -71,15 +67,11 @@ def _kind_of_file(path: Path) -> Kind:
     if is_nested(path):
         return "answers"
     try:
-        return _kind_of_table(read_table(path, _pass))
+        return _kind_of_table(read_table(path, pass_over))  # whoever reads it counts or refuses bad rows
     except DataError as error:
         if error.what != NO_ROWS:
             raise
         return "texts"  # whose reader says what is wrong with the rows, if there are any
-
-
-def _pass(error: DataError, row: int) -> None:
-    """A row that cannot be used says nothing of the kind; whoever reads the table counts or refuses it."""
 
 
 def _kind_of_table(table: Table) -> Kind:
@@ -107,13 +99,10 @@ def _kind_of_table(table: Table) -> Kind:
         columns = find_columns(table, None, None)
     except DataError:
         return "texts"
-    return "pairs" if all(_holds_sentences(table.read(column)) for column in columns) else "texts"
+    # Most values of a sentence's column have several words, as labels have not.
+    several = (sum(len(str(x).split()) > 1 for x in table.read(column)) for column in columns)
+    return "pairs" if min(several) > len(table.rows) / 2 else "texts"
 
 
 def _is_list(table: Table, column: str) -> bool:
     return isinstance(next(iter(table.read(column)), None), list)
-
-
-def _holds_sentences(values: Sequence[Any]) -> bool:
-    """Whether most values have several words, as labels have not."""
-    return sum(len(str(value).split()) > 1 for value in values) > len(values) / 2

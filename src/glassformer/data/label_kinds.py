@@ -166,10 +166,8 @@ def one_spelling(splits: dict[str, Any]) -> dict[str, Any]:
     known = splits["train"].labels if "train" in splits else None
     if not known:
         return splits
-    return {
-        name: split if not split.labels else replace(split, labels=as_known(split.labels, known))
-        for name, split in splits.items()
-    }
+    labelled = {name: split for name, split in splits.items() if split.labels}
+    return splits | {k: replace(v, labels=as_known(v.labels, known)) for k, v in labelled.items()}
 
 
 def _measured(labels: Sequence[Any], counts: Counter[str]) -> bool:
@@ -187,11 +185,10 @@ def _several(counts: Counter[str]) -> list[str]:
     """Labels that are made of others: each part stands in another label too, and one of them alone."""
     parts = {text: [part for part in SEPARATED.split(text) if part] for text in counts}
     within = Counter(part for found in parts.values() for part in set(found))
-    return [
-        text
-        for text, found in parts.items()
-        if len(found) > 1 and all(within[x] > 1 for x in found) and any(x in counts for x in found)
-    ]
+    several = {
+        text: found for text, found in parts.items() if len(found) > 1 and any(x in counts for x in found)
+    }
+    return [text for text, found in several.items() if all(within[x] > 1 for x in found)]
 
 
 def _separated(texts: Sequence[str]) -> str:
@@ -252,11 +249,8 @@ def _currency(text: str) -> str | None:
         name = f"{name[1:]}$"
     if len(name.rstrip("$")) <= 2 and name.endswith("$") and name.count("$") == 1:  # $, US$, A$
         return "USD" if name in ("$", "US$") else name
-    return (
-        WORDS.get(name)
-        or SIGNS.get(name)
-        or (name if len(name) == 1 and unicodedata.category(name) == "Sc" else None)
-    )
+    sign = name if len(name) == 1 and unicodedata.category(name) == "Sc" else None
+    return WORDS.get(name) or SIGNS.get(name) or sign
 
 
 def amount(text: str, form: Format = "amount") -> float | None:
@@ -292,9 +286,7 @@ def how_to_read(values: Iterable[Any]) -> str:
 def said_of_amounts(values: Iterable[Any], form: Format) -> str:
     """How many cells are read as amounts, with two of them, and their currencies where there are several."""
     given = [value for value in values if isinstance(value, str)]
-    read = [
-        value for value in given if not is_number(value) or amount(value, form) not in (None, float(value))
-    ]
+    read = [x for x in given if not is_number(x) or amount(x, form) not in (None, float(x))]
     if not read:
         return ""
     some = ", ".join(f"{value!r} as {amount(value, form):g}" for value in list(dict.fromkeys(read))[:2])

@@ -138,12 +138,8 @@ def examine_scored(
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, lowest, mean and highest score.
     """
-    figures: dict[str, Any] = {
-        "splits": {
-            name: {"pairs": len(split), "distinct": len({*_keys(split)}), **_spread(split)}
-            for name, split in splits.items()
-        }
-    }
+    sizes = {k: {"pairs": len(v), "distinct": len({*_keys(v)}), **_spread(v)} for k, v in splits.items()}
+    figures: dict[str, Any] = {"splits": sizes}
     of_a_split = each_split(lambda name, split: _repeats(name, _keys(split)), _scores)
     checks = [of_a_split, *_quotes("first", "second"), _shared_pairs]
     return run_checks(name, splits, checks, rejected, figures)

@@ -18,6 +18,7 @@ from glassformer.data.checks import check_cells, check_texts
 from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import pass_over, read_utf8, split_lines
 from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
+from glassformer.data.label_kinds import is_number
 from glassformer.data.readers import Row, check_request, read_rows, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table
 from glassformer.data.tables import READERS, Table, read_table
@@ -64,11 +65,9 @@ def check_both(
         raise DataError("the target side is missing", where=where, fix="Give source and target texts")
     left, right = check_texts(source, "source"), check_texts(target, "target")
     if len(left) != len(right):
-        raise DataError(
-            f"{len(left)} source texts but {len(right)} target texts",
-            where=where,
-            fix="Text i of one side is the translation of text i of the other",
-        )
+        what = f"{len(left)} source texts but {len(right)} target texts"
+        fix = "Text i of one side is the translation of text i of the other"
+        raise DataError(what, where=where, fix=fix)
     return left, right
 
 
@@ -169,11 +168,9 @@ def _both_sides(path: Path) -> str:
     other = there[0] if len(there) == 1 and there[0] else "de" if end != "de" else "en"
     left, right = (other, end) if end == "de" else (end, other)
     how = "" if (left, right) == ("en", "de") else f", with source_column={left} and target_column={right}"
-    return (
-        f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for "
-        f"{stem.name}.{left} and {stem.name}.{right}; or a table with a column for each side: "
-        f"{', '.join(READERS)}"
-    )
+    both = f"{stem.name}.{left} and {stem.name}.{right}"
+    plain = f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for {both}"
+    return f"{plain}; or a table with a column for each side: {', '.join(READERS)}"
 
 
 def find_columns(table: Table, source: str | None, target: str | None) -> tuple[str, str]:
@@ -203,33 +200,25 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         what = f"a side is missing: {table.names[0]!r} is the only column"
         raise DataError(what, where=table.origin, fix="Put text and translation into two columns")
     if found[0] is None or found[1] is None:
-        raise DataError(
-            "two columns are wanted, a text and its translation",
-            where=table.origin,
-            fix=f"Name them with source_column and target_column: {listed(table.names)}",
-        )
+        fix = f"Name them with source_column and target_column: {listed(table.names)}"
+        raise DataError("two columns are wanted, a text and its translation", where=table.origin, fix=fix)
     return found[0], found[1]
 
 
 def columns_in(source: str | Path) -> set[str] | None:
     """The names of the columns of a table, or of the first of a folder, in lower case; None: plain files."""
-    path = Path(source).expanduser()
-    if path.is_dir():
-        path = next((parts[0] for parts in split_files(path).values()), path)
-    return {name.lower() for name in read_table(path, pass_over).names} if path.is_file() else None
+    file = _first_file(Path(source).expanduser())
+    return {name.lower() for name in read_table(file, pass_over).names} if file.is_file() else None
+
+
+def _first_file(path: Path) -> Path:
+    """The first table of a folder; else the path itself."""
+    return next((parts[0] for parts in split_files(path).values()), path) if path.is_dir() else path
 
 
 def _holds_texts(table: Table, column: str) -> bool:
     """Whether a column holds something else than numbers and gaps."""
-    return any(isinstance(x, str) and x.strip() and not _is_number(x) for x in table.read(column))
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+    return any(isinstance(x, str) and x.strip() and not is_number(x) for x in table.read(column))
 
 
 def fitting_columns(
@@ -247,12 +236,8 @@ def fitting_columns(
     Raises:
         DataError: see ``find_columns``.
     """
-    path = Path(source).expanduser()
-    if str(source) in PAIR_SOURCES:
-        path = _named_folder(PAIR_SOURCES[str(source)])
-    file = path
-    if path.is_dir():
-        file = next((parts[0] for parts in split_files(path).values()), path)
+    known = PAIR_SOURCES.get(str(source))
+    file = _first_file(_named_folder(known) if known else Path(source).expanduser())
     if file.suffix.lower() not in READERS or not file.is_file():
         return columns
     table = read_table(file)
@@ -281,13 +266,13 @@ def plain_files(path: Path, left: str = "en", right: str = "de") -> dict[str, Pa
     firsts = {}
     for split, stem in stems.items():
         files = [stem.with_name(f"{stem.name}.{end}") for end in (left, right)]
-        there = [file for file in files if file.is_file()]
-        if not there:
+        missing = [file for file in files if not file.is_file()]
+        if len(missing) == 2:
             return {}
-        if len(there) == 1:
-            missing = next(file for file in files if file not in there)
-            what = f"a side is missing: no {missing.name}"
-            raise DataError(what, where=str(there[0]), fix="Put both files there")
+        if missing:
+            there = files[missing[0] == files[0]]
+            what = f"a side is missing: no {missing[0].name}"
+            raise DataError(what, where=str(there), fix="Put both files there")
         firsts[split] = files[0]
     return firsts
 
@@ -297,10 +282,8 @@ def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
     right = left.with_name(left.name.removesuffix(ends[0]) + ends[1])
     sides = [split_lines(read_utf8(file)) for file in (left, right)]
     if len(sides[0]) != len(sides[1]):
-        raise DataError(
-            f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}",
-            where=str(left),
-            fix="Line i of one file is the translation of line i of the other",
-        )
+        fix = "Line i of one file is the translation of line i of the other"
+        what = f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}"
+        raise DataError(what, where=str(left), fix=fix)
     for row, (a, b) in enumerate(zip(*sides, strict=True), 1):
         yield partial(_pair, [(a, "", f"{left}, row {row}"), (b, "", f"{right}, row {row}")], gaps), row

@@ -326,14 +326,15 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
                 start = chunk.data_page_offset
                 if chunk.has_dictionary_page and 0 < (first := chunk.dictionary_page_offset or 0) < start:
                     start = first
+                what = ""
                 try:
                     pages = chunk_pages(raw, start, chunk.total_compressed_size)
-                except (PagesError, OSError, ValueError) as error:
+                except (OSError, ValueError) as error:
                     what = f"column {column!r} is damaged ({error})"
-                    raise DataError(what, where=str(path), fix="Write the file anew") from None
                 flat = flat and leaf.max_repetition_level == 0
-                if flat and pages.values != about.num_rows:
+                if not what and flat and pages.values != about.num_rows:
                     what = f"column {column!r} has {pages.values:,} values in {about.num_rows:,} rows"
+                if what:
                     raise DataError(what, where=str(path), fix="Write the file anew")
                 found.add(pages)
     return found
@@ -356,13 +357,10 @@ def unfolded(array: Any) -> int:
 
 
 def _is_bytes(kind: Any) -> bool:
-    import pyarrow as pa
+    from pyarrow import types
 
-    is_of = pa.types
-    return any(
-        test(kind)
-        for test in (is_of.is_string, is_of.is_large_string, is_of.is_binary, is_of.is_large_binary)
-    )
+    tests = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return any(test(kind) for test in tests)
 
 
 def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
@@ -390,12 +388,9 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
             try:
                 values.append(raw.decode())
             except UnicodeDecodeError as error:
-                row = before + int(np.argmax(places == i + missing)) + 1
-                raise DataError(
-                    f"not UTF-8 ({error.reason} at byte {error.start})",
-                    where=f"{path}, row {row}",
-                    fix="Write the column as UTF-8",
-                ) from None
+                where = f"{path}, row {before + int(np.argmax(places == i + missing)) + 1}"
+                what = f"not UTF-8 ({error.reason} at byte {error.start})"
+                raise DataError(what, where=where, fix="Write the column as UTF-8") from None
     values = [None] * missing + values
     return [values[i] for i in places.tolist()]
 
@@ -409,11 +404,9 @@ def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
         flat = to_list(array.flatten(), path, before)
     except DataError as error:  # whose row counts values
         raise DataError(error.what, where=str(path), fix=error.fix) from None
-    ends = list(itertools.accumulate(length or 0 for length in lengths))
-    return [
-        None if length is None else flat[end - length : end]
-        for length, end in zip(lengths, ends, strict=True)
-    ]
+    ends = itertools.accumulate(length or 0 for length in lengths)
+    both = zip(lengths, ends, strict=True)
+    return [None if length is None else flat[end - length : end] for length, end in both]
 
 
 def first_line(error: Exception) -> str:

@@ -123,24 +123,18 @@ def without_bad_rows(
 
 def by_kind(rejected: Sequence[RejectedRow], most: int = 5) -> str:
     """How many rows for each reason, and the first: ``the text is empty (4: rows 3, 8, 9 ...), ...``."""
-    kinds: dict[str, list[int]] = {}
-    reasons: dict[str, dict[str, None]] = {}  # in the order of the rows
-    for row in rejected:
-        kinds.setdefault(_kind(row.reason), []).append(row.row)
-        reasons.setdefault(_kind(row.reason), {})[row.reason] = None
-    ranked = sorted(kinds.items(), key=lambda item: -len(item[1]))
+    kinds: dict[str, list[RejectedRow]] = {}
+    for row in rejected:  # of one kind are reasons that differ in the figures of a row
+        kind = re.sub(r"\d[\d,.]*", "n", row.reason) if row.reason[:1].isdigit() else row.reason
+        kinds.setdefault(kind, []).append(row)
+    ranked = sorted(kinds.values(), key=lambda rows: -len(rows))
     told = []
-    for kind, rows in ranked[:most]:
-        first, *others = reasons[kind]
-        reason = f"{first} and the like" if others else first
-        shown = ", ".join(map(str, rows[:3])) + (" ..." if len(rows) > 3 else "")
-        told.append(f"{reason} ({f'{len(rows):,}: rows' if len(rows) > 1 else 'row'} {shown})")
+    for rows in ranked[:most]:
+        like = " and the like" * (len({row.reason for row in rows}) > 1)
+        shown = ", ".join(str(row.row) for row in rows[:3]) + (" ..." if len(rows) > 3 else "")
+        many = f"{len(rows):,}: rows" if len(rows) > 1 else "row"
+        told.append(f"{rows[0].reason}{like} ({many} {shown})")
     return ", ".join(told) + (f" and {len(ranked) - most} more kinds" if len(ranked) > most else "")
-
-
-def _kind(reason: str) -> str:
-    """A reason without the figures of one row."""
-    return re.sub(r"\d[\d,.]*", "n", reason) if reason[:1].isdigit() else reason
 
 
 def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
@@ -153,10 +147,9 @@ def summary(rejected: Sequence[Any], listed: bool = True) -> str:
     """The rejected rows in one line: how many, and the first; ``listed``: a run's rejected.jsonl has them."""
     first = rejected[0]
     rows = "1 row" if len(rejected) == 1 else f"{len(rejected):,} rows"
-    return (
-        f"{rows} left out{', listed in rejected.jsonl' if listed else ''}; "
-        f"the first: {first.file}, row {first.row}: {first.reason}{in_other_encoding(rejected)}"
-    )
+    where = f"{first.file}, row {first.row}"
+    out = f"{rows} left out{', listed in rejected.jsonl' * listed}"
+    return f"{out}; the first: {where}: {first.reason}{in_other_encoding(rejected)}"
 
 
 def in_other_encoding(rejected: Sequence[Any]) -> str:

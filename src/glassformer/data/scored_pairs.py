@@ -110,16 +110,14 @@ def _rows(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]:
         what = f"no column {missing[0]!r}, which the first table has"
         raise DataError(what, where=table.origin, fix=nearest(missing[0], table.names))
     values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
-    for a, b, score, row in zip(*values, table.rows, strict=True):
+
+    def pair(first: Any, second: Any, score: Any, row: int) -> tuple[str, str, float | None]:
         at = table.origin, [row]
-        yield partial(_pair, a, b, score, columns[2] is not None, at), row
+        texts = [check_texts([text], *at)[0] for text in (first, second)]
+        return texts[0], texts[1], None if columns[2] is None else check_scores([score], *at)[0]
 
-
-def _pair(
-    first: Any, second: Any, score: Any, scored: bool, at: tuple[str, list[int]]
-) -> tuple[str, str, float | None]:
-    texts = [check_texts([text], *at)[0] for text in (first, second)]
-    return texts[0], texts[1], check_scores([score], *at)[0] if scored else None
+    for *cells, row in zip(*values, table.rows, strict=True):
+        yield partial(pair, *cells, row), row
 
 
 def find_columns(
@@ -151,11 +149,8 @@ def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, st
     missing = (first is None) + (second is None)
     if len(texts) != missing:
         found = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
-        raise DataError(
-            f"two columns of texts are wanted, and {found}",
-            where=table.origin,
-            fix=f"Name them with --set first=NAME --set second=NAME: {listed(table.names)}",
-        )
+        fix = f"Name them with --set first=NAME --set second=NAME: {listed(table.names)}"
+        raise DataError(f"two columns of texts are wanted, and {found}", where=table.origin, fix=fix)
     return first or texts.pop(0), second or texts.pop(0)
 
 

@@ -87,16 +87,12 @@ class Corpus:
             about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
             words, counts = tuple(about["words"]), np.asarray(about["counts"], np.int64)
             raw = int(about["raw_words"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"no whole corpus ({error})", where=str(folder), fix="Make it again with read_corpus"
-            ) from None
-        try:
             return Corpus(ids, starts, words, counts, raw)
         except DataError:
-            raise DataError(
-                "its files do not belong together", where=str(folder), fix="Make it again with read_corpus"
-            ) from None
+            what = "its files do not belong together"
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            what = f"no whole corpus ({error})"
+        raise DataError(what, where=str(folder), fix="Make it again with read_corpus")
 
 
 def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
@@ -159,7 +155,12 @@ def _numbered(
 ) -> Corpus:
     """What ``read_corpus`` gives, with room in ``store`` for each word's first number."""
     given, seen, lengths = _first_numbers(sentences, store)
-    _check_words(given)
+    try:
+        "\n".join(given).encode()
+    except UnicodeEncodeError as error:  # which no file and no check sum can hold
+        what = f"half a character ({error.object[error.start]!a}), which stands for none"
+        fix = "Decode the text anew, with errors='replace' where it is damaged"
+        raise DataError(what, where="sentences", fix=fix) from None
     joined = [word if word.isascii() else normalize("NFC", word) for word in given]
     counter: Counter[str] = Counter()
     for word, n in zip(joined, seen.tolist()):
@@ -169,9 +170,8 @@ def _numbered(
     if not counter:
         raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
     if max_words == 1:
-        raise DataError(
-            "one word has no neighbours", where="max_words", fix="Use 2 or more, or 0 for no limit"
-        )
+        fix = "Use 2 or more, or 0 for no limit"
+        raise DataError("one word has no neighbours", where="max_words", fix=fix)
     if len(counter) < 2:
         what = f"the only word is {next(iter(counter))!r}, and one word has no neighbours"
         raise DataError(what, where="sentences", fix="Give sentences of different words")
@@ -187,9 +187,8 @@ def _numbered(
     with _room(int(counts.sum()), folder) as ids:
         place = 0
         for i, first in enumerate(store):
-            numbers = final[first]
-            kept = numbers != LEFT_OUT
-            numbers = numbers[kept]
+            kept = final[first] != LEFT_OUT
+            numbers = final[first][kept]
             ids[place : place + len(numbers)] = numbers
             place += len(numbers)
             ends = np.cumsum(lengths[i])
@@ -213,17 +212,6 @@ def _cut(lengths: np.ndarray) -> np.ndarray:
         return lengths
     parts = ([LONGEST] * (n // LONGEST) + [n % LONGEST] for n in lengths.tolist())
     return np.fromiter(chain.from_iterable(parts), np.int64)
-
-
-def _check_words(words: Iterable[str]) -> None:
-    """Refuse half a surrogate pair: no file and no check sum can hold it."""
-    try:
-        "\n".join(words).encode()
-    except UnicodeEncodeError as error:
-        what = f"half a character ({error.object[error.start]!a}), which stands for none"
-        raise DataError(
-            what, where="sentences", fix="Decode the text anew, with errors='replace' where it is damaged"
-        ) from None
 
 
 @contextmanager
@@ -333,10 +321,9 @@ def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, 
     stream = split_sentences(sentences)
     while chunk := list(islice(stream, CHUNK)):
         size = np.fromiter(map(len, chunk), np.int64, len(chunk))
+        found = map(numbers.__getitem__, chain.from_iterable(chunk))
         try:
-            part = np.fromiter(
-                map(numbers.__getitem__, chain.from_iterable(chunk)), np.int32, int(size.sum())
-            )
+            part = np.fromiter(found, np.int32, int(size.sum()))
         except TypeError:  # a word that is no text, or has no hash, such as a list
             before = len(lengths) * CHUNK
             wrong = (i for i, words in enumerate(chunk, 1) if not all(isinstance(w, str) for w in words))
@@ -350,11 +337,8 @@ def _first_numbers(sentences: Sentences, store: _Store) -> tuple[_FirstNumbers, 
 
 
 def _no_sentence(i: int) -> DataError:
-    return DataError(
-        f"sentence {i} is neither a text nor a list of words",
-        where="sentences",
-        fix='Give ["a text", ...] or [["a", "text"], ...]',
-    )
+    fix = 'Give ["a text", ...] or [["a", "text"], ...]'
+    return DataError(f"sentence {i} is neither a text nor a list of words", where="sentences", fix=fix)
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -362,20 +346,17 @@ def _lines(path: Path) -> Iterator[str]:
     if max(map(len, path.parts), default=0) > LONGEST_NAME or ("\n" in name and not path.exists()):
         what = f"no such file of sentences, but a text of {len(name):,} characters"
         raise DataError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
+    fix = "Give the path of a text file, or a list"
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(
-            "no such file of sentences", where=str(path), fix="Give the path of a text file, or a list"
-        ) from None
+        raise DataError("no such file of sentences", where=name, fix=fix) from None
     except NotRegularError as error:  # it is read twice, which a pipe does not allow
-        what = f"no such file of sentences: {error.strerror}"
-        raise DataError(what, where=str(path), fix="Give the path of a text file, or a list") from None
+        raise DataError(f"no such file of sentences: {error.strerror}", where=name, fix=fix) from None
     except OSError as error:
-        raise DataError(
-            f"cannot be read ({error.strerror})", where=str(path), fix="Check its rights"
-        ) from None
+        what = f"cannot be read ({error.strerror})"
+        raise DataError(what, where=name, fix="Check its rights") from None
     except UnicodeDecodeError as error:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
