@@ -52,11 +52,6 @@ class AnsweredSplit(Split):
     ids: Sequence[str] = ()  # what the file calls each question; may be empty
 
     @property
-    def examples(self) -> list[Question]:
-        """What is asked."""
-        return self.questions
-
-    @property
     def labels(self) -> list[Answers] | None:
         """What is learned of each."""
         return self.answers
@@ -201,10 +196,8 @@ def columns_of(table: Table, question: str | None = None, context: str | None = 
     Raises:
         DataError: one that is not there, or none is found.
     """
-    return (
-        column_of(table, question, QUESTION_COLUMNS, "questions", "question_column"),
-        column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column"),
-    )
+    asked = column_of(table, question, QUESTION_COLUMNS, "questions", "question_column")
+    return asked, column_of(table, context, CONTEXT_COLUMNS, "contexts", "context_column")
 
 
 def _at(text: Any, start: Any) -> Any:

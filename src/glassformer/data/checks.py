@@ -101,12 +101,10 @@ def check_labels(
         found = _kind(label)
         kind = kind or found
         if found != kind:
-            shown = label if TRUTH in (kind, found) else repr(value)
-            what, fix = (
-                f"label {shown} is {found} where the first is {kind}",
-                "Write all labels as text or all",
-            )
-            raise DataError(what, where=place(origin, index, rows), fix=f"{fix} as whole numbers")
+            shown = label if TRUTH in (kind, found) else value
+            what = f"label {shown!r} is {found} where the first is {kind}"
+            fix = "Write all labels as text or all as whole numbers"
+            raise DataError(what, where=place(origin, index, rows), fix=fix)
         checked.append(value)
     return checked
 

@@ -101,9 +101,8 @@ def find_columns(
         raise DataError(what, where=table.origin, fix="Name both with text_column and label_column")
     several: list[str] = []
     if found_label is None:
-        found_label = _label_beside(
-            table, [found_text], need_labels, several, found_text, look=labels or need_labels
-        )
+        look = labels or need_labels
+        found_label = _label_beside(table, [found_text], need_labels, several, found_text, look)
         guessed = guessed or found_label is not None
     said = [f"{_several(several)}: name it with label_column"] if several else []
     if guessed:
@@ -475,18 +474,14 @@ def trained_sides(
         DataError: they are not there.
     """
     known = (None, None) if all(name and NAMELESS(name) for name in trained) else (*trained, None)[:2]
-    named = tuple(
-        None if name == own or name in (AUTO, NONE) else name
-        for name, own in zip((text, pair), known, strict=True)
-    )
+    both = zip((text, pair), known, strict=True)
+    named = [None if name in (own, AUTO, NONE) else name for name, own in both]
     for name in named:
         if name is not None and name not in names:
             raise DataError(f"no column {name!r}", where=str(where), fix=nearest(name, names))
     places = {name.lower(): name for name in names} | {name: name for name in names}
-    found = [
-        name or (own and places.get(own, places.get(own.lower())))
-        for name, own in zip(named, known, strict=True)
-    ]
+    both = zip(named, known, strict=True)
+    found = [name or (own and places.get(own, places.get(own.lower()))) for name, own in both]
     free = [name for name in names if name not in found and name.lower() not in LABEL_COLUMNS]
     how = ""
     if sum(map(bool, found)) == 1 and len(free) == 1:  # the other one of two
@@ -624,11 +619,8 @@ def _tells(given: Sequence[str], targets: Sequence[str]) -> bool:
 
 def inputs_of(table: MemoryTable, most: int, target: Any = None) -> Sequence[Any]:
     """The labels of the columns that are the examples: two usual ones or the only two of texts, else one."""
-    texts = [
-        label
-        for i, label in enumerate(table.labels)
-        if label != target and all(isinstance(value, str) for value in table.first(i))
-    ]
+    others = [(i, label) for i, label in enumerate(table.labels) if label != target]
+    texts = [label for i, label in others if all(isinstance(value, str) for value in table.first(i))]
     names = [label for label in texts if isinstance(label, str)]
     usual = usual_sides(names, COMPARED) if most > 1 else None
     if usual is None and len(texts) == most == 2 and not {name.lower() for name in names} & {*TEXT_COLUMNS}:

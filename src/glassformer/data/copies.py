@@ -184,7 +184,7 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     hashes = np.concatenate([table.hashes for table in thumbs.values()])
     found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, j in sorted(_candidates(hashes, np.array(owner), pixels)):
-        if _alike(pixels[i], pixels[j]):
+        if _apart(pixels[i][None], pixels[j])[0] <= LEVELS:
             found[owner[i], owner[j]][int(place[i])].append(int(place[j]))
     out = {}
     for (a, b), pairs in found.items():
@@ -250,8 +250,3 @@ def _apart(many: np.ndarray, one: np.ndarray) -> np.ndarray:
     """How far small copies ``[k, 16, 16, 3]`` are from one, each at its own brightness, in levels ``[k]``."""
     a, b = many.astype(np.float32).reshape(len(many), -1), one.astype(np.float32).reshape(-1)
     return np.abs((a - a.mean(1, keepdims=True)) - (b - b.mean())).mean(1)
-
-
-def _alike(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two small copies are the same but for their brightness."""
-    return float(_apart(a[None], b)[0]) <= LEVELS

@@ -36,17 +36,22 @@ class Split:
     SHUFFLED: ClassVar[bool] = False
 
     def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]  # each of them is a dataclass
+        return len(self.examples)
+
+    @property
+    def examples(self) -> list[Any]:
+        """What an estimator takes: the first field."""
+        return getattr(self, fields(self)[0].name)  # type: ignore[arg-type]  # each of them is a dataclass
+
+    def names(self) -> list[str]:
+        """What to call each example in a table."""
+        return self.texts  # type: ignore[attr-defined]  # splits without texts have names of their own
 
     def select(self, indices: Sequence[int]) -> Self:
         """The examples at ``indices``, in that order."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # as above
-        chosen = {
-            k: [v[i] for i in indices]
-            for k, v in values.items()
-            if k != "origin" and v is not None and len(v)
-        }
-        return type(self)(**(values | chosen))
+        of_each = {k: v for k, v in values.items() if k != "origin" and v is not None and len(v)}
+        return type(self)(**(values | {k: [v[i] for i in indices] for k, v in of_each.items()}))
 
 
 @dataclass(frozen=True)
@@ -59,15 +64,6 @@ class TextSplit(Split):
     labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabelled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
-
-    @property
-    def examples(self) -> list[str]:
-        """What a classifier takes."""
-        return self.texts
-
-    def names(self) -> list[str]:
-        """What to call each example in a table."""
-        return self.texts
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,7 @@ class Kinship:
     @property
     def ratio(self) -> float:
         """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
-        near, far = (
-            share * self.pairs + 1.0 for share in (self.near, self.far)
-        )  # one word counts for little
-        return near / far
+        return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # one word counts for little
 
 
 def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinship | None:
@@ -175,18 +172,14 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     figures["held_out"] = sizes | {"largest": largest}
     if len(shared) <= MANY * len(held):
         return
+    share = f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))})"
     message = "rows of a part held out at random with a text that stands in a pair of train, on either side: "
-    message += (
-        f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))}); figures would speak of "
-    )
-    message += "pairs of known texts"
+    message += f"{share}; figures would speak of pairs of known texts"
     severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
     if largest > MANY * len(split):
         severity, code = "note", "side-leaks"
-        fix = (
-            f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides cannot "
-        )
-        fix += "part them: judge on texts of their own, in a file test.csv beside train.csv"
+        fix = f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides "
+        fix += "cannot part them: judge on texts of their own, in a file test.csv beside train.csv"
     yield from found(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
@@ -430,9 +423,8 @@ def _tokens(
             lost = figure["lost_share"] = float(over.sum() / lengths.sum())
             where, examples = _most_cut(over, chosen[name], splits[name])
             severity = "warning" if share > 0.5 else "note" if cut else "ok"
-            message = (
-                f"{name}: {share:.1%} of {of} exceed {max_length} tokens; {lost:.1%} of the tokens are cut"
-            )
+            message = f"{name}: {share:.1%} of {of} exceed {max_length} tokens; "
+            message += f"{lost:.1%} of the tokens are cut"
             yield Finding(severity, "truncation", message + where, cut, examples)
 
 

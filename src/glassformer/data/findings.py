@@ -67,9 +67,8 @@ def found(
         shown: examples; None: the first three of the things themselves.
     """
     if things:
-        yield Finding(
-            severity, code, message, len(things), tuple(things[:3] if shown is None else shown), fix
-        )
+        examples = tuple(things[:3] if shown is None else shown)
+        yield Finding(severity, code, message, len(things), examples, fix)
     elif ok:
         yield Finding("ok", code, ok)
 
@@ -95,10 +94,9 @@ def in_lines(findings: Sequence[Finding]) -> list[str]:
             others.setdefault(key, []).append(finding.message.partition(": ")[0])
         else:
             lines[key] = finding.sentence
-    return [
-        line + (f" (also in {' and '.join(others[key])})" if key in others else "")
-        for key, line in lines.items()
-    ]
+    for key, names in others.items():
+        lines[key] += f" (also in {' and '.join(names)})"
+    return list(lines.values())
 
 
 def warnings_said(findings: Sequence[dict[str, Any]]) -> int:

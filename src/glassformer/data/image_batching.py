@@ -27,9 +27,8 @@ class ImageBatch:
     def rows(self, rows: np.ndarray) -> ImageBatch:
         """Some of the pictures of a batch that is not mixed."""
         packing = Packing(tuple(self.packing.lengths[i] for i in rows.tolist()), self.packing.device)
-        return ImageBatch(
-            self.pixels[torch.from_numpy(rows).to(self.pixels.device)], packing, self.index[rows]
-        )
+        pixels = self.pixels[torch.from_numpy(rows).to(self.pixels.device)]
+        return ImageBatch(pixels, packing, self.index[rows])
 
 
 @dataclass(frozen=True)
@@ -105,15 +104,10 @@ class ImageStream:
     def _pack(self, index: Draw, *also: int) -> ImageBatch:
         seeds = np.random.SeedSequence([self.seed, index.epoch, index.number, *also])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> 1))
-        pixels = augment(
-            self._raw(index.index),
-            self.transform.size,
-            self.changes.augment,
-            generator,
-            flip=self.changes.flip,
-        )
-        pixels = self.transform.normalize(pixels)
         c, mixed = self.changes, None
+        raw = self._raw(index.index)
+        pixels = augment(raw, self.transform.size, c.augment, generator, flip=c.flip)
+        pixels = self.transform.normalize(pixels)
         if c.mix != "none" and len(pixels) > 1:
             pixels, mixed = mix_pairs(pixels, c.mix, c.mix_share, c.mix_alpha, generator)
         packing = Packing.uniform(len(pixels), self.tokens, self.device)
@@ -168,8 +162,7 @@ class PatchStream:
 
     def pack(self, index: Draw) -> SeenBatch:
         batch, own = self.pictures.pack(index), self.pictures
-        seen = seen_patches(
-            len(index.index), self.patches, self.kept, [own.seed, index.epoch, index.number, MASKS]
-        )
+        seeds = [own.seed, index.epoch, index.number, MASKS]
+        seen = seen_patches(len(index.index), self.patches, self.kept, seeds)
         seen = seen if index.rows is None else seen[index.rows]
         return SeenBatch(batch.pixels, batch.packing, send(torch.from_numpy(seen), own.device))

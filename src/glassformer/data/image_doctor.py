@@ -244,9 +244,8 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
         lost = 1 - inside / ratio
         n = int((lost > CUT).sum())
         message = f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of a "
-        message += (
-            f"picture as a rule, {lost.max():.0%} at most; more than {CUT:.0%} of {n:,} of {len(sizes):,}"
-        )
+        message += f"picture as a rule, {lost.max():.0%} at most; "
+        message += f"more than {CUT:.0%} of {n:,} of {len(sizes):,}"
         if n:
             fix = "--set framing=squash keeps all of a picture, and changes its shape"
             yield Finding("note", "cut-away", message, n, fix=fix)

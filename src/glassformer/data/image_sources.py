@@ -47,11 +47,6 @@ class ImageSplit(Split):
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each picture in the file
 
-    @property
-    def examples(self) -> list[Any]:
-        """What a classifier takes."""
-        return self.images
-
     def names(self) -> list[str]:
         """What to call each picture."""
         return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]

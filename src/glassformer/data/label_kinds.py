@@ -185,10 +185,11 @@ def _several(counts: Counter[str]) -> list[str]:
     """Labels that are made of others: each part stands in another label too, and one of them alone."""
     parts = {text: [part for part in SEPARATED.split(text) if part] for text in counts}
     within = Counter(part for found in parts.values() for part in set(found))
-    several = {
-        text: found for text, found in parts.items() if len(found) > 1 and any(x in counts for x in found)
-    }
-    return [text for text, found in several.items() if all(within[x] > 1 for x in found)]
+
+    def joins(found: list[str]) -> bool:
+        return len(found) > 1 and all(within[x] > 1 for x in found) and any(x in counts for x in found)
+
+    return [text for text, found in parts.items() if joins(found)]
 
 
 def _separated(texts: Sequence[str]) -> str:

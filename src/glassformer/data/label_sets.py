@@ -65,9 +65,8 @@ def holds_sets(y: Any) -> bool:
 
 
 def _is_set(label: Any) -> bool:
-    return isinstance(label, list | tuple | set | frozenset) or (
-        isinstance(label, np.ndarray) and label.ndim == 1
-    )
+    flat = isinstance(label, np.ndarray) and label.ndim == 1
+    return flat or isinstance(label, list | tuple | set | frozenset)
 
 
 def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | None = None) -> list[LabelSet]:
@@ -200,11 +199,8 @@ def are_sets(labels: Sequence[Any] | None) -> bool:
 
 def each(labels: Iterable[Any] | None) -> list[Any]:
     """Every label of examples, one a time that it stands there, of sets and of single labels alike."""
-    return [
-        label
-        for given in (() if labels is None else labels)
-        for label in (given if isinstance(given, LabelSet) else (given,))
-    ]
+    given = [] if labels is None else labels
+    return [label for own in given for label in (own if isinstance(own, LabelSet) else (own,))]
 
 
 def strata(labels: Sequence[Any], held: int) -> Sequence[Any]:

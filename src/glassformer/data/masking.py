@@ -228,9 +228,7 @@ class MaskedStream:
         is as long as what it replaces (a cut one) or as near to that as its sentences allow.
         """
         ends = self._ends(ids)
-        place = (
-            int(rng.choice(ends)) if len(ends) else max(1, len(ids) // 2)
-        )  # both keep one where there are two
+        place = int(rng.choice(ends)) if len(ends) else max(1, len(ids) // 2)  # each keeps one of two
         first, second = ids[:place], ids[place:]
         if len(self.table) > 1 and (rng.random() < 0.5 or not len(second)):
             second = self._stranger(i, max(1, len(second)), rng)

@@ -127,7 +127,7 @@ class Ngrams:
         made = cls((), (), np.zeros(0), lowercase, strip_accents, clean, pairs)
         each = made._sides(texts)
         names, counts, weights = [], [], []
-        for found, rows in (_count_words(each), _count_pieces(each)):
+        for found, rows in (_count(map(words_of, each)), _count_pieces(each)):
             documents = np.bincount(rows.indices, minlength=rows.shape[1])
             kept = _frequent(found, documents, min_count, most // (8 if pairs else 2))
             names.append([found[i] for i in kept.tolist()])
@@ -160,7 +160,7 @@ class Ngrams:
     def rows(self, texts: Sequence[str]) -> Any:
         """The features of texts or pairs, sparse ``[n, W]`` fp64."""
         each = self._sides(texts)
-        counts = [_count_words(each, self._word_ids)[1], _count_pieces(each, self._piece_ids)[1]]
+        counts = [_count(map(words_of, each), self._word_ids)[1], _count_pieces(each, self._piece_ids)[1]]
         return self._joined(self._weighed(counts))
 
     def table(self, texts: Sequence[str]) -> TokenTable:
@@ -199,37 +199,25 @@ class Ngrams:
         return hstack([a, b, a.multiply(b), abs(a - b)], format="csr")
 
 
-def _ids(known: Mapping[str, int] | None) -> tuple[Any, Any]:
-    """A lookup of n-grams as numbers (None: not known), and the names where all are learned."""
-    if known is not None:
-        return known.get, None
-    growing: defaultdict[str, int] = defaultdict()
-    growing.default_factory = growing.__len__
-    return growing.__getitem__, growing
-
-
-def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None) -> tuple[list[str], Any]:
+def _count(lists: Iterable[list[str]], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
     """How often each n-gram stands in each list, sparse ``[n, W]`` fp64; names where all are learned."""
     from scipy.sparse import csr_matrix
 
-    number, growing = _ids(known)
+    growing: defaultdict[str, int] = defaultdict()
+    growing.default_factory = growing.__len__
     ids, ends = array("i"), array("q", [0])
     for grams in lists:
-        found = map(number, grams)
-        ids.extend(found if known is None else [i for i in found if i is not None])
+        found = map(growing.__getitem__ if known is None else known.get, grams)
+        ids.extend(i for i in found if i is not None)
         ends.append(len(ids))
-    width = len(known or ()) if growing is None else len(growing)
+    width = len(growing if known is None else known)
     rows = csr_matrix((np.ones(len(ids)), np.array(ids), np.array(ends)), (len(ends) - 1, width))
     rows.sum_duplicates()
-    return ([] if growing is None else list(growing)), rows
-
-
-def _count_words(texts: Sequence[str], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
-    return _count(map(words_of, texts), known)
+    return list(growing), rows
 
 
 def _count_pieces(texts: Sequence[str], known: Mapping[str, int] | None = None) -> tuple[list[str], Any]:
-    words, of_texts = _count((text.split() for text in texts), None)
+    words, of_texts = _count(text.split() for text in texts)
     names, of_words = _count(map(pieces_of, words), known)
     rows = (of_texts @ of_words).tocsr()
     rows.sort_indices()

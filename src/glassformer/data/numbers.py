@@ -179,15 +179,18 @@ def strata_of(numbers: Sequence[float], most: int) -> list[int]:
     return (ranks * parts // max(len(ranks), 1)).tolist()
 
 
-def find_number_column(table: Table, taken: Sequence[str] = (), form: Format = "plain") -> str:
-    """The column of numbers: one with a usual name, else the only one that holds numbers.
+def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), form: Format = "plain") -> str:
+    """The column of numbers: the one that is named, else one with a usual name, else the only one that holds
+    numbers.
 
     A few cells that hold none do not hide a column: they are named when it is read, or left out where that
     is asked for.
 
     Raises:
-        DataError: none, or several.
+        DataError: no such column, none, or several.
     """
+    if (named := find_column(table, wanted, (), "label")) is not None:
+        return named
     free = [name for name in table.names if name not in taken]
     like = [name for name in free if _share(_there(table, name), form) > MOST]
     for name in NUMBER_COLUMNS:
@@ -215,15 +218,6 @@ def _share(values: list[Any], form: Format) -> float:
 
 def _there(table: Table, name: str) -> list[Any]:
     return [value for value in table.read(name) if not is_missing(value)]
-
-
-def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), form: Format = "plain") -> str:
-    """The column that is named, or the one that ``find_number_column`` finds.
-
-    Raises:
-        DataError: no such column.
-    """
-    return find_column(table, wanted, (), "label") or find_number_column(table, taken, form)
 
 
 def number_findings(

@@ -4,6 +4,7 @@ given.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -95,10 +96,8 @@ def check_answers(
     if len(given) != len(questions):
         what = f"{len(questions)} questions and {len(given)} answers"
         raise DataError(what, where=origin, fix="Give one for each question, None where there is none")
-    return [
-        _answers(own, question.context, place(origin, i, rows))
-        for i, (own, question) in enumerate(zip(given, questions, strict=True))
-    ]
+    both = enumerate(zip(given, questions, strict=True))
+    return [_answers(own, asked.context, place(origin, i, rows)) for i, (own, asked) in both]
 
 
 def _answers(given: Any, context: str, where: str) -> Answers:
@@ -113,9 +112,10 @@ def _answers(given: Any, context: str, where: str) -> Answers:
     if isinstance(given, Mapping):
         texts, starts = _lists(given, where)
     elif isinstance(given, list | tuple) and all(isinstance(one, Mapping) for one in given):
-        both = [_lists(one, where) for one in given]
-        texts = [text for some, _ in both for text in some]
-        starts = [start for _, some in both for start in some]
+        texts, starts = [], []
+        for found in (_lists(one, where) for one in given):
+            texts += found[0]
+            starts += found[1]
     else:
         fix = "Give {'text': [...], 'answer_start': [...]}, or None for no answer"
         raise DataError(f"a {type(given).__name__} is no answer", where=where, fix=fix)
@@ -180,16 +180,11 @@ def _is_word(text: str, context: str) -> bool:
 
 
 def _places(text: str, context: str) -> list[int]:
-    places, at = [], context.find(text)
-    while at >= 0:
-        places.append(at)
-        at = context.find(text, at + 1)
-    return places
+    return [found.start() for found in re.finditer(f"(?={re.escape(text)})", context)]
 
 
 def is_whole(context: str, start: int, end: int) -> bool:
     """Whether a part of a text begins and ends where its words do."""
-    before, behind = context[start - 1 : start], context[end : end + 1]
-    return not (before.isalnum() and context[start].isalnum()) and not (
-        behind.isalnum() and context[end - 1].isalnum()
-    )
+    borders = context[start - 1 : start], context[start], context[end - 1], context[end : end + 1]
+    before, first, last, behind = map(str.isalnum, borders)
+    return not (before and first) and not (last and behind)

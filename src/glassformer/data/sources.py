@@ -31,9 +31,9 @@ from glassformer.data.columns import (
 from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.files import read_lines
 from glassformer.data.folders import (
-    data_folders,
     find_folder,
     find_in_data,
+    folder_here,
     joined,
     load_sentences,
     read_texts,
@@ -280,16 +280,13 @@ def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
 
 
 def _load_downloadable(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
-    for root in data_folders():
-        if (root / source.folder).is_dir():
-            files = split_files(root / source.folder)
-            if "train" not in files:
-                fix = "Complete the folder, or set GLASSFORMER_DATA to another"
-                raise DataError("no train.parquet here", where=str(root / source.folder), fix=fix)
-            break
+    folder = folder_here(source.folder) if source.hub else find_folder(source.folder)
+    if folder is not None:
+        files = split_files(folder)
+        if "train" not in files:
+            fix = "Complete the folder, or set GLASSFORMER_DATA to another"
+            raise DataError("no train.parquet here", where=str(folder), fix=fix)
     else:
-        if not source.hub:
-            find_folder(source.folder)
         remote = choose_splits(dict(source.files), wanted, source.folder)
         files = {split: [_download(source, path)] for split, path in remote.items()}
     tables = {k: list(map(columns.table, v)) for k, v in choose_splits(files, wanted, source.folder).items()}

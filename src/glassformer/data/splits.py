@@ -66,9 +66,8 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
     what += f" ({copies} copies of it)" if copies > 1 else ""
     fix = f"Add examples of it, or {'set copies=apart' if copies > 1 else without_class(lone[0])}"
     if hardly_classes(labels) and what_labels_are(labels) is None:
-        what = (
-            f"{len(counts):,} classes for {len(labels):,} {distinct}examples, {len(lone):,} of them with one"
-        )
+        what = f"{len(counts):,} classes for {len(labels):,} {distinct}examples, "
+        what += f"{len(lone):,} of them with one"
         fix = "Are these the labels? Name the column of classes with label_column"
     elif FEW * len(labels) < total:
         what = f"{len(labels):,} distinct examples in {total:,} rows; {what}"

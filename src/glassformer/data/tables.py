@@ -576,10 +576,8 @@ class StreamedTable:
             for row, record in objects_in(self.path, pass_over, self._errors):
                 yield row, {name: record.get(name) for name in self.names}
             return
-        plain, records = (
-            plain_under(self.names),
-            whole_records(self.path, self._delimiter, pass_over, self._errors),
-        )
+        plain = plain_under(self.names)
+        records = whole_records(self.path, self._delimiter, pass_over, self._errors)
         for row, record in islice(records, 1, None):
             yield row, dict(zip(self.names, map(plain, record), strict=True))
 

@@ -59,11 +59,6 @@ class TaggedSplit(Split):
     rows: Sequence[int] | None = None  # row of each in the file; of CoNLL the line of its first word
 
     @property
-    def examples(self) -> list[list[str]]:
-        """What a tagger takes."""
-        return self.words
-
-    @property
     def labels(self) -> list[list[str]] | None:
         """What it learns of each."""
         return self.tags
@@ -72,10 +67,6 @@ class TaggedSplit(Split):
     def texts(self) -> list[str]:
         """The words of each sentence with blanks between them."""
         return list(map(" ".join, self.words))
-
-    def names(self) -> list[str]:
-        """What to call each sentence in a table."""
-        return self.texts
 
 
 @dataclass(frozen=True)
@@ -351,9 +342,9 @@ def looks_tagged(path: Path) -> bool:
     width = len(cells[0]) if cells else 0
     tags = [line[-1] for line in cells if len(line) == width]
     tagged = width > 1 and len(tags) >= 0.95 * len(cells) and all(map(MARKED.fullmatch, tags))
-    return (tagged and any("-" in tag for tag in tags)) or (
-        width == UNIVERSAL_COLUMNS and _word_and_tag(path) == (2, 4)
-    )
+    if tagged and any("-" in tag for tag in tags):
+        return True
+    return width == UNIVERSAL_COLUMNS and _word_and_tag(path) == (2, 4)
 
 
 def list_words(path: str, words_column: str | None = None, skip: bool = False) -> TaggedDataset | None:

@@ -476,9 +476,8 @@ def read_names(names: Sequence[str]) -> TagReading:
         said = f"its labels have no names ({names[0]} ...), so each of them counts as a kind of span"
         return TagReading([[*names]], "plain", said)
     if letters & {"B", "I"}:
-        said = (
-            f"each of {listed([name for name, read in found.items() if not read])} counts as a kind of span"
-        )
+        odd = listed([name for name, read in found.items() if not read])
+        said = f"each of {odd} counts as a kind of span"
         return TagReading([[*names]], _scheme_of_letters(letters), said)
     return TagReading([[*names]], "plain")
 

@@ -361,9 +361,8 @@ def encode(
 def check_room(max_length: int, special: int, texts: int = 1) -> None:
     """Raises DataError where a sequence has no room for a token of each text beside the special ones."""
     if max_length < special + texts:
-        what = (
-            f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} beside {special} special ones"
-        )
+        what = f"{max_length} tokens leave no room{' for two texts' * (texts > 1)} beside "
+        what += f"{special} special ones"
         raise DataError(what, where="max_length", fix=f"Give {special + texts} or more")
 
 

@@ -177,15 +177,6 @@ FOREIGN_KINDS = {
 }
 
 
-def _check_steps(settings: dict[str, Any], kind: str, where: str) -> None:
-    for key in FOREIGN_STEPS:
-        if settings.get(key):
-            raise ConfigError(f"{key} = {settings[key]!r} is not supported", where=where)
-    for name, step in FOREIGN_KINDS.items():
-        if kind.startswith(name) and settings.get(step, True):
-            raise ConfigError(f"a {kind} prepares images with {step}, which is not supported", where=where)
-
-
 def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     size, crop_size = settings.get("size", 224), settings.get("crop_size")
     names = {number: name for name, number in RESAMPLE.items()}
@@ -196,7 +187,12 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     if not kind.startswith("ViT") and (missing := [key for key in wanted if key not in settings]):
         what = f"{missing[0]} is not said, and a {kind} has others than a ViT by itself"
         raise ConfigError(what, where=where, fix="Write it into the file")
-    _check_steps(settings, kind, where)
+    for key in FOREIGN_STEPS:
+        if settings.get(key):
+            raise ConfigError(f"{key} = {settings[key]!r} is not supported", where=where)
+    for name, step in FOREIGN_KINDS.items():
+        if kind.startswith(name) and settings.get(step, True):
+            raise ConfigError(f"a {kind} prepares images with {step}, which is not supported", where=where)
     if not settings.get("do_resize", True):
         raise ConfigError("pictures that are not resized are not supported", where=where)
     rescaled = settings.get("do_rescale", True)
