@@ -133,9 +133,7 @@ def search_tokens(beam: int, device: torch.device) -> int:
 
 
 def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
-    per_batch = len(lengths)
-    if settings.batch_size:
-        per_batch = settings.batch_size
+    per_batch = settings.batch_size or len(lengths)
     if settings.batch_tokens:
         per_batch = min(per_batch, settings.batch_tokens / max(float(lengths.mean()), 1.0))
     return max(1.0, per_batch * settings.length_window)

@@ -146,11 +146,7 @@ class Thumbs:
 
     @staticmethod
     def of(pictures: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
-        """Of the pictures at some places; those that cannot be read or show nothing are left out.
-
-        Args:
-            image_range: as in ``open_picture``.
-        """
+        """Of the pictures at some places; those that cannot be read or show nothing are left out."""
         chosen = np.asarray(places, np.int64)
         if len(chosen) > MOST:
             chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
@@ -179,9 +175,8 @@ def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tup
     owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
     if not owner:
         return {}
-    place = np.concatenate([table.places for table in thumbs.values()])
-    pixels = np.concatenate([table.pixels for table in thumbs.values()])
-    hashes = np.concatenate([table.hashes for table in thumbs.values()])
+    columns = ((table.places, table.pixels, table.hashes) for table in thumbs.values())
+    place, pixels, hashes = map(np.concatenate, zip(*columns, strict=True))
     found: dict[tuple[str, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for i, j in sorted(_candidates(hashes, np.array(owner), pixels)):
         if _apart(pixels[i][None], pixels[j])[0] <= LEVELS:

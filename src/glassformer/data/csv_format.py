@@ -238,7 +238,12 @@ def check_head(path: Path, errors: str) -> None:
             records = [*enumerate(csv.reader(lines, delimiter=sign, quoting=how), 1)]
         except csv.Error:
             continue
-        filled = [(row, cells) for row, record in records if (cells := _without_empty_end(record))]
+        filled = [
+            (row, [cell.strip() for cell in record]) for row, record in records if any(map(str.strip, record))
+        ]
+        for _, cells in filled:
+            while not cells[-1]:
+                cells.pop()
         if found := _header_below(filled):
             (first, cells), (row, names) = filled[0], found
             what = f"row {first} is no header but a line above the table ({sign.join(cells)[:40]!r}); "
@@ -257,14 +262,6 @@ def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[s
         if size > LONGEST:
             return lines, True
     return lines, False
-
-
-def _without_empty_end(record: Sequence[str]) -> list[str]:
-    """The cells of a row up to the last that holds something."""
-    cells = [cell.strip() for cell in record]
-    while cells and not cells[-1]:
-        cells.pop()
-    return cells
 
 
 def _header_below(rows: Sequence[Row]) -> Row | None:
@@ -330,14 +327,12 @@ class HeaderAgain:
 # --- the delimiter --------------------------------------------------------------------------------
 
 MAX_COLUMNS = 1 << 16
-
 USUAL, RARE = ",;\t", "|^~\x01\x1f"  # the latter where the header has none of the former
 LOOKED_AT = 20  # lines that have as many of a rare one as the header
 _QUOTED = re.compile(r'"[^"]*"')
 BLANK_QUOTE = re.compile(' +"').match  # what an unquoted cell hardly begins with
-_JOINED = re.compile(
-    r"(text|label|sentence|review)\s*([^\w\s]+)\s*(text|label|sentence|review)", re.IGNORECASE
-)
+_NAME = "(text|label|sentence|review)"
+_JOINED = re.compile(rf"{_NAME}\s*([^\w\s]+)\s*{_NAME}", re.IGNORECASE)
 
 
 def delimiter_of(path: Path, errors: str) -> str:
@@ -407,16 +402,16 @@ def _fit(
 ) -> bool:
     """Whether all rows in whose ``written`` lines something is ``found`` have as many cells as the first."""
     rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
-    fits, width = [], 0
+    width = 0
     try:
         for row in rows:
             width = width or len(row)
-            if any(map(found, written[before : rows.line_num])):
-                fits.append(len(row) == width)
+            if len(row) != width and any(map(found, written[before : rows.line_num])):
+                return False
             before = rows.line_num
     except csv.Error:
-        return cut and all(fits)
-    return all(fits)
+        return cut
+    return True
 
 
 def blank_behind_quote(delimiter: str) -> Callable[[str], Any]:

@@ -546,9 +546,6 @@ def without_unreadable(
 ) -> tuple[Any, list[str]]:
     """A split without the pictures that cannot be read, and a sentence on them where there are some.
 
-    Args:
-        image_range: as in ``open_picture``.
-
     Raises:
         DataError: none is left.
     """
@@ -568,20 +565,15 @@ def leave_out(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[
 
     What is left keeps its split: a run that goes on trains on what it was trained on.
 
-    Args:
-        image_range: as in ``open_picture``.
-
     Raises:
         DataError: a split of which none is left.
     """
     parts, said = {}, []
     for field, name in (("train", "train"), ("validation", "validation"), ("judged", splits.judged_name)):
         split = getattr(splits, field)
-        if split is None:
-            continue
         if field == "judged" and split is splits.validation:
-            parts[field] = parts["validation"]
-            continue
-        parts[field], lines = without_unreadable(split, name, image_range=image_range)
-        said += lines
+            parts[field] = parts.get("validation")
+        elif split is not None:
+            parts[field], lines = without_unreadable(split, name, image_range=image_range)
+            said += lines
     return replace(splits, **parts), said

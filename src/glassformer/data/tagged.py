@@ -200,9 +200,8 @@ class _Reader:
             cells = [line.split(tab) for line in lines]
             for i, row in enumerate(rows if tab else ()):
                 by_blanks = lines[i].split()
-                if len(cells[i]) < len(cells[0]) == len(by_blanks) and MARKED.fullmatch(
-                    "".join(by_blanks[tag_at:][:1])
-                ):
+                short = len(cells[i]) < len(cells[0]) == len(by_blanks)
+                if short and MARKED.fullmatch("".join(by_blanks[tag_at:][:1])):
                     cells[i] = by_blanks
                     self.blanks.append(row)
             yield partial(self._sentence, cells, rows, word_at, tag_at, str(file)), rows[0]
@@ -284,16 +283,11 @@ def _refuse_swapped(file: Path, word: int, tag: int) -> None:
 
 def _first_cells(file: Path) -> list[list[list[str]]]:
     """The columns of the lines of the first sentences."""
-    some = [
-        [_cells(line, lines) for line in lines if not PARTS.match(line) and line[0] != "#"]
-        for lines, _ in islice(_sentences(file), LOOKED_AT // 10)
-    ]
+    some = []
+    for lines, _ in islice(_sentences(file), LOOKED_AT // 10):
+        tab = "\t" if any("\t" in line for line in lines) else None
+        some.append([line.split(tab) for line in lines if not PARTS.match(line) and line[0] != "#"])
     return [cells for cells in some if cells]
-
-
-def _cells(line: str, lines: Sequence[str]) -> list[str]:
-    """The columns of a line; a sentence whose words have tabs has its columns between them."""
-    return line.split("\t" if any("\t" in other for other in lines) else None)
 
 
 def _counts(cells: Sequence[str]) -> bool:
@@ -317,16 +311,14 @@ def _sentences(file: Path, counted: bool = False) -> Iterator[tuple[list[str], a
     rows = array("q")
     for row, line in enumerate(text_lines(file), 1):
         line = line.rstrip("\r\n")
-        if not line.strip() or line.startswith(DOCUMENT):
-            if lines:
-                yield lines, rows
-            lines, rows = [], array("q")
-        elif counted and (PARTS.match(line) or line[0] == "#"):
+        if counted and (PARTS.match(line) or line[:1] == "#"):
             continue
-        elif lines or not COMMENT.match(line):
-            if counted and lines and line.split(None, 1)[0] == lines[0].split(None, 1)[0]:
-                yield lines, rows
-                lines, rows = [], array("q")
+        ends = not line.strip() or line.startswith(DOCUMENT)
+        again = counted and lines and not ends and line.split(None, 1)[0] == lines[0].split(None, 1)[0]
+        if lines and (ends or again):
+            yield lines, rows
+            lines, rows = [], array("q")
+        if not ends and (lines or again or not COMMENT.match(line)):
             lines.append(line)
             rows.append(row)
     if lines:

@@ -394,12 +394,14 @@ def encodings(tokenizer: Tokenizer, inputs: Sequence[Any], add_special_tokens: b
         except BaseException as error:  # as above
             if (reason := failure(error)) is None:
                 raise
-            kind, text = ("text", one) if isinstance(one, str) else ("pair", one[0])
+            text, kind, begin = (
+                (one, "text", "") if isinstance(one, str) else (one[0], "pair", "the pair that begins with ")
+            )
             shown = repr(text if len(text) <= 40 else f"{text[:40]}...")
-            shown = shown if kind == "text" else f"the pair that begins with {shown}"
-            what = f"the tokenizer fails on {shown} ({reason})"
-            fix = f"Leave this {kind} out, or use another tokenizer"
-            raise DataError(what, where="texts", fix=fix) from None
+            what = f"the tokenizer fails on {begin}{shown} ({reason})"
+            raise DataError(
+                what, where="texts", fix=f"Leave this {kind} out, or use another tokenizer"
+            ) from None
     return found
 
 
