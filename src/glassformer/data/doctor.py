@@ -77,7 +77,7 @@ def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinshi
     most = max(20, round(RARE * len(rows)))
     counter = CountVectorizer(binary=True, min_df=2, max_df=most, token_pattern=r"(?u)\w+")
     try:
-        words = counter.fit_transform([texts[i] for i in rows])
+        words: Any = counter.fit_transform([texts[i] for i in rows])
     except ValueError:  # no word stands in two texts, or none is rare
         return None
     first = np.setdiff1d(np.arange(len(rows)), starts)  # those whose neighbor stands before them

@@ -465,7 +465,7 @@ def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
         size <<= 4
 
 
-_BLANKS = re.compile(r"[ \t\r\n]*").match  # always one
+_BLANKS: Callable[[str, int], re.Match[str]] = re.compile(r"[ \t\r\n]*").match  # type: ignore[assignment]  # never None
 _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 

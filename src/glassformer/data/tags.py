@@ -455,7 +455,7 @@ def read_like(
     return given
 
 
-def _distinct(sequences: Tags) -> list[str]:
+def _distinct(sequences: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(tag for tags in sequences for tag in tags if tag != NOT_TAGGED))
 
 
