@@ -62,14 +62,12 @@ def _repeats(name: str, split: AnsweredSplit) -> Iterable[Finding]:
     yield Finding("warning", "duplicates", message, count, shown, "leave repeats out")
     answers = split.answers or []
     apart = [own for own in again if answers and len({answers[i].texts[:1] for i in own}) > 1]
-    differing = [_differs(split, own) for own in apart[:3]]
+    differing = []
+    for own in apart[:3]:
+        given = " / ".join(dict.fromkeys((answers[i].texts[:1] or ("none",))[0] for i in own))
+        differing.append(f"{excerpt(split.questions[own[0]].question, 80)}: {given}")
     message = f"{name}: repeated questions with different answers: {len(apart):,}"
     yield from found("warning", "contradictions", apart, message, "give each one answer", shown=differing)
-
-
-def _differs(split: AnsweredSplit, own: list[int]) -> str:
-    given = dict.fromkeys((split.answers or [])[i].texts[:1] or ("none",) for i in own)
-    return f"{excerpt(split.questions[own[0]].question, 80)}: {' / '.join(texts[0] for texts in given)}"
 
 
 def _leaks(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> Iterable[Finding]:

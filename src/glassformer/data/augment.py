@@ -389,14 +389,9 @@ def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures")
     draw = ImageDraw.Draw(sheet)
     for j, (name, changed) in enumerate(zip(columns, made, strict=True)):
         draw.text((GAP + j * step, 5), name, "black")
-        for i, cell in enumerate(_bytes(changed)):
+        if changed.dtype != torch.uint8:  # floats from 0 to 1
+            changed = (255 * changed).round().clamp(0, 255).to(torch.uint8)
+        for i, cell in enumerate(np.ascontiguousarray(changed.permute(0, 2, 3, 1).numpy())):
             picture = Image.fromarray(cell).resize((SIDE, SIDE), Image.Resampling.NEAREST)
             sheet.paste(picture, (GAP + j * step, HEAD + i * step))
     return sheet
-
-
-def _bytes(pixels: torch.Tensor) -> np.ndarray:
-    """uint8, or floats from 0 to 1, ``[B, C, h, w]`` -> uint8 ``[B, h, w, C]``."""
-    if pixels.dtype != torch.uint8:
-        pixels = (255 * pixels).round().clamp(0, 255).to(torch.uint8)
-    return np.ascontiguousarray(pixels.permute(0, 2, 3, 1).numpy())

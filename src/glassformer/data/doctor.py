@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -255,9 +255,8 @@ def examine(
     if tokenizer is not None:
         chosen = {name: _chosen(len(split), SAMPLE // len(splits)) for name, split in splits.items()}
         samples = {name: [splits[name].texts[i] for i in index] for name, index in chosen.items()}
-        options = {"samples": samples, "tokenizer": tokenizer, "clean": clean}
-        checks += [partial(_tokens, chosen=chosen, max_length=max_length, **options)]
-        checks += [partial(_accents, **options)]
+        sample = _Sample(samples, chosen, tokenizer, clean)
+        checks += [partial(_tokens, sample=sample, max_length=max_length), partial(_accents, sample=sample)]
     figures = {"splits": {name: _split_figures(split) for name, split in splits.items()}}
     return run_checks(dataset.name, splits, checks, figures=figures)
 
@@ -392,24 +391,27 @@ def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tupl
     )
 
 
+class _Sample(NamedTuple):
+    """Texts of each split, where they stand there, and how they are read."""
+
+    texts: dict[str, list[str]]
+    places: dict[str, list[int]]
+    tokenizer: Tokenizer
+    clean: Clean
+
+
 def _tokens(
-    splits: Mapping[str, TextSplit],
-    figures: dict[str, Any],
-    samples: dict[str, list[str]],
-    chosen: dict[str, list[int]],
-    tokenizer: Tokenizer,
-    max_length: int | None,
-    clean: Clean,
+    splits: Mapping[str, TextSplit], figures: dict[str, Any], sample: _Sample, max_length: int | None
 ) -> Iterable[Finding]:
-    unknown = unknown_id(tokenizer)
+    unknown = unknown_id(sample.tokenizer)
+    options = {"clean": sample.clean, "add_special_tokens": False, "unk_id": unknown or 0}
     figures["tokens"] = {}
-    for name, sample in samples.items():
-        options = {"clean": clean, "add_special_tokens": False, "unk_id": unknown or 0}
-        table = encode_inputs(tokenizer, sample, max_length=1 << 30, **options)
-        lengths = table.lengths + tokenizer.num_special_tokens_to_add(are_pairs(sample))
-        figure: dict[str, Any] = {"sampled": len(sample), "lengths": _spread(lengths)}
+    for name, texts in sample.texts.items():
+        table = encode_inputs(sample.tokenizer, texts, max_length=1 << 30, **options)
+        lengths = table.lengths + sample.tokenizer.num_special_tokens_to_add(are_pairs(texts))
+        figure: dict[str, Any] = {"sampled": len(texts), "lengths": _spread(lengths)}
         figures["tokens"][name] = figure
-        of = f"{len(sample):,} {'' if len(sample) == len(splits[name]) else 'sampled '}texts"
+        of = f"{len(texts):,} {'' if len(texts) == len(splits[name]) else 'sampled '}texts"
         if unknown is not None:
             strange = int((table.ids == unknown).sum())
             share = figure["unknown_share"] = strange / len(table.ids)
@@ -418,31 +420,25 @@ def _tokens(
             yield Finding(severity, "unknown", message, strange)
         if max_length is not None:
             cut = int((lengths > max_length).sum())
-            share = figure["truncated_share"] = cut / len(sample)
+            share = figure["truncated_share"] = cut / len(texts)
             over = np.maximum(lengths - max_length, 0)
             lost = figure["lost_share"] = float(over.sum() / lengths.sum())
-            where, examples = _most_cut(over, chosen[name], splits[name])
+            where, examples = _most_cut(over, sample.places[name], splits[name])
             severity = "warning" if share > 0.5 else "note" if cut else "ok"
             message = f"{name}: {share:.1%} of {of} exceed {max_length} tokens; "
             message += f"{lost:.1%} of the tokens are cut"
             yield Finding(severity, "truncation", message + where, cut, examples)
 
 
-def _accents(
-    splits: Mapping[str, TextSplit],
-    figures: dict[str, Any],
-    samples: dict[str, list[str]],
-    tokenizer: Tokenizer,
-    clean: Clean,
-) -> Iterable[Finding]:
+def _accents(splits: Mapping[str, TextSplit], figures: dict[str, Any], sample: _Sample) -> Iterable[Finding]:
     """Words whose accents the tokenizer's normaliser takes away."""
     find_words = re.compile(r"[^\W\d_]+").findall
     total, accented = 0, Counter[str]()
-    for text in itertools.chain.from_iterable(samples.values()):
-        words = find_words(unicodedata.normalize("NFC", clean_text(text, clean)))
+    for text in itertools.chain.from_iterable(sample.texts.values()):
+        words = find_words(unicodedata.normalize("NFC", clean_text(text, sample.clean)))
         total += len(words)
         accented.update(word for word in words if not word.isascii() and _marks(word))
-    normalizer: Any = tokenizer.normalizer
+    normalizer: Any = sample.tokenizer.normalizer
     plain = {w: normalizer.normalize_str(w) if normalizer is not None else w for w in accented}
     lost = {w: n for w, n in accented.items() if _marks(plain[w]) < _marks(w)}
     share = sum(lost.values()) / max(total, 1)

@@ -12,7 +12,7 @@ import numpy as np
 from glassformer.data.copies import Thumbs, digest, near_repeats
 from glassformer.data.doctor_checks import no_labels, odd_labels, run_checks, several_labels, twin_classes
 from glassformer.data.findings import DoctorReport, Finding, found
-from glassformer.data.image import DIM, SKIP, Brightest, Header, ImageRange, look_at
+from glassformer.data.image import DIM, SKIP, Brightest, Header, look_at
 from glassformer.data.image_range import FEW, FULL, likely_white
 from glassformer.data.image_sources import ImageSplit, absent_classes
 from glassformer.data.label_sets import are_sets, each
@@ -92,10 +92,16 @@ def _of_a_split(
     places: Mapping[str, list[int]],
     transform: Any,
     decode: bool,
-    figures: dict[str, Any],
+    figures: Any,
 ) -> Iterable[Finding]:
-    brightest = Brightest()
-    headers, refused = _headers(pictures, decode, transform and transform.image_range, brightest)
+    brightest, white = Brightest(), transform and transform.image_range
+    headers: dict[int, Header] = {}  # what each picture's file says, and why those that cannot be read cannot
+    refused: dict[int, DataError] = {}
+    for i, (picture, file) in enumerate(zip(pictures.images, pictures.names(), strict=True)):
+        try:
+            headers[i] = look_at(picture, file, decode, white, brightest)
+        except DataError as error:
+            refused[i] = error
     counts = Counter(map(str, each(pictures.labels)))
     figures[name] = {"pictures": len(pictures), "distinct": len(places), "unreadable": len(refused)}
     figures[name] |= _figures(headers) | counts
@@ -104,19 +110,6 @@ def _of_a_split(
     yield from () if are_sets(pictures.labels) else _balance(name, counts)
     yield from _shapes(name, pictures, headers, transform)
     yield from _range(name, headers, brightest)
-
-
-def _headers(
-    split: ImageSplit, decode: bool, image_range: ImageRange, brightest: Brightest
-) -> tuple[dict[int, Header], dict[int, DataError]]:
-    """What each picture's file says, and why those that cannot be read cannot."""
-    headers, refused, names = {}, {}, split.names()
-    for i, picture in enumerate(split.images):
-        try:
-            headers[i] = look_at(picture, names[i], decode, image_range, brightest)
-        except DataError as error:
-            refused[i] = error
-    return headers, refused
 
 
 def _figures(headers: Mapping[int, Header]) -> dict[str, Any]:

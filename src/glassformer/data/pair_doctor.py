@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
-from glassformer.data.findings import Check, DoctorReport, Finding, Severity, at_rows, found
+from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, found
 from glassformer.data.pairs import PairSplit
 from glassformer.data.rejected import RejectedRow
 from glassformer.data.scored_pairs import ScoredSplit
@@ -34,10 +34,9 @@ def examine_pairs(dataset: Dataset) -> DoctorReport:
     ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.
     """
     figures = {"splits": {name: _figures(split) for name, split in dataset.splits.items()}}
-    of_a_split = each_split(
-        _empty, lambda name, split: _repeats(name, _sides(split)), _untranslated, _odd_lengths
-    )
-    checks = [of_a_split, *_quotes("source", "target"), _shared_sources]
+    of_a_split = each_split(_empty, _repeats, _untranslated, _odd_lengths)
+    quotes = [partial(doubled_quotes, texts=side) for side in ("source", "target")]
+    checks = [of_a_split, *quotes, _shared_sources]
     return run_checks(dataset.name, dataset.splits, checks, dataset.rejected, figures)
 
 
@@ -51,10 +50,6 @@ def _sides(split: Any) -> list[tuple[str, str]]:
     """Both texts of each pair."""
     second = split.target if isinstance(split, PairSplit) else split.second
     return list(zip(split.source, second, strict=True))
-
-
-def _quotes(*sides: str) -> list[Check]:
-    return [partial(doubled_quotes, texts=side) for side in sides]
 
 
 def _some(
@@ -77,8 +72,8 @@ def _empty(name: str, split: PairSplit) -> Iterable[Finding]:
     yield from found("warning", "empty", rows, message, fix, shown=shown, ok=f"{name}: no side is empty")
 
 
-def _repeats(name: str, sides: Sequence[tuple[str, str]]) -> Iterable[Finding]:
-    pairs = Counter(sides)
+def _repeats(name: str, split: Any) -> Iterable[Finding]:
+    pairs = Counter(_sides(split) if isinstance(split, PairSplit) else _keys(split))
     again = pairs.total() - len(pairs)
     if not again:
         yield Finding("ok", "duplicates", f"{name}: no pair occurs twice")
@@ -140,8 +135,8 @@ def examine_scored(
     """
     sizes = {k: {"pairs": len(v), "distinct": len({*_keys(v)}), **_spread(v)} for k, v in splits.items()}
     figures: dict[str, Any] = {"splits": sizes}
-    of_a_split = each_split(lambda name, split: _repeats(name, _keys(split)), _scores)
-    checks = [of_a_split, *_quotes("first", "second"), _shared_pairs]
+    quotes = [partial(doubled_quotes, texts=side) for side in ("first", "second")]
+    checks = [each_split(_repeats, _scores), *quotes, _shared_pairs]
     return run_checks(name, splits, checks, rejected, figures)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from glassformer.config import listed
@@ -73,7 +72,7 @@ def column_checks(table: Table, label: str | None, separator: str | None) -> dic
         names = table.class_names.get(label, ())
         if not names or all(value == -1 for value in values):
             return None
-        return {label: partial(_check_named, names)}
+        return {label: lambda cells: [_named(own, names, table, 0) for own in check_labels(cells)]}
 
     return {label: lambda values: check_sets(of_column(values, separator))}
 
@@ -106,13 +105,6 @@ def _mapped(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]
     if are_sets(labels):
         return [LabelSet(sorted(name(label, row) for label in own)) for row, own in both]
     return [name(label, row) for row, label in both]
-
-
-def _check_named(class_names: Sequence[str], values: Sequence[Any]) -> None:
-    """Raises DataError for what is no label, or a number that has no name."""
-    for label in check_labels(values):
-        if not isinstance(label, int) or not 0 <= label < len(class_names):
-            raise DataError(f"label {label!r} has no name")
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[Any]:
