@@ -23,8 +23,8 @@ import numpy as np
 from benchmarks.harness.results import RESULTS, parse
 from glassformer.config import to_dict
 from glassformer.data.augment import contact_sheet, sheet_columns
+from glassformer.data.folders import data_folders
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.sources import data_folders
 from glassformer.errors import GlassformerError, InputError
 from glassformer.explain.alignment import picture as alignment_picture
 from glassformer.explain.architecture import Block

@@ -28,8 +28,8 @@ import numpy as np
 
 from benchmarks.harness.results import RESULTS, environment, kept, parse, result_file, spread, write_result
 from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
+from glassformer.data.folders import data_folders
 from glassformer.data.sentences import read_corpus
-from glassformer.data.sources import data_folders
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig

@@ -405,7 +405,7 @@ def _too_large(gpu: str | None, cuda: str | None) -> list[Line]:
 
 def _data() -> list[Line]:
     from glassformer.cli.data import whereabouts
-    from glassformer.data.sources import data_folders
+    from glassformer.data.folders import data_folders
 
     given = os.environ.get("GLASSFORMER_DATA")
     lines = []

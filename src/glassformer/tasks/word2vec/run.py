@@ -12,8 +12,9 @@ from unicodedata import normalize
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import nearest
 from glassformer.data.dataset import SPLITS, NoSplit
+from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, read_corpus
-from glassformer.data.sources import data_folders, load_text_dataset
+from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
