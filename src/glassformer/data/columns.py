@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -228,9 +229,8 @@ def no_column(table: Table, kind: str) -> DataError:
 
 
 def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
-    sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
-    ranked = sorted(sizes, key=lambda name: -sizes[name])
-    if len(ranked) < 2 or sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]:
+    ranked = _longest({name: size for name in names if (size := text_size(table.read(name))) is not None})
+    if len(ranked) < 2:
         return ranked[0] if ranked else None
     fix = "Name one with text_column"
     if pairs:
@@ -301,10 +301,14 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
         if pa.types.is_dictionary(kind):  # categories of pandas
             kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            first = next(iter(batches(source, field.name, [0])), None)
-            values = to_list(first.slice(0, LOOKED_AT), source, 0) if first is not None else []
-            if (size := text_size(values)) is not None:
-                sizes[field.name] = size
+            for first in islice(batches(source, field.name, [0]), 1):
+                if (size := text_size(to_list(first.slice(0, LOOKED_AT), source, 0))) is not None:
+                    sizes[field.name] = size
+    return _longest(sizes)
+
+
+def _longest(sizes: Mapping[str, float]) -> list[str]:
+    """Columns of texts by their sizes, the longest first; alone where it is by far the longest."""
     ranked = sorted(sizes, key=lambda name: -sizes[name])
     alone = len(ranked) > 1 and sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]
     return ranked[:1] if alone else ranked
@@ -315,19 +319,11 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
 
 AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
 NAMELESS = re.compile(r"column\d+").fullmatch  # what columns without a header are called
-PAIR_COLUMNS = (  # usual names of two columns of texts that belong together
-    ("premise", "hypothesis"),
-    ("sentence1", "sentence2"),
-    ("sentence_1", "sentence_2"),
-    ("sentence_a", "sentence_b"),
-    ("text_a", "text_b"),
-    ("text1", "text2"),
-    ("text", SECOND_CELL),
-    ("question1", "question2"),
-    ("question", "answer"),
-    ("query", "passage"),
-    ("query", "document"),
-)
+# Usual names of two columns of texts that belong together.
+PAIR_COLUMNS = [("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2")]
+PAIR_COLUMNS += [("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2")]
+PAIR_COLUMNS += [("text", SECOND_CELL), ("question1", "question2"), ("question", "answer")]
+PAIR_COLUMNS += [("query", "passage"), ("query", "document")]
 # Of a table whose rows are pairs in any case, these names too say which columns they are.
 COMPARED = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
 
@@ -500,16 +496,13 @@ def trained_sides(
 
 def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:
     """A table whose columns do not tell which texts are first and which second."""
-    what = "this model reads pairs of texts"
-    if trained:
-        own = [name for name in trained if name]
+    what = ", and which two columns they are is not clear"
+    if own := [name for name in trained if name]:
         lacking = " and ".join(repr(name) for name in own if name not in names)
-        what += f", in training from {' and '.join(map(repr, own))}, and the table lacks {lacking}"
-    else:
-        what += ", and which two columns they are is not clear"
+        what = f", in training from {' and '.join(map(repr, own))}, and the table lacks {lacking}"
     fix = "Name the column of the first texts with text_column, that of the second with pair_column"
     fix += f": {listed(list(names))}"
-    return DataError(what, where=str(where), fix=fix)
+    return DataError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
 
 
 # --- targets among the inputs ---------------------------------------------------------------------

@@ -15,7 +15,7 @@ import binascii
 import io
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from glassformer.data.image_bounds import check_file
 from glassformer.data.question_windows import joined_questions
 from glassformer.data.questions import check_questions
 from glassformer.data.tags import kind_of_tag
-from glassformer.data.text import TokenTable, Windows, starts_of
+from glassformer.data.text import TokenTable, Windows
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
 from glassformer.data.word_rows import joined_rows
@@ -165,14 +165,8 @@ class Texts(Inputs):
 
     def join(self, items: Sequence[Item]) -> Windows:
         tables = [item.encoded for item in items]
-        segments = [table.segments for table in tables if table.segments is not None]
-        lengths = np.concatenate([table.lengths for table in tables])
-        table = TokenTable(
-            np.concatenate([table.ids for table in tables]),
-            starts_of(lengths),
-            np.concatenate(segments) if segments else None,
-            np.zeros(len(lengths), bool),
-        )
+        table = TokenTable.joined(tables)
+        table = replace(table, truncated=np.zeros(len(table), bool))
         cut = getattr(self.clf, "long_texts", "cut") == "cut"
         owners = None if cut else np.repeat(np.arange(len(items)), list(map(len, tables)))
         return Windows(table, len(items), owners)
