@@ -288,9 +288,9 @@ HEAD = 4_000  # characters of the file, among which its truncation stands
 # Classes of transformers that take the file as it is.
 AS_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # A stage of the file, its kind, and the keys of ``tokenizer_config.json`` that the other classes obey.
-BERT_KEYS = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
+_CASES = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
 CONFIGURED: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("normalizer", "BertNormalizer", BERT_KEYS | {"strip_accents": "strip_accents"}),
+    ("normalizer", "BertNormalizer", _CASES | {"strip_accents": "strip_accents"}),
     ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
 )
 
