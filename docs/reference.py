@@ -75,6 +75,7 @@ MODULES = {
             "nn.decoder",
             "nn.recurrent",
             "nn.pooling",
+            "nn.pairs",
             "nn.heads",
             "nn.lora",
             "nn.dropout",

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from glassformer.data.checks import check_texts, place
 from glassformer.data.in_memory import read_rows
@@ -25,7 +26,7 @@ from glassformer.data.text import (
     uncut,
     unknown_for,
 )
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 
 JOINT = "\n"  # between the sides of a pair that is shown or counted as one text
 SIDES = ("first", "second")
@@ -133,6 +134,7 @@ def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> Da
 # One sequence a pair, as the tokenizer's own post-processor joins them.
 # BERT       [CLS] a b [SEP] c d e [SEP]      segments 0 0 0 0 1 1 1 1
 # RoBERTa    <s> a b </s></s> c d e </s>      no segments
+# apart      [CLS] a b [SEP] [CLS] c d e [SEP]    segments 0 0 0 0 1 1 1 1 1, each side as a text by itself
 # A pair that is too long loses tokens at the ends of its sides, the longer side first.
 
 
@@ -221,6 +223,35 @@ def cut_pair(
     for side, count in zip((first, second), kept, strict=True):
         side.truncate(count)
     return tokenizer.post_process(first, second, add_special_tokens)
+
+
+def with_sides_apart(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer, for a model that reads the sides of a pair apart: each has all the special tokens
+    of a single text.
+
+    Raises:
+        ConfigError: it puts no special token around a text, so that a side without words would have none.
+    """
+    one = tokenizer.encode("a")
+    special = [bool(x) for x in one.special_tokens_mask]
+    before = special.index(False) if False in special else len(special)
+    if not any(special):
+        what = "the tokenizer puts no special tokens around a text"
+        raise ConfigError(what, where="pairs", fix="Use pairs = joined")
+    names = dict(zip(one.tokens, one.ids, strict=True))
+    ahead = one.tokens[:before]
+    behind = [token for token, is_special in zip(one.tokens, special, strict=True) if is_special][before:]
+
+    def text(letter: str, segment: int) -> list[str]:
+        return [f"{token}:{segment}" for token in (*ahead, f"${letter}", *behind)]
+
+    made = Tokenizer.from_str(tokenizer.to_str())
+    made.post_processor = TemplateProcessing(
+        single=text("A", 0),
+        pair=[*text("A", 0), *text("B", 1)],
+        special_tokens=[(token, names[token]) for token in {*ahead, *behind}],
+    )
+    return made
 
 
 def without_segments(table: TokenTable) -> TokenTable:

@@ -9,9 +9,8 @@ import torch
 
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
-from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows
+from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows, whole_map
 from glassformer.nn.trace import Trace
-from glassformer.packing import Packing
 
 Fusion = Literal["mean", "max", "min"]
 
@@ -80,16 +79,18 @@ def attention_gradient(subject: Subject, target: int) -> Scores:
     ``R <- R + mean_h (dy/dA * A)^+ R`` from the first layer up, R = I before it. The identity is taken off at
     the end, so that a row that nothing was mixed into scores 0.
     """
-    packing = Packing.uniform(1, len(subject), subject.rows.device)
     rows = subject.rows.detach().clone().requires_grad_()  # a graph even where every weight is frozen
     with torch.enable_grad():
-        out = run_rows(subject.model, rows, packing, Trace(attentions=True))
+        out = run_rows(subject.model, rows, subject.packing(), Trace(attentions=True))
         assert out.trace is not None
         assert out.logits is not None
-        weights = [layer[0] for layer in out.trace.attentions]  # L x [H, T, T]
+        weights = [own for layer in out.trace.attentions for own in layer]  # [H, T_i, T_i]
         slopes = torch.autograd.grad(out.logits[0, target], weights)
     eye = np.eye(len(subject))
     relevance = eye
+    texts = len(subject.parts)
+    layers = [slice(i, i + texts) for i in range(0, len(weights), texts)]
+    weights, slopes = ([whole_map(maps[i]) for i in layers] for maps in (weights, slopes))  # L x [H, T, T]
     for weight, slope in zip(weights, slopes, strict=True):
         mixed = (weight.detach() * slope).clamp(min=0).mean(0).double().cpu().numpy()
         relevance = relevance + mixed @ relevance

@@ -99,7 +99,7 @@ def _plain(values: np.ndarray) -> list[Any]:
 
 def _reads(subject: Subject, kept: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
     """How much of the other side's words each word reads, both ways; rows are means over a word's pieces."""
-    if not getattr(subject.model, "has_attention", True):
+    if not getattr(subject.model, "has_attention", True) or len(subject.parts) > 1:  # read apart
         return None
     maps, _ = attention_maps(subject)
     mean = maps.mean((0, 1))  # [T, T]

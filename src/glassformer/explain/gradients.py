@@ -9,7 +9,6 @@ from torch import Tensor
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import BATCH_TOKENS, Subject, run_rows
-from glassformer.packing import Packing
 
 
 def gradient_x_input(subject: Subject, target: int) -> Scores:
@@ -49,8 +48,7 @@ def integrated_gradients(
     start = subject.baseline(baseline)
     way = subject.rows - start  # [T, D]
     with torch.inference_mode():
-        packing = Packing.uniform(2, len(subject), way.device)
-        ends = run_rows(subject.model, torch.cat([subject.rows, start]), packing).logits
+        ends = run_rows(subject.model, torch.cat([subject.rows, start]), subject.packing(2)).logits
     assert ends is not None
     gap = float(ends[0, target].double() - ends[1, target].double())
     used = 0
@@ -82,9 +80,8 @@ def _legendre(steps: int) -> tuple[Tensor, Tensor]:
 def _slopes(subject: Subject, points: Tensor, target: int) -> Tensor:
     """The gradient of the target's logit at each of ``[M, T, D]``."""
     rows = points.flatten(0, 1).detach().clone().requires_grad_()
-    packing = Packing.uniform(len(points), len(subject), rows.device)
     with torch.enable_grad():
-        logits = run_rows(subject.model, rows, packing).logits
+        logits = run_rows(subject.model, rows, subject.packing(len(points))).logits
         assert logits is not None
         (slopes,) = torch.autograd.grad(logits[:, target].sum(), rows)
     return slopes.view_as(points)

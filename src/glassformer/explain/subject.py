@@ -22,6 +22,7 @@ from glassformer.errors import InputError
 from glassformer.explain.result import tokens_of
 from glassformer.finite import finite
 from glassformer.models.backbone import ModelOutput
+from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, FirstMeanPooling, FirstPooling, Pooler
 from glassformer.nn.trace import Trace
 from glassformer.packing import Packing
@@ -44,6 +45,7 @@ class Subject:
         probabilities: ``[C]``.
         shown: the fields of ``Explanation`` that say what was explained (text, tokens, offsets, or image).
         grid: rows and columns of patches; None for text.
+        lengths: of the texts that the model reads apart, in the order of their tokens; (): one of all T.
         judge: the model that judges hidden variants; None: ``model``. A bf16 copy is faster on some machines.
     """
 
@@ -59,10 +61,20 @@ class Subject:
     temperature: Any = 1.0
     judge: nn.Module | None = None
     chances: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
+    lengths: tuple[int, ...] = ()
     spread: float | None = None  # of numbers, about the deviation of the true ones; None: of probabilities
 
     def __len__(self) -> int:
         return len(self.words)
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """The lengths of the texts that the model reads."""
+        return self.lengths or (len(self),)
+
+    def packing(self, count: int = 1) -> Packing:
+        """Of that many variants of the input, all of its rows in each."""
+        return Packing(self.parts * count, self.rows.device)
 
     @property
     def hideable(self) -> np.ndarray:
@@ -99,10 +111,11 @@ class Subject:
                 if instead is None:
                     part[:, 0] |= ~part.any(1)  # a sequence has at least one row
                     rows = self.rows.expand(len(part), -1, -1)[part]  # [N, D]
-                    packing = Packing(tuple(part.sum(1).tolist()), rows.device)
+                    kept = torch.stack([own.sum(1) for own in part.split(self.parts, 1)], 1)
+                    packing = Packing(tuple(kept.flatten().tolist()), rows.device)
                 else:
                     rows = torch.where(part[:, :, None], self.rows, instead).flatten(0, 1)  # [m*T, D]
-                    packing = Packing.uniform(len(part), len(self), rows.device)
+                    packing = self.packing(len(part))
                 out.append(run_rows(model, rows, packing).logits)
         return torch.cat(out).double().cpu().numpy()
 
@@ -173,15 +186,24 @@ def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = N
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:
     """Every layer's weights ``[L, H, T, T]``, and how much of each output row the head reads ``[T]``."""
     with torch.inference_mode():
-        packing = Packing.uniform(1, len(subject), subject.rows.device)
-        out = run_rows(subject.model, subject.rows, packing, Trace(attentions=True))
+        out = run_rows(subject.model, subject.rows, subject.packing(), Trace(attentions=True))
         reads = rows_read(subject.model.pooling, out, len(subject))
     assert out.trace is not None
-    return np.stack([layer[0].float().cpu().numpy() for layer in out.trace.attentions]), reads
+    return np.stack([whole_map(layer).float().cpu().numpy() for layer in out.trace.attentions]), reads
+
+
+def whole_map(maps: Sequence[Tensor]) -> Tensor:
+    """The attention maps ``[H, T_i, T_i]`` of texts that are read apart as one ``[H, T, T]``: none looks at
+    another."""
+    if len(maps) == 1:
+        return maps[0]
+    return torch.stack([torch.block_diag(*heads) for heads in zip(*maps, strict=True)])
 
 
 def rows_read(pooling: Any, out: ModelOutput, length: int) -> np.ndarray:
     """How much of each row the pooling takes, ``[T]``: [CLS] alone, it and patches, or all rows equally."""
+    if isinstance(pooling, PairPooling):  # half of what it takes is of each side
+        return np.concatenate([rows_read(pooling.each, out, n) for n in out.packing.lengths]) / 2
     weights = np.full(length, 1.0 / length)
     if isinstance(pooling, Pooler | FirstPooling) or getattr(pooling, "reads_first_row_only", False):
         weights[:] = 0.0
@@ -243,10 +265,10 @@ def token_rows(
     return rows, baselines | {"zero": lambda: torch.where(special[:, None], rows, 0.0)}
 
 
-def logits_of(model: Any, rows: Tensor) -> Tensor:
-    """Logits ``[C]`` of one input from the rows before the encoder ``[T, D]``."""
+def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
+    """Logits ``[C]`` of one input from the rows before the encoder ``[T, D]``; ``lengths``: ``Subject``'s."""
     with torch.inference_mode():
-        logits = run_rows(model, rows, Packing.uniform(1, len(rows), rows.device)).logits
+        logits = run_rows(model, rows, Packing(lengths or (len(rows),), rows.device)).logits
     assert logits is not None
     return logits[0]
 
@@ -257,7 +279,11 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     tokens = tokens_of(clf, text)
     model = model_of(clf)
     rows, baselines = token_rows(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
-    probabilities, target, label = _answered(clf, logits_of(model, rows))
+    lengths = ()
+    if getattr(model.config, "sides", None):
+        second = int(np.sum(tokens.segments))
+        lengths = len(tokens) - second, second
+    probabilities, target, label = _answered(clf, logits_of(model, rows, lengths))
     classes = clf.classes_.tolist()
     return Subject(
         model,
@@ -270,6 +296,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         temperature=clf.temperature_,
         judge=judge,
         chances=None if clf.kind_.joint else clf.chances,
+        lengths=lengths,
         spread=spread_of(clf, label),
         shown={
             "text": tokens.text,

@@ -40,6 +40,7 @@ from glassformer.export.plain_ngrams import features, numbered
 from glassformer.families.pretrained import load_pretrained
 from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Sentences, lowercased
+from glassformer.nn.pairs import tells_sides
 
 BATCH = 16
 LONG = 300  # words of a made-up text for a model that reads any length
@@ -256,6 +257,10 @@ class TextLabels(Labels):
 
     def check(self, form: str) -> None:
         tokenizer = self.clf.tokenizer_
+        if form == "hf" and getattr(self.clf.model_.config, "sides", None):
+            what = "transformers has no class for pairs whose sides are read apart"
+            fix = "Use --to onnx, or name a model: model=all-minilm-l6-v2 reads both sides at once"
+            raise ConfigError(what, where="--to hf", fix=fix)
         if form == "onnx" or self.clf.add_special_tokens:
             return
         if len(tokenizer.encode("a")) > len(tokenizer.encode("a", add_special_tokens=False)):
@@ -283,7 +288,7 @@ class TextLabels(Labels):
     def graph(self) -> Graph:
         clf = self.clf
         module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.chances_of)
-        told_apart = clf.reads_pairs and getattr(clf.model_.config.embedding, "segments", 0) > 1
+        told_apart = clf.reads_pairs and tells_sides(clf.model_.config)
         return token_graph(module, self.OUTPUTS, clf.max_length, told_apart)
 
     def write_files(self, folder: Path) -> None:

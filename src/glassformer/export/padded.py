@@ -71,9 +71,17 @@ class PaddedText(PaddedTokens):
             token_type_ids: the segments of pairs; None: all 0.
         """
         mask = attention_mask.bool()
-        x = self.embedded(input_ids, attention_mask, token_type_ids)
-        logits = self.model.answer_padded(x, mask)
+        if getattr(self.model.config, "sides", None) and token_type_ids is not None:
+            logits = self.of_sides(input_ids, mask, token_type_ids)
+        else:
+            logits = self.model.answer_padded(self.embedded(input_ids, attention_mask, token_type_ids), mask)
         return logits, self.chances(logits, self.temperature)
+
+    def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
+        """Logits of pairs whose sides are read apart: the encoder runs once for each."""
+        own = [mask & (segments == side) for side in (0, 1)]
+        states = [self.model.encoder.padded(self.embedded(ids, one.long()), one) for one in own]
+        return self.model.head(self.model.pooling.padded(*states, mask, segments))
 
 
 class PaddedSpans(PaddedTokens):

@@ -53,6 +53,8 @@ class HubLayout:
             return "spans" in self.classes
         if config.pooling == "tokens":
             return "tokens" in self.classes and config.head_type == "linear"
+        if getattr(config, "sides", None) is not None:
+            return False
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
             as_theirs = config.head_activation == "relu" or config.head_type == "linear"

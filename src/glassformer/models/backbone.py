@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, ShapeError
+from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, TokenPooling
 from glassformer.nn.trace import Trace, TraceRecord
 from glassformer.packing import Packing
@@ -72,9 +73,10 @@ class ModelOutput:
             if real is None:
                 return torch.stack(maps)
             full = maps[0].new_zeros(shape[0], maps[0].shape[0], 1 if one_row else shape[1], shape[1])
-            for b, (places, one) in enumerate(zip(self.packing.split(real % shape[1]), maps, strict=True)):
+            for own, one in zip(self.packing.split(real), maps, strict=True):  # two of a pair apart
+                places = own % shape[1]
                 rows = places[:1] * 0 if one_row else places
-                full[b, :, rows[:, None], places] = one
+                full[own[0] // shape[1], :, rows[:, None], places] = one
             return full
 
         if self.states is not None:
@@ -246,7 +248,8 @@ class Backbone(nn.Module):
         x, packing = self.embed(inputs, packing, segments)
         rows = self.head_rows(packing)
         states = self.encode_rows(x, packing, rows=rows)
-        return self.pooling(states, packing) if rows is None else states
+        whole = rows is None or isinstance(self.pooling, PairPooling)
+        return self.pooling(states, packing) if whole else states
 
     def classify(self, features: Tensor) -> Tensor:
         """``features`` ``[B, D]`` -> logits ``[B, C]``: pooling (of one row) and head."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from glassformer.models.sentences import Sentences
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import MaskedLMHead, SpanHead, head_of
+from glassformer.nn.pairs import PairPooling, pair_width, sides_of
 from glassformer.nn.pooling import make_pooling, pooled_width
 from glassformer.nn.positions import LearnedPositions, shift_matrix, sinusoidal
 from glassformer.nn.trace import Trace
@@ -50,6 +51,7 @@ class TextEncoderConfig:
     model_type: str | None = (
         None  # of the folder, where several write the same layout; None: the first of them
     )
+    sides: Literal["apart"] | None = None  # of pairs of texts (``nn/pairs.py``); None: read as one text
 
     def __post_init__(self) -> None:
         if self.embedding.d_model != self.encoder.d_model:
@@ -88,8 +90,11 @@ class TextEncoder(TextDoors, Backbone):
         self.encoder = Encoder(c.encoder)
         drop = c.head_dropout if c.drop_before_pooler and c.head == "classification" else 0.0
         self.pooling = make_pooling(c.pooling, d, drop) if c.pooling else None
+        width = pooled_width(c.pooling, d)
+        if c.sides and self.pooling is not None:
+            self.pooling, width = PairPooling(self.pooling, str(c.pooling), d), pair_width(d)
         if c.head == "classification":
-            self.head = head_of(c, pooled_width(c.pooling, d))
+            self.head = head_of(c, width)
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
             self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)
@@ -107,7 +112,8 @@ class TextEncoder(TextDoors, Backbone):
         trace: Trace | None,
         every_row: bool = False,
     ) -> ModelOutput:
-        return self.run_rows(self.embeddings(ids, packing, segments), packing, trace, every_row=every_row)
+        x, packing = self.embed(ids, packing, segments)
+        return self.run_rows(x, packing, trace, every_row=every_row)
 
     def embed(  # type: ignore[override]  # texts give vectors, ids the rows that enter the encoder
         self, inputs: Any, packing: Packing | None = None, segments: Tensor | None = None, **options: Any
@@ -128,6 +134,8 @@ class TextEncoder(TextDoors, Backbone):
             DataError: something that is no list of texts.
         """
         if isinstance(inputs, Tensor):
+            if self.config.sides and packing is not None:
+                packing, segments = sides_of(packing, segments), None
             return super().embed(inputs, packing, segments)
         return self.embed_texts(inputs, **options)
 

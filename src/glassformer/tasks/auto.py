@@ -4,6 +4,8 @@
     frozen       a regression on the vectors of a frozen encoder: one pass over the examples
     fine-tuned   the encoder, from that regression on: epochs
 
+Of pairs of texts the frozen encoder reads each side by itself (``nn/pairs.py``).
+
 Without the encoder's weights texts have tfidf, and images a small encoder from scratch.
 
 Each predicts the same examples, which it has not learned from: the validation examples where there are
@@ -28,6 +30,7 @@ import torch
 from glassformer.checkpoints.catalog import IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.splits import grouped_split
+from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.errors import CheckpointError, FromScratchWarning
 from glassformer.runtime import choose_device
@@ -88,6 +91,13 @@ def frozen(encoder: str) -> Candidate:
     return Candidate(f"{encoder}, frozen", settings)
 
 
+def apart(candidate: Candidate) -> Candidate:
+    """The same encoder, which reads the sides of pairs each by itself."""
+    return replace(
+        candidate, name=f"{candidate.name}, sides apart", settings=candidate.settings | {"pairs": "apart"}
+    )
+
+
 def fine_tuned(encoder: str, **more: Any) -> Candidate:
     """A checkpoint that learns from such a head on."""
     settings = {"model": encoder, "head_start": "solved", **more}
@@ -141,6 +151,8 @@ def fit_auto(
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
+    if clf.NOUN == "texts" and are_pairs(fit.examples.X):
+        found = [apart(one) if one.settings.get("train_layers") == 0 else one for one in found]
     kind, classes = clf.kind_, clf.classes_  # as given; those who watch a training see the candidate's
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared

@@ -155,10 +155,14 @@ def build_model(
         size = id_count(tokenizer)
         preset = TEXT_ARCHITECTURES[model.model](size)
         family = family_of(preset)
-        if pairs and _gains_segments(preset):
+        apart = pairs and model.pairs == "apart"
+        if apart and family.configure is not None:
+            raise _no_transformer(model.model)
+        if pairs and not apart and _gains_segments(preset):
             preset = replace(preset, embedding=replace(preset.embedding, segments=2))
         if family.configure is None:
             config = _scratch_config(preset, model, num_labels, text.max_length)
+            config = replace(config, sides="apart") if apart else config
             built: Any = family.model(_under(config, head))
         elif head == "spans":
             raise _no_transformer(model.model)
@@ -172,7 +176,7 @@ def build_model(
         raise ConfigError(
             f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
-    return _tuned(model, text, tokenizer, num_labels, head, solved)
+    return _tuned(model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart")
 
 
 def _under(config: Any, head: HeadKind) -> Any:
@@ -192,6 +196,7 @@ def _tuned(
     num_labels: int,
     head: HeadKind,
     own: bool = False,
+    apart: bool = False,
 ) -> Any:
     """A checkpoint's encoder, built once with its final settings, under a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
@@ -202,7 +207,7 @@ def _tuned(
     if model.freeze_vectors and not base.embedding.frozen:
         what = f"the word vectors of {model.model!r} were trained with it"
         raise ConfigError(what, where="freeze_vectors", fix="Leave it out")
-    if checkpoint.family.configure is not None and head == "spans":
+    if checkpoint.family.configure is not None and (head == "spans" or apart):
         raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:
         return _tuned_baseline(checkpoint, model, num_labels)
@@ -216,7 +221,8 @@ def _tuned(
     has_pooler = base.pooling == "pooler"
     pooling = model.pooling
     if pooling == "auto":
-        pooling = own_pooling(checkpoint) if own else usual_pooling(base)
+        pooling = own_pooling(checkpoint) if own or apart else usual_pooling(base)
+        pooling = "mean" if apart and pooling == "pooler" else pooling  # which has learned to read pairs
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(  # none unless asked for
         base,
@@ -237,6 +243,7 @@ def _tuned(
             head_dropout=model.head_dropout,
             head_activation=model.head_activation,
             head_input_dropout=model.head_input_dropout,
+            sides="apart" if apart else None,
         ),
         head,
     )

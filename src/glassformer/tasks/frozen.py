@@ -1,6 +1,7 @@
 """A simple model: regression on the vectors of a frozen encoder.
 
-What fine-tuning has to beat: one pass over the texts, and a head that is solved.
+What fine-tuning has to beat: one pass over the texts, and a head that is solved. Of pairs each side is read
+by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from glassformer.checkpoints.hub import is_at_hand
 from glassformer.data.splits import stratified_subset
 from glassformer.errors import OtherLanguageWarning
 from glassformer.process import without_warnings
-from glassformer.tasks.auto import ENCODER
+from glassformer.tasks.auto import ENCODER, Candidate, apart
 from glassformer.tasks.auto import frozen as candidate
 
 FROZEN = candidate(ENCODER)
@@ -54,7 +55,7 @@ def fit_frozen(
         texts, labels = [texts[i] for i in rows], [labels[i] for i in rows]
         weights = None if weights is None else weights[rows]
         name += f" ({MOST:,} texts)"
-    model = type(est)(**settings, **FROZEN.settings)
+    model = type(est)(**settings, **_model(est).settings)
     with without_warnings(category=OtherLanguageWarning):
         return name, model.fit(texts, labels, sample_weight=weights, validation=held)
 
@@ -67,8 +68,14 @@ def left_out(est: Any) -> dict[str, str]:
 def is_frozen(est: Any) -> bool:
     """Whether an estimator is this very model: the encoder as it came, with a head."""
     if est.tried_:
-        return any(tried["model"] == FROZEN.name and tried.get("chosen") for tried in est.tried_)
+        return any(tried["model"] == _model(est).name and tried.get("chosen") for tried in est.tried_)
     name = (ENCODER if est.model == AUTO else est.model).lower()
     known = CATALOG[ENCODER]
     same = CATALOG.get(name) == known or name == known.repo.lower()
-    return same and est.train_layers == 0 and not est.unfreeze_every
+    alike = est.pairs == "apart" or not est.pairs_
+    return same and alike and est.train_layers == 0 and not est.unfreeze_every
+
+
+def _model(est: Any) -> Candidate:
+    """The one that an estimator is compared with."""
+    return apart(FROZEN) if est.pairs_ else FROZEN

@@ -200,9 +200,8 @@ def text_features(model: Any, table: Any, batch_tokens: int, device: torch.devic
     def compute() -> np.ndarray:
         return predict_rows(model, table, _read_features, batch_tokens=batch_tokens, device=device)
 
-    return features_of(
-        model, (table.ids, table.starts, table.segments), f"{model.config.pooling} ", compute, device
-    )
+    setting = f"{model.config.pooling} " + ("apart " if getattr(model.config, "sides", None) else "")
+    return features_of(model, (table.ids, table.starts, table.segments), setting, compute, device)
 
 
 def image_features(

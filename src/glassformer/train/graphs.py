@@ -53,6 +53,8 @@ def graphs_of(training: Training, stream: Any, objective: Any) -> Compute | None
     )
     weights = list(training.model.parameters())
     steady = training.ranks.size == 1 and not training.config.unfreeze_every
+    if getattr(getattr(training.model, "config", None), "sides", None):  # where sides end, the host must know
+        return None
     if not (wanted and steady and weights[0].is_cuda and any(w.dtype == torch.bfloat16 for w in weights)):
         return None
     texts = type(objective) is Classification

@@ -24,13 +24,21 @@ from glassformer.data.batching import BatchSettings
 from glassformer.data.copies import alike
 from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, Windows, clean_text, encode_windows
-from glassformer.data.text_pairs import are_pairs, check_inputs, encode_inputs, without_segments
+from glassformer.data.text_pairs import (
+    SIDES,
+    are_pairs,
+    check_inputs,
+    encode_inputs,
+    with_sides_apart,
+    without_segments,
+)
 from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
 from glassformer.models.sentences import Sentences
+from glassformer.nn.pairs import tells_sides
 from glassformer.runtime import computes, computing, own_generators
 from glassformer.sklearn_base import check_is_fitted
 from glassformer.tasks.build import (
@@ -129,11 +137,17 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     def _settle(self, fit: Fit) -> None:
         self.pairs_ = are_pairs(fit.examples.X)
-        self.segments_ = self.pairs_ and tells_segments(fit.configs["model"])
+        apart = self.pairs_ and self.pairs == "apart"
+        self.segments_ = self.pairs_ and (apart or tells_segments(fit.configs["model"]))
+        if apart and not self.add_special_tokens:
+            what = "pairs = apart gives each side the special tokens of a text"
+            raise ConfigError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
         if self.pairs_ and self.long_texts != "cut":
             what = f"long_texts = {self.long_texts} reads one text in windows, and these are pairs"
             raise ConfigError(what, where="long_texts", fix="Use cut: the longer side of a pair is cut first")
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
+        if apart:
+            self.tokenizer_ = with_sides_apart(self.tokenizer_)
         warn_of_language(fit.configs["model"].model, self.tokenizer_, fit.examples.X)
         self._follow_positions(fit)
 
@@ -166,7 +180,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         )
         tells = self.segments_
         if tells is None:
-            tells = getattr(self.model_.config.embedding, "segments", 0) > 1
+            tells = tells_sides(self.model_.config)
         return table if tells else without_segments(table)
 
     def check_sides(self, examples: Sequence[str]) -> None:
@@ -318,6 +332,8 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
             return {"truncated": 0} | pairs
         left_out = self.pairs_ is None and self.segments_ is False
         kinds = 0 if left_out else self.model_.config.embedding.segments
+        if getattr(self.model_.config, "sides", None):
+            kinds = len(SIDES)
         save_tokenizer(
             self.tokenizer_, folder, self.max_length, segments=kinds, pairs=self.pairs_ is not False
         )

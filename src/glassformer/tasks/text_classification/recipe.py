@@ -64,6 +64,11 @@ class ModelConfig(EncoderConfig, WordVectors):
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = setting(
         "auto", "what the head reads"
     )
+    pairs: Literal["joined", "apart"] = setting(
+        "joined",
+        "how pairs of texts are read; joined: as one text; apart: each side by itself, and their vectors "
+        "meet in the head",
+    )
     head: Literal["linear", "mlp"] = setting("linear", "mlp: Linear, ReLU, Dropout, Linear")
     embedding_norm: bool | None = setting(None, "a norm after the embeddings")
     damp_repeats: float | None = setting(
