@@ -120,7 +120,8 @@ def _shapes(model: Any, translates: bool) -> dict[str, str]:
             | dict.fromkeys(("target_embeddings", "decoder", "attention", "combine"), f"[N, {d}]")
             | {"bridge": f"[B, {d}]"}
         )
-    out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {wide}]"}
+    pooled = getattr(getattr(model, "pooling", None), "width", wide)  # of pairs apart both sides
+    out = {"embeddings": f"[N, {d}]", "encoder": f"[N, {wide}]", "pooling": f"[B, {pooled}]"}
     out |= {"mlm": "[N, V]", "nsp": "[B, 2]"}
     head = getattr(model, "head", None)
     return out if head is None else out | {"head": f"[B, {_outputs(head)}]"}
