@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,161 +22,71 @@ from glassformer.config import (
 from glassformer.errors import ConfigError
 from glassformer.reading import file_called
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
+from glassformer.tasks.sections import RecipeKeys
 
 if TYPE_CHECKING:
     from glassformer.tasks.task import Task
 
 
-# Of each task its recipe first, which loads nothing large, then the whole record.
-
-
-def _text_classification() -> Iterator[Any]:
-    from glassformer.tasks.text_classification.recipe import Recipe
-
-    yield Recipe
-    from glassformer.tasks.text_classification.run import TASK
-
-    yield TASK
-
-
-def _image_classification() -> Iterator[Any]:
-    from glassformer.tasks.image_classification.recipe import ImageRecipe
-
-    yield ImageRecipe
-    from glassformer.tasks.image_classification.run import TASK
-
-    yield TASK
-
-
-def _word2vec() -> Iterator[Any]:
-    from glassformer.tasks.word2vec.recipe import VectorsRecipe
-
-    yield VectorsRecipe
-    from glassformer.tasks.word2vec.run import TASK
-
-    yield TASK
-
-
-def _translation() -> Iterator[Any]:
-    from glassformer.tasks.translation.recipe import TranslationRecipe
-
-    yield TranslationRecipe
-    from glassformer.tasks.translation.run import TASK
-
-    yield TASK
-
-
-def _masked_lm() -> Iterator[Any]:
-    from glassformer.tasks.masked_lm.recipe import PretrainRecipe
-
-    yield PretrainRecipe
-    from glassformer.tasks.masked_lm.run import TASK
-
-    yield TASK
-
-
-def _similarity() -> Iterator[Any]:
-    from glassformer.tasks.similarity.recipe import SimilarityRecipe
-
-    yield SimilarityRecipe
-    from glassformer.tasks.similarity.run import TASK
-
-    yield TASK
-
-
-def _masked_patches() -> Iterator[Any]:
-    from glassformer.tasks.masked_patches.recipe import PatchesRecipe
-
-    yield PatchesRecipe
-    from glassformer.tasks.masked_patches.run import TASK
-
-    yield TASK
-
-
-def _token_tagging() -> Iterator[Any]:
-    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
-
-    yield TaggingRecipe
-    from glassformer.tasks.token_tagging.run import TASK
-
-    yield TASK
-
-
-def _text_regression() -> Iterator[Any]:
-    from glassformer.tasks.text_regression.recipe import TextNumberRecipe
-
-    yield TextNumberRecipe
-    from glassformer.tasks.text_regression.run import TASK
-
-    yield TASK
-
-
-def _image_regression() -> Iterator[Any]:
-    from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
-
-    yield ImageNumberRecipe
-    from glassformer.tasks.image_regression.run import TASK
-
-    yield TASK
-
-
-def _question_answering() -> Iterator[Any]:
-    from glassformer.tasks.question_answering.recipe import AnsweringRecipe
-
-    yield AnsweringRecipe
-    from glassformer.tasks.question_answering.run import TASK
-
-    yield TASK
-
-
 class Tasks(MutableMapping[str, "Task"]):
     """Name -> record, which is imported when it is first asked for.
 
-    Who asks a model of texts is to be ready in a few seconds, and loads nothing of pictures or figures; who
+    Who asks a model of texts is to be ready in a few seconds, and loads nothing of images or figures; who
     reads a recipe loads no task.
     """
 
-    def __init__(self, parts: dict[str, Callable[[], Iterator[Any]]]):
-        self._parts = parts
+    def __init__(self, names: Iterable[str]):
+        self._made: dict[str, Task | None] = dict.fromkeys(names)
 
     def __getitem__(self, name: str) -> Task:
-        *_, task = self._parts[name]()
-        return task
+        return self._made[name] or _part(name, "run").TASK
 
     def recipe(self, name: str) -> type:
         """The dataclass that holds the recipes of a task."""
-        return next(self._parts[name]())
+        made = self._made[name]
+        return made.recipe if made else recipe_in(_part(name, "recipe"))
 
     def __setitem__(self, name: str, task: Task) -> None:
-        self._parts[name] = lambda: iter((task.recipe, task))
+        self._made[name] = task
 
     def __delitem__(self, name: str) -> None:
-        del self._parts[name]
+        del self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
+        return iter(self._made)
 
     def __len__(self) -> int:
-        return len(self._parts)
+        return len(self._made)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._parts
+        return name in self._made
+
+
+def _part(name: str, file: str) -> Any:
+    """The module of a task's folder, which has its name."""
+    return import_module(f"glassformer.tasks.{name.replace('-', '_')}.{file}")
+
+
+def recipe_in(module: Any) -> type:
+    """The one recipe that a module defines."""
+    own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+    return next(one for one in own if isinstance(one, type) and issubclass(one, RecipeKeys))
 
 
 TASKS = Tasks(
-    {
-        "text-classification": _text_classification,
-        "image-classification": _image_classification,
-        "word2vec": _word2vec,
-        "translation": _translation,
-        "masked-lm": _masked_lm,
-        "similarity": _similarity,
-        "masked-patches": _masked_patches,
-        "token-tagging": _token_tagging,
-        "text-regression": _text_regression,
-        "image-regression": _image_regression,
-        "question-answering": _question_answering,
-    }
+    (
+        "text-classification",
+        "image-classification",
+        "word2vec",
+        "translation",
+        "masked-lm",
+        "similarity",
+        "masked-patches",
+        "token-tagging",
+        "text-regression",
+        "image-regression",
+        "question-answering",
+    )
 )
 
 
