@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from importlib.util import find_spec
@@ -134,6 +135,21 @@ def test_every_verb_asks_or_reads_the_same(name, tmp_path):
         assert (about["scheme"], about["labels"]) == ("BIO", list(NAMES))
     answer = json.loads(call("predict", run, "Ann left New York", "--json").out)
     assert {tag for tag in json.dumps(answer).split('"') if tag in NAMES} <= set(NAMES)
+
+
+def test_the_other_columns_of_a_table_stand_beside_spans(tmp_path):
+    model, table = tagger(epochs=1), tmp_path / "t.csv"
+    model.fit(WORDS, TAGS).save(tmp_path / "model")
+    table.write_text("id,text,kind\n7,Ann left New York,a\n8,it rains,b\n")
+    for name in ("out.csv", "out.jsonl"):
+        done = call("predict", tmp_path / "model", table, "--out", tmp_path / name)
+        assert done.code == 0, done.err
+    lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [(line["id"], line["given:kind"]) for line in lines] == [("7", "a"), ("8", "b")]
+    with (tmp_path / "out.csv").open(newline="") as file:
+        spans = [*csv.DictReader(file)]
+    assert len(spans) == sum(len(line["spans"]) for line in lines)
+    assert {(span["id"], span["given:kind"]) for span in spans} <= {("7", "a"), ("8", "b")}
 
 
 def test_a_run_from_before_there_was_a_scheme_goes_on(tmp_path):

@@ -221,11 +221,12 @@ class _Told:
 
     ENDS: tuple[str, ...]
     HEADER: tuple[str, ...]
+    TAKEN: tuple[str, ...] = ()  # names that the user's columns give way to; none: those of HEADER
     FIX, LINE_END, classes = "End --out with", "\n", None
 
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
         self.model, self.layout, self.noun = model, layout, model.NOUN
-        self.beside = columns_beside(layout, self.HEADER)
+        self.beside = columns_beside(layout, self.TAKEN or self.HEADER)
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
         """What JSON says of each prediction."""
@@ -258,8 +259,10 @@ class Tags(_Told):
     ENDS, WRITTEN_AS = (".jsonl", ".csv", ".conll"), "spans are written as JSON Lines, CSV or CoNLL"
     HEADER = ("row", "text", "kind", "start", "end", "first", "last", "probability", "sentence", "error")
 
+    TAKEN = (*HEADER, "words", "tags", "spans")
+
     def __init__(self, model: Any, layout: Layout, coverage: float | None = None):
-        super().__init__(model, layout._replace(columns=()))
+        super().__init__(model, layout)
         self.spans = 0
 
     def predict(self, inputs: Sequence[Any], progress: Callable[[int], None]) -> Iterator[dict[str, Any]]:
@@ -270,13 +273,13 @@ class Tags(_Told):
 
     def records(self, one: Prediction, number: int) -> Iterator[list[Any]]:
         """The table's rows for a sentence, the ``number``-th: none where it has no span."""
-        row, files = one.row.row or number, self._beside(one).values()
+        row, others = one.row.row or number, self._beside(one).values()
         keys = self.HEADER[1:-2]
         if one.found is None:
-            yield [csv_safe(cell) for cell in (row, *[""] * len(keys), "", one.row.error, *files)]
+            yield [csv_safe(cell) for cell in (row, *[""] * len(keys), "", one.row.error, *others)]
             return
         for span in one.found["spans"]:
-            cells = [row, *(span[key] for key in keys), one.found["text"], "", *files]
+            cells = [row, *(span[key] for key in keys), one.found["text"], "", *others]
             yield [csv_safe(cell) for cell in cells]
 
     def line(self, one: Prediction) -> str:
