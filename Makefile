@@ -96,8 +96,7 @@ fuzz: $(VENV)/.installed-test $(VENV)/.installed-serve ## 20,000 made-up request
 mutants: $(VENV)/.installed-test ## put faults into the package and count how many the tests notice (hours; ARGS='nn --count 40' for a part)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m benchmarks.reliability.mutants $(ARGS)
 
-map: $(VENV)/.installed ## bring the list of files in docs/architecture.md and the page of models up to date
-	$(BIN)/python docs/map.py
+map: $(VENV)/.installed ## bring the page of models (docs/models.md) up to date
 	$(BIN)/python docs/models.py
 
 count: $(VENV)/.installed ## lines and files of each part, the longest functions, imports between modules

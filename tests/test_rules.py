@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import runpy
 import subprocess
 import sys
 import tomllib
@@ -26,8 +25,33 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "glassformer"
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-MAP = runpy.run_path(str(ROOT / "docs" / "map.py"))
-LEVELS, ARROWS = MAP["read_levels"](PAGE)
+
+
+def read_levels(page: str) -> tuple[dict[str, int], set[tuple[str, str]]]:
+    """The level of every unit, and the pairs (importer, imported) of one level that arrows lead along.
+
+    A line of the picture is a number, names with arrows, and after three blanks what it means.
+    """
+    levels: dict[str, int] = {}
+    arrows: set[tuple[str, str]] = set()
+    picture = page.split("## Levels", 1)[1].split("```")[1]
+    for line in picture.splitlines():
+        if not (match := re.match(r" (\d)  (.*)", line)):
+            continue
+        words = [word.rstrip("/") for word in match[2].split("   ")[0].split()]
+        for i, word in enumerate(words):
+            if "─" not in word:
+                levels[word] = int(match[1])
+            if word.endswith("▶"):
+                arrows.add((words[i - 1], words[i + 1]))
+            if word.startswith("◀"):
+                arrows.add((words[i + 1], words[i - 1]))
+    while further := {(a, d) for a, b in arrows for c, d in arrows if b == c and a != d} - arrows:
+        arrows |= further
+    return levels, arrows
+
+
+LEVELS, ARROWS = read_levels(PAGE)
 
 # What few places may import, and what none may.
 WEB_PLOTTING_HUB = {
@@ -126,11 +150,14 @@ def test_every_module_has_a_level():
     assert not unknown, "give it a place in the levels of docs/architecture.md"
 
 
-def test_the_map_names_every_file():
-    written = PAGE.split(MAP["START"])[1].split(MAP["END"])[0]
-    listed = re.findall(r"^(?:\d  | {7})(\S+\.py)", written, re.MULTILINE)
-    wanted = [path.name for path in modules() if path.name != "__init__.py" or path.parent == PACKAGE]
-    assert sorted(Path(name).name for name in listed) == sorted(wanted), "run `make map`"
+def test_the_roads_of_the_architecture_lead_through_files_that_are_there():
+    roads = PAGE.split("## Four roads")[1].split("\n## ")[0]
+    named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", roads)
+    assert len(named) > 20
+    assert [name for name in named if not (PACKAGE / name).is_file()] == []
+    fit, train = (road.split("\n\n")[1] for road in roads.split("\n**")[1:4:2])
+    assert len(fit.splitlines()) <= 10
+    assert len(train.splitlines()) <= 12
 
 
 def test_imports_go_to_lower_levels_only():
