@@ -128,8 +128,8 @@ def test_the_generated_texts_are_the_same_every_time_and_share_nobody():
 
 
 def test_the_doctor_finds_repeats_leaks_borders_and_what_windows_lose():
-    from glassformer.data.question_windows import encode_questions
     from glassformer.data.text import word_tokenizer
+    from glassformer.data.windows import encode_questions
 
     long = "Ann likes " + "very " * 9 + "old cheese."
     train = AnsweredSplit(

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.data.csv_format import delimiter_of
 from glassformer.data.files import reading
 from glassformer.data.kinds import kind_of
 from glassformer.data.pairs import load_pairs
 from glassformer.data.scored_pairs import load_scored_pairs
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.tables import StreamedTable, read_table
+from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import ConfigError, DataError
 
 WORDS = [

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from glassformer.data.columns import named_together
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.table_labels import named_together
 from glassformer.errors import DataError
 
 NAMES = ("joy", "anger", "fear")

@@ -15,9 +15,9 @@ from PIL import Image
 
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
+from glassformer.data.columns import read_labels
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import ImageSplit
-from glassformer.data.table_labels import read_labels
 from glassformer.data.tables import Table
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions

@@ -20,11 +20,11 @@ from glassformer.cli.predictions import Answers as Predicted
 from glassformer.cli.predictions import Writer
 from glassformer.cli.rows import Row, layout_of
 from glassformer.data.batching import pack_texts
-from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import widened
+from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.targets.answer_span import answer_figures
 from glassformer.tasks.task import TINY

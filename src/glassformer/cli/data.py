@@ -80,8 +80,8 @@ def examined(
     from glassformer.data.doctor import examine
     from glassformer.data.image_doctor import examine_pictures
     from glassformer.data.pair_doctor import examine_pairs, examine_scored
-    from glassformer.data.question_windows import LONGEST, encode_questions
     from glassformer.data.tag_doctor import examine_tagged
+    from glassformer.data.windows import LONGEST, encode_questions
     from glassformer.inputs.images import build_transform
     from glassformer.tasks.build import is_from_scratch
     from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig

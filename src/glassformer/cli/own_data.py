@@ -91,8 +91,8 @@ def check_model(recipe: Any) -> None:
 
 def check_columns(data: Any) -> None:
     """Raises DataError where a table lacks a column that is named; the header alone is read."""
+    from glassformer.data.columns import named_together
     from glassformer.data.files import reading_as
-    from glassformer.data.table_labels import named_together
     from glassformer.data.tables import names_in
 
     named = [name for key in NAMING if (name := getattr(data, key, None)) and name not in NAMELESS]

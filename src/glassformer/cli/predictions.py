@@ -549,9 +549,8 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
     if out is None or len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
         what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
         raise ConfigError(what, where=KEEP_TABLE, fix=fix)
-    from glassformer.data.csv_format import delimiter_of
     from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
-    from glassformer.data.tables import whole_records
+    from glassformer.data.tables import delimiter_of, whole_records
 
     delimiter = delimiter_of(path, ESCAPE)
     _, names = next(whole_records(path, delimiter, lambda error, row: None, ESCAPE), (0, []))

@@ -15,8 +15,8 @@ from glassformer.data.copies import alike
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import each_split, run_checks
 from glassformer.data.findings import DoctorReport, Finding, at_rows, excerpt, found, percent
-from glassformer.data.question_windows import NOWHERE, QuestionRows
 from glassformer.data.questions import is_whole
+from glassformer.data.windows import NOWHERE, QuestionRows
 
 LONG_ANSWER = 20  # words: more is seldom an answer
 

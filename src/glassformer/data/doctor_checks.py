@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.copies import same_but_for_case
-from glassformer.data.csv_format import OPENS
 from glassformer.data.findings import (
     Check,
     DoctorReport,
@@ -36,6 +35,7 @@ from glassformer.data.label_kinds import (
 )
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, each, together
 from glassformer.data.rejected import RejectedRow, by_kind, other_reading
+from glassformer.data.tables import OPENS
 from glassformer.data.text import clean_text
 
 

@@ -15,7 +15,15 @@ from typing import Any
 
 from glassformer.config import nearest
 from glassformer.data.checks import check_class_names, check_labels
-from glassformer.data.columns import LABEL_COLUMNS, find_column, find_label
+from glassformer.data.columns import (
+    LABEL_COLUMNS,
+    by_name,
+    column_checks,
+    find_column,
+    find_label,
+    read_labels,
+    with_label_sets,
+)
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
 from glassformer.data.folders import find_folder, refuse_models, refuse_tables, split_folders, subfolders
@@ -27,7 +35,6 @@ from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import joined, split_files
 from glassformer.data.splits import stratified_split
-from glassformer.data.table_labels import by_name, column_checks, read_labels, with_label_sets
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 

@@ -22,11 +22,17 @@ from glassformer.data.columns import (
     LABEL_COLUMNS,
     NONE,
     Columns,
+    by_name,
+    column_checks,
     columns_of_pairs,
     find_columns,
+    named_together,
     read_inputs,
+    read_labels,
     row_checks,
     trained_sides,
+    whole_numbers,
+    with_label_sets,
 )
 from glassformer.data.dataset import NamedSource, TextDataset, TextSplit, choose_splits, names_of
 from glassformer.data.files import read_lines
@@ -45,14 +51,6 @@ from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column
 from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
-from glassformer.data.table_labels import (
-    by_name,
-    column_checks,
-    named_together,
-    read_labels,
-    whole_numbers,
-    with_label_sets,
-)
 from glassformer.data.tables import READERS, Table, is_plain
 from glassformer.errors import DataError
 

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Question
 from glassformer.data.text_pairs import JOINT
 from glassformer.data.vocabulary import word_numbers
+from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
 from glassformer.explain.subject import RowView, Subject, logits_of, model_of, token_rows
 from glassformer.finite import finite

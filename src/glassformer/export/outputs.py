@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.ngrams import FILE, about_ngrams
 from glassformer.config import plain
-from glassformer.data.question_windows import encode_questions
 from glassformer.data.questions import Question
 from glassformer.data.spreadsheet import csv_dicts, csv_plain
 from glassformer.data.tagged import load_tagged
@@ -30,7 +29,7 @@ from glassformer.data.text_pairs import TextPair, cleaned_sides
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import RANGE
 from glassformer.data.vocabulary import PAD, Vocabulary
-from glassformer.data.word_rows import OVERLAP, encode_words
+from glassformer.data.windows import OVERLAP, encode_questions, encode_words
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions, texts_in

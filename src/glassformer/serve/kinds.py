@@ -26,13 +26,12 @@ from glassformer.config import plain
 from glassformer.data.batching import pack_texts
 from glassformer.data.image import FORMATS
 from glassformer.data.image_bounds import check_file
-from glassformer.data.question_windows import joined_questions
 from glassformer.data.questions import check_questions
 from glassformer.data.tags import kind_of_tag
 from glassformer.data.text import TokenTable, Windows
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.transform import PixelTable
-from glassformer.data.word_rows import joined_rows
+from glassformer.data.windows import joined_questions, joined_rows
 from glassformer.errors import ConfigError, InputError
 from glassformer.process import without_warnings
 from glassformer.runtime import computing

@@ -22,8 +22,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from glassformer.data.answered import AnsweredSplit
-from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Answers, Question
+from glassformer.data.windows import QuestionRows
 from glassformer.errors import DataError
 from glassformer.evaluate.compare import Statistic, share_of
 from glassformer.evaluate.intervals import share_interval

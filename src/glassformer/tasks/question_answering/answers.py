@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.data.question_windows import QuestionRows
 from glassformer.data.questions import Question, check_answers, check_questions
+from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
 from glassformer.evaluate.predict import predict_tokens
 from glassformer.explain.asked import Explains

@@ -17,7 +17,6 @@ from glassformer.checkpoints.settings import ABOUT
 from glassformer.data.batching import BatchSettings
 from glassformer.data.checks import check_two
 from glassformer.data.copies import alike
-from glassformer.data.question_windows import LONGEST, QuestionRows, encode_questions
 from glassformer.data.questions import (
     CONTEXT,
     QUESTION,
@@ -29,6 +28,7 @@ from glassformer.data.questions import (
 )
 from glassformer.data.splits import random_split
 from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.data.windows import LONGEST, QuestionRows, encode_questions
 from glassformer.errors import CheckpointError, DataError
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of
 from glassformer.targets.answer_span import FIGURES, best_threshold, scores_of

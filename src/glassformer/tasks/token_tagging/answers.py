@@ -23,7 +23,7 @@ from glassformer.data.tags import (
     repaired,
     spans_of,
 )
-from glassformer.data.word_rows import WordRows
+from glassformer.data.windows import WordRows
 from glassformer.evaluate.predict import predict_tokens, softmax
 from glassformer.explain.asked import Explains
 from glassformer.explain.rows import word_subject

@@ -33,7 +33,7 @@ from glassformer.data.tags import (
 )
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.data.word_rows import WordRows, encode_words
+from glassformer.data.windows import WordRows, encode_words
 from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
 from glassformer.evaluate.predict import softmax
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
