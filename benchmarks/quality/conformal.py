@@ -22,7 +22,7 @@ import torch
 
 from benchmarks.harness.results import RESULTS, environment, parse, write_result
 from glassformer import TextRegressor
-from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
+from glassformer.data.pairs import ScoredSplit, load_scored_pairs
 from glassformer.errors import InputError
 from glassformer.targets.regression import coverage_figures, measured
 

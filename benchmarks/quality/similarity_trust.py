@@ -19,7 +19,7 @@ import torch
 
 import glassformer as gf
 from benchmarks.harness.results import RESULTS, environment, parse, write_result
-from glassformer.data.scored_pairs import load_scored_pairs
+from glassformer.data.pairs import load_scored_pairs
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.vocabulary import Vocabulary
 from glassformer.explain.similarity import SimilarityExplanation

@@ -11,8 +11,7 @@ import pytest
 
 from glassformer.data.files import reading
 from glassformer.data.kinds import kind_of
-from glassformer.data.pairs import load_pairs
-from glassformer.data.scored_pairs import load_scored_pairs
+from glassformer.data.pairs import load_pairs, load_scored_pairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import StreamedTable, delimiter_of, read_table
 from glassformer.errors import ConfigError, DataError

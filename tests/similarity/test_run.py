@@ -12,7 +12,7 @@ import pytest
 import glassformer as gf
 from glassformer.cli.app import main
 from glassformer.data.pair_doctor import examine_scored
-from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
+from glassformer.data.pairs import ScoredSplit, load_scored_pairs
 from glassformer.errors import DataError
 
 from .tiny import PAIRS, checkpoint

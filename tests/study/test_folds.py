@@ -15,8 +15,8 @@ import pytest
 from glassformer.data.answered import AnsweredSplit
 from glassformer.data.dataset import TextSplit
 from glassformer.data.image_sources import ImageSplit
+from glassformer.data.pairs import ScoredSplit
 from glassformer.data.questions import Answers, Question
-from glassformer.data.scored_pairs import ScoredSplit
 from glassformer.data.splits import stratified_folds
 from glassformer.data.tagged import TaggedSplit
 from glassformer.data.text_pairs import TextPair

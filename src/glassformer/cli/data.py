@@ -38,8 +38,7 @@ def load(
     """
     from glassformer.data.answered import load_answered
     from glassformer.data.image_sources import load_image_dataset
-    from glassformer.data.pairs import load_pairs
-    from glassformer.data.scored_pairs import load_scored_pairs
+    from glassformer.data.pairs import load_pairs, load_scored_pairs
     from glassformer.data.sources import load_text_dataset
     from glassformer.data.tagged import load_tagged
 
@@ -271,8 +270,7 @@ def named_sources() -> dict[str, NamedSource]:
     """All named data sets, of every kind."""
     from glassformer.data.answered import ANSWERED_SOURCES
     from glassformer.data.image_sources import NAMED_IMAGES
-    from glassformer.data.pairs import PAIR_SOURCES
-    from glassformer.data.scored_pairs import SCORED_SOURCES
+    from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
     from glassformer.data.sources import NAMED_SOURCES
 
     return {**NAMED_SOURCES, **NAMED_IMAGES, **PAIR_SOURCES, **SCORED_SOURCES, **ANSWERED_SOURCES}

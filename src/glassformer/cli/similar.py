@@ -154,11 +154,11 @@ def read_pairs(path: str, first: str | None, second: str | None) -> tuple[list[s
     Raises:
         DataError: a file or row that cannot be used.
     """
-    from glassformer.data.scored_pairs import find_columns, load_scored_pairs
+    from glassformer.data.pairs import find_compared, load_scored_pairs
     from glassformer.data.tables import READERS, read_table
 
     if (first is None or second is None) and Path(path).suffix.lower() in READERS and Path(path).is_file():
-        first, second, _ = find_columns(read_table(path), first, second, None)
+        first, second, _ = find_compared(read_table(path), first, second, None)
         note(
             f"{first!r} is compared with {second!r} in each row (--first and --second name others); "
             "--doubles compares the rows of one column with each other"

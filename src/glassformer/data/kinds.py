@@ -14,8 +14,15 @@ from glassformer.data.files import is_clutter, pass_over
 from glassformer.data.folders import refuse_models
 from glassformer.data.image import picture_files
 from glassformer.data.image_sources import IMAGE_COLUMNS, NAMED_IMAGES
-from glassformer.data.pairs import PAIR_SOURCES, SOURCE_COLUMNS, TARGET_COLUMNS, find_columns, plain_files
-from glassformer.data.scored_pairs import SCORED_SOURCES, SCORES
+from glassformer.data.pairs import (
+    PAIR_SOURCES,
+    SCORED_SOURCES,
+    SCORES,
+    SOURCE_COLUMNS,
+    TARGET_COLUMNS,
+    find_columns,
+    plain_files,
+)
 from glassformer.data.sources import NAMED_SOURCES, split_files
 from glassformer.data.tables import NO_ROWS, READERS, Table, between_tabs, read_table
 from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagged

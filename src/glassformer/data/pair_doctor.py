@@ -13,9 +13,8 @@ import numpy as np
 from glassformer.data.dataset import Dataset
 from glassformer.data.doctor_checks import doubled_quotes, each_split, run_checks
 from glassformer.data.findings import DoctorReport, Finding, Severity, at_rows, found
-from glassformer.data.pairs import PairSplit
+from glassformer.data.pairs import PairSplit, ScoredSplit
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.scored_pairs import ScoredSplit
 
 MANY = 0.01  # of the pairs: more than a note
 ODD = 3.0  # times the usual ratio of lengths, or a third of it

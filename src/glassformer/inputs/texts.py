@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
-from glassformer.data.scored_pairs import SCORED_SOURCES, load_scored_pairs
+from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text_pairs import TextPair
 from glassformer.inputs.inputs import Inputs, options

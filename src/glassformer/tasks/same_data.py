@@ -9,8 +9,7 @@ from typing import Any
 from glassformer.checkpoints.files import read_json
 from glassformer.data.copies import content_digest
 from glassformer.data.image_sources import NAMED_IMAGES
-from glassformer.data.pairs import PAIR_SOURCES
-from glassformer.data.scored_pairs import SCORED_SOURCES
+from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import DataError, InputError
 from glassformer.tasks.task import Work

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.pair_doctor import examine_scored
-from glassformer.data.scored_pairs import ScoredSplit, load_scored_pairs
+from glassformer.data.pairs import ScoredSplit, load_scored_pairs
 from glassformer.data.splits import Splits, as_they_are, split_up
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, DataError
