@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -361,6 +362,11 @@ class _Spelling(NamedTuple):
         match = self.pattern.fullmatch(tag)
         return (match["letter"].upper(), match["kind"]) if match else None
 
+    def canonical(self, tag: str) -> str:
+        """A tag as BIO or BIOES has it; O where it is of another spelling."""
+        letter, kind = self.read(tag) or (OUTSIDE, "")
+        return OUTSIDE if letter == OUTSIDE else f"{ALL_LETTERS[letter]}-{kind}"
+
 
 def _spellings() -> list[_Spelling]:
     out = []
@@ -412,7 +418,7 @@ def read_tags(sequences: Tags, scheme: str | Sequence[str] = "auto", where: str 
     """
     asked, names = check_scheme(scheme)
     if names:
-        sequences = [[_named(tag, names, where) for tag in tags] for tags in sequences]
+        sequences = _each(sequences, lambda tag: _named(tag, names, where))
     seen = _distinct(sequences)
     if not seen:
         raise DataError(f"every word has the tag {NOT_TAGGED}", where=where, fix="Give tags to learn")
@@ -467,7 +473,7 @@ def read_names(names: Sequence[str]) -> TagReading:
         return TagReading([[*names]], scheme_of([names]))
     spelling = _looks_like(names)
     if spelling is not None:
-        read = [_canonical(spelling.read(name)) for name in names]
+        read = list(map(spelling.canonical, names))
         scheme = _scheme_of_letters(read)
         if len({*read}) == len(names):
             old, new = next((a, b) for a, b in zip(names, read, strict=True) if a != b)
@@ -486,7 +492,7 @@ def read_names(names: Sequence[str]) -> TagReading:
 
 
 def _named(tag: str, names: Sequence[str], where: str) -> str:
-    if tag == NOT_TAGGED or not NUMBER.fullmatch(tag):
+    if not NUMBER.fullmatch(tag):
         return tag
     if not 0 <= int(tag) < len(names):
         fix = f"Name it: scheme has names of 0 to {len(names) - 1}"
@@ -501,26 +507,24 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
         what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words that do not count"
         raise DataError(what, where=where, fix=fix)
     if asked == "plain":
-        return TagReading([[OUTSIDE if tag == "0" else tag for tag in tags] for tags in given], "plain")
+        return TagReading(_each(given, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
     listing = f"{numbers[0]} to {numbers[-1]}"
     fix = (
         f"Set scheme to their {numbers[-1] + 1} names in order from 0, such as scheme=O,B-PER,I-PER; or to "
         "plain if each is a kind and 0 is O"
     )
     paired, counts = _pairs(given), Counter(tag for tags in given for tag in tags if tag != NOT_TAGGED)
-    if asked == "auto":
-        what = f"the tags are numbers without names ({listing})"
-        if paired <= 0 or counts.most_common(1)[0][0] != "0":
-            raise DataError(what, where=where, fix=fix)
-        look = "they look like BIO: 0 is O, 1 and 2 begin and continue a kind, 3 and 4 the next"
-        raise DataError(f"{what}; {look}", where=where, fix=f"Set scheme=BIO if so. {fix}")
     if KNOWN[asked] != "BIO":
-        raise DataError(f"the tags are numbers without names ({listing})", where=where, fix=fix)
+        what = f"the tags are numbers without names ({listing})"
+        if asked == "auto" and paired > 0 and counts.most_common(1)[0][0] == "0":
+            what += "; they look like BIO: 0 is O, 1 and 2 begin and continue a kind, 3 and 4 the next"
+            fix = f"Set scheme=BIO if so. {fix}"
+        raise DataError(what, where=where, fix=fix)
     if paired < 0:
         what = f"the tags are numbers ({listing}), and an even one does not follow the odd one before it"
         raise DataError(what, where=where, fix=fix)
-    new = {str(n): f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
-    made = [[tag if tag == NOT_TAGGED else new[str(int(tag))] for tag in tags] for tags in given]
+    new = {n: f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
+    made = _each(given, lambda tag: new[int(tag)])
     if asked != "BIO":
         made = [repaired(tags, "BIO") for tags in made]
     said = "tags that are numbers are read as BIO: 0 is O, 1 is B-1, 2 is I-1, 3 is B-2"
@@ -529,14 +533,12 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
 
 def _pairs(given: Tags) -> int:
     """How often an even number follows the odd one before it, as I follows B, minus how often it does not."""
-    good = bad = 0
+    found = 0
     for tags in given:
-        before = 0
-        for tag in map(int, (tag for tag in tags if tag != NOT_TAGGED)):
+        for before, tag in pairwise([0, *(int(tag) for tag in tags if tag != NOT_TAGGED)]):
             if tag and tag % 2 == 0 and tag != before:
-                good, bad = good + (before == tag - 1), bad + (before != tag - 1)
-            before = tag
-    return good - bad
+                found += 1 if before == tag - 1 else -1
+    return found
 
 
 # --- letters and kinds ----------------------------------------------------------------------------
@@ -553,7 +555,7 @@ def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReadi
     if all(usual.values()) and (letters <= {*"BIESLU"} or _is_family(letters)):
         return _by_letters(given, letters)
     if (spelling := _looks_like(seen)) is not None:
-        read = {tag: _canonical(spelling.read(tag)) for tag in seen}
+        read = {tag: spelling.canonical(tag) for tag in seen}
         scheme = _scheme_of_letters(read.values())
         odd = [tag for tag in seen if read[tag] != tag]
         what = f"the tags look like {scheme}, spelled otherwise ({', '.join(map(repr, odd[:EXAMPLES]))})"
@@ -569,30 +571,23 @@ def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReadi
 
 def _by_letters(given: list[list[str]], letters: set[str]) -> TagReading:
     """Tags in the usual spelling: what their letters say."""
-    if not letters:
-        return TagReading(given, "plain")
     if letters & {"M", "W"}:
-        return TagReading(_translated(given, USUAL), "BIOES", "tags in BMES are read as BIOES")
-    if letters == {"I", "E"}:
-        made = [repaired(tags, "BIOES") for tags in given]
-        return TagReading(made, "BIOES", "tags in IOE are read as BIOES")
-    if letters & {*"ESLU"}:
-        return TagReading(given, "BIOES")
-    if letters == {"I"} or _is_iob1(given):
+        return TagReading(_each(given, USUAL.canonical), "BIOES", "tags in BMES are read as BIOES")
+    scheme: Scheme = "BIOES" if letters & {*"ESLU"} else "BIO" if letters else "plain"
+    name = "IOE" if letters == {"I", "E"} else ""
+    if scheme == "BIO" and (letters == {"I"} or _is_iob1(given)):
         name = "IOB1" if "B" in letters else "IO"
-        return TagReading([repaired(tags, "BIO") for tags in given], "BIO", f"tags in {name} are read as BIO")
-    return TagReading(given, "BIO")
+    made = [repaired(tags, scheme) for tags in given] if name else given
+    return TagReading(made, scheme, f"tags in {name} are read as {scheme}" if name else "")
 
 
 def _is_iob1(given: Tags) -> bool:
     """Whether every span begins with an I, but for those that follow one of their kind."""
     for tags in given:
-        before = ""  # the kind of the word before
-        for tag in (tag for tag in tags if tag != NOT_TAGGED):
-            letter, kind = USUAL.read(tag) or (OUTSIDE, "")
-            if letter == "B" and kind != before:
-                return False
-            before = kind
+        read = [USUAL.read(tag) or (OUTSIDE, "") for tag in tags if tag != NOT_TAGGED]
+        both = pairwise([(OUTSIDE, ""), *read])
+        if any(letter == "B" and kind != before for (_, before), (letter, kind) in both):
+            return False
     return True
 
 
@@ -628,14 +623,13 @@ def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, f
         other = next((tag for tag in odd if spelling.read(tag)), None)
         fix = fix or ("Set scheme=BIOES" if other else f"Write {OUTSIDE}, or B-{odd[0]}; or set scheme=plain")
         raise DataError(f"tag {other or odd[0]!r} is not one of {asked}", where=where, fix=fix)
-    made = _translated(given, spelling)
+    made = _each(given, spelling.canonical)
     if asked in ("IOB1", "IO", "IOE1", "IOE2"):
         made = [repaired(tags, scheme) for tags in made]
-    changed = next((tag for tag in seen if _canonical(spelling.read(tag)) != tag), None)
-    if changed is None:
-        return TagReading(made, scheme, f"tags in {asked} are read as {scheme}" if made != given else "")
-    shown = _canonical(spelling.read(changed))
-    return TagReading(made, scheme, f"tags are read as {scheme}: {changed!r} as {shown!r}")
+    said = f"tags in {asked} are read as {scheme}" if made != given else ""
+    if changed := next((tag for tag in seen if spelling.canonical(tag) != tag), None):
+        said = f"tags are read as {scheme}: {changed!r} as {spelling.canonical(changed)!r}"
+    return TagReading(made, scheme, said)
 
 
 def _scheme_of_letters(tags: Iterable[str]) -> Scheme:
@@ -643,10 +637,6 @@ def _scheme_of_letters(tags: Iterable[str]) -> Scheme:
     return "BIO" if {tag[0] for tag in tags} <= {*"BIO"} else "BIOES"
 
 
-def _translated(given: Tags, spelling: _Spelling) -> list[list[str]]:
-    return [[tag if tag == NOT_TAGGED else _canonical(spelling.read(tag)) for tag in tags] for tags in given]
-
-
-def _canonical(read: tuple[str, str] | None) -> str:
-    letter, kind = read or (OUTSIDE, "")
-    return OUTSIDE if letter == OUTSIDE else f"{ALL_LETTERS[letter]}-{kind}"
+def _each(given: Tags, new: Callable[[str], str]) -> list[list[str]]:
+    """The tags of all words that count, as they are written anew."""
+    return [[tag if tag == NOT_TAGGED else new(tag) for tag in tags] for tags in given]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -251,7 +251,6 @@ def read_pictures(
     transform: ImageTransform,
     origin: str = "pictures",
     rows: Sequence[int] | None = None,
-    progress: Callable[[int], None] | None = None,
     brightest: Brightest | None = None,
 ) -> PixelTable:
     """Every picture decoded, scaled and cut, once; ``brightest`` as in ``open_picture``.
@@ -262,8 +261,6 @@ def read_pictures(
     out = np.empty((len(pictures), transform.channels, *transform.size), np.uint8)
     for i, source in enumerate(pictures):
         out[i] = transform.picture(source, picture_name(source, origin, i, rows), brightest)
-        if progress is not None:
-            progress(1)
     return PixelTable(out)
 
 
