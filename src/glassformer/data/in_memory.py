@@ -108,20 +108,20 @@ def _is_column(values: Any) -> bool:
 
 def _of_records(rows: Sequence[Any], origin: str) -> MemoryTable:
     """Rows that name their values. One that lacks a value is named when its column is read."""
-    records = [as_record(row) for row in rows]
-    for index, record in enumerate(records):
-        if record is None:
-            kind, first = type(rows[index]).__name__, type(rows[0]).__name__
-            what = f"a {kind} where the first row is a {first}"
+    records: list[Mapping[Any, Any]] = []
+    for index, row in enumerate(rows):
+        if (record := as_record(row)) is None:
+            what = f"a {type(row).__name__} where the first row is a {type(rows[0]).__name__}"
             raise DataError(what, where=f"{origin}[{index}]", fix="Give all rows in one form")
-    names = tuple(dict.fromkeys(name for record in records if record is not None for name in record))
+        records.append(record)
+    names = tuple(dict.fromkeys(name for record in records for name in record))
 
     def read(i: int) -> list[Any]:
         for index, record in enumerate(records):
-            if record is None or names[i] not in record:
+            if names[i] not in record:
                 fix = "Give it in every row"
                 raise DataError(f"no {names[i]!r}", where=f"{origin}[{index}]", fix=fix)
-        return [record[names[i]] for record in records if record is not None]
+        return [record[names[i]] for record in records]
 
     value = "row.{}" if isinstance(rows[0], tuple) else "row[{!r}]"
     one, two = value.replace("{", "{0"), f"({value.replace('{', '{0')}, {value.replace('{', '{1')})"
@@ -133,8 +133,7 @@ def as_record(row: Any) -> Mapping[Any, Any] | None:
     if isinstance(row, Mapping):
         return row
     if isinstance(row, tuple):
-        names = getattr(row, "_fields", None)
-        return None if names is None else dict(zip(names, row, strict=True))
+        return row._asdict() if hasattr(row, "_asdict") else None
     if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # of a data frame
         return dict(zip(row.index, row, strict=True))
     return None
@@ -147,29 +146,26 @@ def as_list(values: Any) -> list[Any]:
 
 def refuse_unordered(X: Any, origin: str, noun: str) -> None:
     """Raises DataError for what is not a list of ``noun``: one text, a set, a dict, a number."""
-    wanted = f"where a list of {noun} is wanted"
-    if isinstance(X, str | bytes | bytearray | memoryview):
-        raise DataError(f"one string {wanted}", where=origin, fix="Put it into a list")
     kind = type(X).__name__
-    if isinstance(X, Mapping):
-        if X and all(hasattr(value, "column_names") for value in X.values()):
-            fix = f"Give one of its splits: X[{next(iter(X))!r}]"
-            raise DataError(f"a {kind} {wanted}", where=origin, fix=fix)
+    rows = isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))
+    if isinstance(X, str | bytes | bytearray | memoryview):
+        what, fix = "one string", "Put it into a list"
+    elif isinstance(X, Mapping) and X and all(hasattr(value, "column_names") for value in X.values()):
+        what, fix = f"a {kind}", f"Give one of its splits: X[{next(iter(X))!r}]"
+    elif isinstance(X, Mapping):
         entries = {key: len(value) for key, value in X.items() if isinstance(key, str) and _is_column(value)}
         longest = max(entries, key=lambda key: entries[key], default=None)
-        fix = "Give a list of its values, or of its keys"
+        what, fix = f"a {kind}, keys and values,", "Give a list of its values, or of its keys"
         fix = fix if longest is None else f"Give one entry of it, such as X[{longest!r}]"
-        raise DataError(f"a {kind}, keys and values, {wanted}", where=origin, fix=fix)
-    if isinstance(X, ItemsView):
-        fix = "Give a list of the values alone"
-        raise DataError(f"{kind}, keys and values, {wanted}", where=origin, fix=fix)
-    if isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
-        fix = "Give a list, in the order that you mean"
-        raise DataError(f"a {kind}, which has no order, {wanted}", where=origin, fix=fix)
-    shape = getattr(X, "shape", None)
-    if shape == () or not (isinstance(X, Iterable) or (hasattr(X, "__len__") and hasattr(X, "__getitem__"))):
-        what = "nothing" if X is None else with_article(kind)
-        raise DataError(f"{what} {wanted}", where=origin, fix="Give a list")
+    elif isinstance(X, ItemsView):
+        what, fix = f"{kind}, keys and values,", "Give a list of the values alone"
+    elif isinstance(X, Set) and not isinstance(X, KeysView | Sequence):
+        what, fix = f"a {kind}, which has no order,", "Give a list, in the order that you mean"
+    elif getattr(X, "shape", None) == () or not rows:
+        what, fix = "nothing" if X is None else with_article(kind), "Give a list"
+    else:
+        return
+    raise DataError(f"{what} where a list of {noun} is wanted", where=origin, fix=fix)
 
 
 def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: False) -> MemoryTable | None:

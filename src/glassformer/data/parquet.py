@@ -30,10 +30,7 @@ MAX_HEADER = 1 << 24  # bytes of one header: statistics hold values
 MAX_PAGES = 1 << 20  # of one column in one row group
 _DEEPEST = 8  # structs in structs
 _DICTIONARY = 7  # field of PageHeader with the header of a page of distinct values
-_DATA = {
-    5: 2,
-    8: 4,
-}  # fields of PageHeader with a data page's own header (1: values), and there: the encoding
+_DATA = {5: 2, 8: 4}  # fields of PageHeader: a data page's own header (1: values), and in it the encoding
 # Encodings of values of any length: 0 plain, 2 and 8 the number of an entry in the dictionary's page, 7 how
 # much of the value before it is repeated.
 PREFIXES = 7
@@ -102,12 +99,11 @@ def _header(file: BinaryIO, at: int, end: int) -> tuple[int, dict[int, Any]]:
         reader = _Compact(raw)
         try:
             fields = reader.struct(0)
+            return reader.at, fields
         except IndexError:  # it goes on behind what was read
             if len(raw) < wanted or wanted >= MAX_HEADER:
                 raise PagesError("a page whose header does not end") from None
             wanted *= 16
-            continue
-        return reader.at, fields
 
 
 class _Compact:

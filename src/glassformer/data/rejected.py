@@ -67,8 +67,8 @@ def way_out(
         fix = error.fix or "Correct it"
         fix += "" if SKIP in fix else f", or leave such rows out with {SKIP}"
         bad: list[RejectedRow] = []
-        with suppress(DataError):  # none is left
-            if others is not None:
+        if others is not None:
+            with suppress(DataError):  # none is left
                 others(bad)
         raise DataError(with_others(error.what, len(bad)), where=error.where, fix=fix) from None
 
@@ -97,10 +97,9 @@ def without_bad_rows(
     Raises:
         DataError: none is left.
     """
-    if checks is None:
-        checks = {text: check_cells} | ({label: check_labels} if label else {})
-    named = [text, *([label] if label else []), *checks]
-    columns = {name: table.read(name) for name in dict.fromkeys(named)}
+    usual: dict[str, Callable] = {text: check_cells} | ({label: check_labels} if label else {})
+    checks = usual if checks is None else checks
+    columns = {name: table.read(name) for name in usual | checks}
     good, first = [], None
     for i, row in enumerate(table.rows):
         try:

@@ -86,8 +86,7 @@ class Corpus:
             starts = np.load(folder / "starts.npy", allow_pickle=False)
             about = json.loads((folder / "words.json").read_text(encoding="utf-8"))
             words, counts = tuple(about["words"]), np.asarray(about["counts"], np.int64)
-            raw = int(about["raw_words"])
-            return Corpus(ids, starts, words, counts, raw)
+            return Corpus(ids, starts, words, counts, int(about["raw_words"]))
         except DataError:
             what = "its files do not belong together"
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -97,9 +96,9 @@ class Corpus:
 
 def _belong_together(ids: np.ndarray, starts: np.ndarray, counts: np.ndarray) -> bool:
     """Whether ids, sentences and counts are of one corpus: training writes where the ids say."""
-    if not all(isinstance(a, np.ndarray) for a in (ids, starts, counts)):
+    if not all(isinstance(a, np.ndarray) and a.ndim == 1 for a in (ids, starts, counts)):
         return False
-    if ids.dtype != np.int32 or starts.dtype != np.int64 or any(a.ndim != 1 for a in (ids, starts, counts)):
+    if ids.dtype != np.int32 or starts.dtype != np.int64:
         return False
     if not len(starts) or starts[0] != 0 or starts[-1] != len(ids) or (np.diff(starts) < 0).any():
         return False
