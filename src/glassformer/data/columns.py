@@ -1,8 +1,7 @@
 """Which columns of a table hold texts, sides of pairs and labels: by name, else by what they hold.
 
 The rule is one for all verbs: a column that is named; else one with a usual name; else, of two columns, the
-other one; else the only column that looks like texts, and the only one that looks like labels. The file is
-longer than others, as each step of the rule has its words for what is wrong.
+other one; else the only column that looks like texts, and the only one that looks like labels.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Rows are counted from 1 as the file shows them: in CSV and TSV the header is row 1, in JSONL a row
 is a line, in Parquet row 1 is the first. ``StreamedTable`` gives the rows of a file of any size, not kept.
 
-Half of this file is what a CSV or TSV file does not say: its delimiter, whether it has a header, what else
-stands in it; it is long because a row can only be named by whoever reads it.
+Long because only the reader of a row can name it, and because of what a CSV or TSV file does not say: its
+delimiter, whether it has a header, what else stands in it.
 """
 
 from __future__ import annotations
