@@ -41,17 +41,12 @@ from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
 from glassformer.errors import DataError
 
-CLASSES = frozenset(
-    (
-        "kind type class category categories label tag topic sentiment rating intent mood about subject "
-        "reason"
-    ).split()
-)
+CLASSES = (
+    "kind type class category categories label tag topic sentiment rating intent mood about subject reason"
+).split()
 # Where a text came from, which says nothing of what is in it.
 PLACES = re.compile("store|shop|branch|site|city|town|country|region|location|place|channel|device|platform")
-PEOPLE = frozenset(
-    "by agent author owner user name person who customer client employee staff from to".split()
-)
+PEOPLE = "by agent author owner user name person who customer client employee staff from to".split()
 UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
 
 
@@ -146,7 +141,7 @@ def likeliest_labels(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     def rank(name: str) -> tuple[bool, bool, int]:
         besides = tells_besides(name)
         values = len({*map(str, present(table.read(name)))})
-        return besides, besides or not _words(name) & CLASSES, values
+        return besides, besides or _words(name).isdisjoint(CLASSES), values
 
     return tuple(sorted(names, key=rank)) if len(names) > 1 else tuple(names)
 
@@ -157,7 +152,7 @@ def _words(name: str) -> set[str]:
 
 def tells_besides(name: str) -> bool:
     """Whether a column is called as one of people or places: texts without labels have such a one, too."""
-    return bool(_words(name) & PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
+    return not _words(name).isdisjoint(PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
 
 
 def _several(names: Sequence[str]) -> str:
