@@ -166,7 +166,12 @@ def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_pa
     assert float(cells[0]) == pytest.approx(float(wanted[0]), abs=1e-3)
 
 
-@pytest.mark.parametrize("kind", ABLE)
+OF_EXPORT = ("texts", "tags", "similarity", "pictures", "numbers", "questions")  # more in tests/export
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in OF_EXPORT else ()) for kind in ABLE]
+)
 def test_a_graph_runs_without_us(kind, made, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

@@ -97,9 +97,8 @@ def test_ctrl_c_saves_and_resume_goes_on(data: Path, peaceful: Path, tmp_path: P
     check_same(run, peaceful)
 
 
-@pytest.mark.parametrize(
-    "during", ["a save", *(pytest.param(d, marks=pytest.mark.slow) for d in ("a step", "the judging"))]
-)
+@pytest.mark.slow  # a few kills without the command line: tests/test_reliability.py
+@pytest.mark.parametrize("during", ["a save", "a step", "the judging"])
 def test_kill_and_resume(during: str, data: Path, peaceful: Path, tmp_path: Path):
     every = "checkpoint_every=3" if during == "a save" else "checkpoint_every=19"
     run = tmp_path / "run"

@@ -54,6 +54,7 @@ def runs_now(kinds: list[str], folder: Path) -> dict:
     return json.loads(out.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow  # tests/records holds the same files and keys of today's code
 def test_a_run_and_its_verbs_leave_what_they_did(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     surface_runs.write_pairs(tmp_path / "pairs.csv")

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,12 @@ CHANGES = [
 def fitted(name: str, **changes: Any) -> tuple[Any, tuple]:
     estimator, data = TASKS[name].tiny()
     return estimator.set_params(**changes).fit(*data), data
+
+
+@cache
+def quiet(name: str) -> tuple[Any, tuple]:
+    """One that was fitted before, for what leaves it as it is."""
+    return fitted(name)
 
 
 def bits(estimator: Any) -> str:
@@ -154,13 +161,13 @@ def beside(estimator: Any, X: Any, act: Callable[[int], Any], times: int = 3) ->
 
 @pytest.mark.parametrize("name", TASKS)
 def test_predictions_beside_a_save_are_those_of_a_quiet_run(name, tmp_path):
-    estimator, data = fitted(name)
+    estimator, data = quiet(name)
     assert beside(estimator, data[0], lambda turn: estimator.save(tmp_path / "m", overwrite=True)) == []
 
 
 @pytest.mark.parametrize("name", [name for name in TASKS if hasattr(TASKS[name].estimator, "explain")])
 def test_predictions_beside_an_explanation_are_those_of_a_quiet_run(name):
-    estimator, data = fitted(name)
+    estimator, data = quiet(name)
     work = lambda turn: estimator.explain(data[0][0], method=METHODS[turn])  # noqa: E731
     assert beside(estimator, data[0], work, len(METHODS)) == []
 
@@ -217,7 +224,7 @@ STATES = {
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("name", TASKS)
 def test_whatever_the_caller_has_set_the_numbers_are_the_same(name, state, tmp_path):
-    estimator, data = fitted(name)
+    estimator, data = quiet(name)
     wanted, folder = asked(estimator, data[0]), estimator.save(tmp_path / "quiet")
     with STATES[state]():
         assert bits(fitted(name)[0]) == bits(estimator)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Annotated, Any
 
 import typer
@@ -191,7 +192,7 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
         go_plain()
     try:
         with said_plainly():
-            code = typer.main.get_command(app).main(arguments, prog_name="glassformer", standalone_mode=False)
+            code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
         return _fail(_misused(error, arguments), 2, debug)
     except GlassformerError as error:
@@ -235,9 +236,15 @@ def _misused(error: Any, arguments: list[str]) -> str:
     return f"{said} See '{help_for} --help'"
 
 
+@cache
+def _commands() -> Any:
+    """The verbs as the parser has them; a notebook that calls several builds them once."""
+    return typer.main.get_command(app)
+
+
 def _options_of(arguments: Sequence[str]) -> list[str]:
     """The options of the verb that is called."""
-    command: Any = typer.main.get_command(app)
+    command = _commands()
     for word in arguments:
         below = getattr(command, "commands", {})
         if word not in below:
