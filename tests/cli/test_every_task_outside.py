@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import runpy
 import subprocess
 import sys
 import threading
@@ -140,7 +141,7 @@ def figures(kind: str, model: Any, data: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", ABLE)
-def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_path):
+def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_path, monkeypatch, capsys):
     run, data, hub = made.runs[kind], made.data[kind], tmp_path / "hub"
     done = call("export", run, "--to", "hf", "--out", hub, "--check", 5, "--json")
     assert done.code == 0, done.err
@@ -155,10 +156,10 @@ def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_pa
         return
     pytest.importorskip("transformers")
     words = [str(word) for word in example(kind, data)]
-    command = [sys.executable, str(hub / "run.py"), *words]
-    alone = subprocess.run(command, capture_output=True, text=True)
-    assert alone.returncode == 0, alone.stderr
-    cells = alone.stdout.splitlines()[0].split("\t")
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    capsys.readouterr()
+    runpy.run_path(str(hub / "run.py"), run_name="__main__")
+    cells = capsys.readouterr().out.splitlines()[0].split("\t")
     if kind == "label sets":
         shown = " | ".join(gf.load(run).predict([A])[0]) or "(none)"
         assert " | ".join(cells[::2]) == shown

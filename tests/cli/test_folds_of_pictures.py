@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.tables import read_csv
 
 KEYS = (
     "image_size=8 patch_size=4 d_model=8 num_layers=1 num_heads=1 d_ff=7 epochs=1 precision=fp32 bootstrap=20"
@@ -45,8 +45,7 @@ def test_they_go_into_the_folds_and_come_back_to_be_corrected(gf, refused, pictu
     assert result.code == 0, result.err
     assert "14 examples in 2 folds" in result.out
     assert "give it back: glassformer train --images folds/to_correct.csv" in result.out
-    with (tmp_path / "folds" / "to_correct.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "folds" / "to_correct.csv")
     assert len(rows) == 14
     assert sorted(Path(row["file"]).parent.name for row in rows) == sorted(row["label"] for row in rows)
 
@@ -64,8 +63,7 @@ def test_a_table_of_files_is_answered_row_for_row(gf, refused, pictures, tmp_pat
     result = gf("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
     assert result.code == 0, result.err
     assert "1 row has no answer: no such file (row 3)" in result.err
-    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "out.csv")
     assert [(r["row"], r["nr"], r["predicted"] in ("red", "blue"), bool(r["error"])) for r in rows] == [
         ("2", "7", True, False),
         ("3", "8", False, True),

@@ -141,10 +141,11 @@ def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_demo_looks_at_pictures_too(tmp_path: Path):
-    run, recipe = demo(tmp_path / "demo-digits", ["epochs=1"], name="digits")
+    quick = ["epochs=1", "limit=151", "bootstrap=20", "baselines=false"]
+    run, recipe = demo(tmp_path / "demo-digits", quick, name="digits")
     assert recipe.task == "image-classification"
     assert {p.name for p in run.folder.iterdir()} - OURS == set()
-    demo(tmp_path / "demo-digits", ["epochs=1"], name="digits")
+    demo(tmp_path / "demo-digits", quick, name="digits")
     with pytest.raises(ConfigError, match="not an earlier demo"):
         demo(tmp_path / "demo-digits", demo_settings())
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.tables import write_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -35,16 +36,10 @@ TINY = [
 SET = [word for value in TINY for word in ("--set", value)]
 
 
-def write(path: Path, names: list[str], rows) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([names, *rows])
-    return path
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("pairs")
-    table = write(folder / "own.csv", ["id", "claim", "evidence", "verdict", "note"], ROWS)
+    table = write_csv(folder / "own.csv", ["id", "claim", "evidence", "verdict", "note"], ROWS)
     columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
     assert main(["train", "--text", str(table), *columns, *SET, "--out", str(folder / "run")]) == 0
     return folder / "run"
@@ -91,7 +86,9 @@ def test_two_arguments_and_two_columns_are_answered(run, tmp_path, capsys):
     clf = gf.load(run)
     assert label == clf.predict([pair])[0]
     assert float(share) == pytest.approx(clf.predict_proba([pair]).max(), abs=1e-4)
-    table = write(tmp_path / "t.csv", ["evidence", "id", "claim"], [(b, i, a) for i, a, b, _, _ in ROWS[:5]])
+    table = write_csv(
+        tmp_path / "t.csv", ["evidence", "id", "claim"], [(b, i, a) for i, a, b, _, _ in ROWS[:5]]
+    )
     assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
     read = list(read_predictions(tmp_path / "out.csv"))
     assert [row.text.sides for row in read] == [(a, b) for _, a, b, _, _ in ROWS[:5]]
@@ -119,7 +116,7 @@ def test_half_a_pair_is_refused_in_one_line(given, said, run, capsys):
 
 
 def test_bad_rows_of_a_table_are_marked(run, tmp_path, capsys):
-    table = write(tmp_path / "t.csv", ["claim", "evidence"], [("a", "b"), ("c", ""), ("d", "e")])
+    table = write_csv(tmp_path / "t.csv", ["claim", "evidence"], [("a", "b"), ("c", ""), ("d", "e")])
     assert main(["predict", str(run), str(table)]) == 2
     assert "row 3: the second text is empty" in capsys.readouterr().err
     assert main(["predict", str(run), str(table), "--on-bad-row", "skip"]) == 0
@@ -146,7 +143,7 @@ def test_a_large_table_is_answered_piece_by_piece(run, tmp_path, capsys):
 
 def test_it_is_judged_cross_validated_and_reviewed_again(run, tmp_path, capsys):
     names = ["id", "claim", "evidence", "verdict", "note"]
-    table = write(tmp_path / "own.csv", names, ROWS)
+    table = write_csv(tmp_path / "own.csv", names, ROWS)
     assert main(["evaluate", str(run), "--data", str(table), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["n"] == len(ROWS)
     columns = ["--text-column", "claim", "--pair-column", "evidence", "--label-column", "verdict"]
@@ -176,7 +173,7 @@ LAST = ("a red one here 6", "the red one 6")  # second, first: of a row whose co
 def quick(tmp_path_factory) -> Path:
     """A run whose columns of texts were found: the model alone keeps their names."""
     folder = tmp_path_factory.mktemp("quick")
-    table = write(folder / "own.csv", ["premise", "hypothesis", "label"], [row[1:4] for row in ROWS])
+    table = write_csv(folder / "own.csv", ["premise", "hypothesis", "label"], [row[1:4] for row in ROWS])
     fast = ["--model", "tfidf", "--set", "baselines=false", "--set", "bootstrap=20"]
     assert main(["train", "--text", str(table), *fast, "--out", str(folder / "run")]) == 0
     return folder / "run"
@@ -210,7 +207,7 @@ def sides_answered(model: Path, table: Path, *options: str) -> list[tuple[str, s
     ],
 )
 def test_columns_are_read_by_the_names_of_the_training(names, options, said, quick, tmp_path, capsys):
-    table = write(tmp_path / "t.csv", list(names), [LAST])
+    table = write_csv(tmp_path / "t.csv", list(names), [LAST])
     assert sides_answered(quick, table, *options) == [LAST[::-1]]
     err = capsys.readouterr().err
     assert ("is read as the first text" in err) is bool(said)
@@ -224,7 +221,7 @@ def test_columns_under_other_names_end_every_verb_with_what_names_them(verb, qui
 
     labelled = verb in ("evaluate", "calibrate")
     rows, names = [(*LAST, "same")] * 7, ["hypo", "prem", "label"]
-    table = write(tmp_path / "t.csv", names[: 2 + labelled], [row[: 2 + labelled] for row in rows])
+    table = write_csv(tmp_path / "t.csv", names[: 2 + labelled], [row[: 2 + labelled] for row in rows])
     more = []
     if verb == "parquet":
         table = tmp_path / "t.parquet"
@@ -243,7 +240,7 @@ def test_columns_under_other_names_end_every_verb_with_what_names_them(verb, qui
 
 def test_other_data_are_judged_by_the_names_of_the_training(quick, tmp_path, capsys):
     rows = [(b, a, verdict) for _, a, b, verdict, _ in ROWS[:11]]
-    table = write(tmp_path / "t.csv", ["hypothesis", "premise", "label"], rows)
+    table = write_csv(tmp_path / "t.csv", ["hypothesis", "premise", "label"], rows)
     assert main(["evaluate", str(quick), str(table), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     pairs = [(a, b) for _, a, b, _, _ in ROWS[:11]]
@@ -251,19 +248,19 @@ def test_other_data_are_judged_by_the_names_of_the_training(quick, tmp_path, cap
 
 
 def test_a_model_without_names_reads_by_the_order_and_says_so(nameless, tmp_path, capsys):
-    table = write(tmp_path / "t.csv", ["prem", "hypo", "label"], [(*LAST[::-1], "same")])
+    table = write_csv(tmp_path / "t.csv", ["prem", "hypo", "label"], [(*LAST[::-1], "same")])
     assert sides_answered(nameless, table) == [LAST[::-1]]
     said = (
         "note: 'prem' is read as the first text and 'hypo' as the second, by their order; --text-column and"
     )
     assert said in capsys.readouterr().err
-    table = write(tmp_path / "u.csv", ["prem", "hypo", "more"], [(*LAST, "same")])
+    table = write_csv(tmp_path / "u.csv", ["prem", "hypo", "more"], [(*LAST, "same")])
     assert main(["predict", str(nameless), str(table)]) == 2
     assert f"which two columns they are is not clear. {BOTH}: prem, hypo, more" in capsys.readouterr().err
 
 
 def test_a_table_without_a_header_is_read_by_its_order(quick, tmp_path, capsys):
-    table = write(tmp_path / "t.csv", list(LAST[::-1]), [LAST[::-1]])
+    table = write_csv(tmp_path / "t.csv", list(LAST[::-1]), [LAST[::-1]])
     assert sides_answered(quick, table, "--header", "no") == [LAST[::-1]] * 2
     assert "'column1' is read as the first text and 'column2' as the second" in capsys.readouterr().err
 
@@ -278,7 +275,7 @@ def test_a_column_that_tells_the_label_is_named_with_options(verb, second, said,
         (f"the hat {i} is red", second.format(("blue", "red")[i % 2]), ("blue", "red")[i % 2])
         for i in range(20)
     ]
-    table = write(tmp_path / "t.csv", ["premise", "hypothesis", "label"], rows)
+    table = write_csv(tmp_path / "t.csv", ["premise", "hypothesis", "label"], rows)
     command = [verb, "--text", str(table), "--model", "tfidf", "--out", str(tmp_path / "run")]
     assert main(command) == 2
     err = capsys.readouterr().err

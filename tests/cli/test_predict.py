@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import read_csv
 
 from glassformer.cli.inputs import gather_rows, names_a_file, table_of_pictures
 from glassformer.cli.rows import read_rows
@@ -122,12 +122,6 @@ def test_predict_counts_the_texts_that_were_cut(gf, run: Path):
     assert result.err == "note: 1 of 2 texts are longer than 16 tokens and were cut there\n"
 
 
-def cells_of(path: str) -> list[dict[str, str]]:
-    """The rows of a CSV file."""
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def files_of(tmp_path: Path, rows: list[tuple[str, str]]) -> list[Path]:
     """The same texts in every kind of file."""
     texts, labels = zip(*rows, strict=True)
@@ -164,7 +158,7 @@ def test_empty_lines_of_a_text_file_keep_their_places(gf, run: Path, tmp_path: P
     assert [line.count("\t") for line in result.out.splitlines()] == [2, 2, 2]
     assert result.err == "note: 1 row has no answer: the line is empty (row 2)\n"
     assert gf("predict", run, "three.txt", "--out", "p.csv").code == 0
-    rows = cells_of("p.csv")
+    rows = read_csv("p.csv")
     assert [(r["row"], r["predicted"] != "", r["error"]) for r in rows] == [
         ("1", True, ""),
         ("2", False, "the line is empty"),
@@ -180,7 +174,7 @@ def test_the_columns_of_a_table_are_kept(gf, run: Path, tmp_path: Path):
     )
     result = gf("predict", run, table, "--out", "p.csv")
     assert result.code == 0, result
-    rows = cells_of("p.csv")
+    rows = read_csv("p.csv")
     assert [(r["id"], r["text"], r["given:label"], r["given:p:x"]) for r in rows] == [
         ("7", "a splendid film", "?", "'=1+1"),
         ("9", "a dreadful one", "", "z"),
@@ -189,7 +183,7 @@ def test_the_columns_of_a_table_are_kept(gf, run: Path, tmp_path: Path):
     other = tmp_path / "more.jsonl"
     other.write_text(json.dumps({"text": "so so", "tags": ["a", 1], "id": 11}) + "\n", encoding="utf-8")
     assert gf("predict", run, table, other, "--out", "q.csv").code == 0
-    rows = cells_of("q.csv")
+    rows = read_csv("q.csv")
     assert [(r["file"], r["id"], r["tags"]) for r in rows] == [
         (str(table), "7", ""),
         (str(table), "9", ""),
@@ -212,7 +206,7 @@ def test_bad_rows_are_marked_where_that_is_asked_for(gf, refused, run: Path, tmp
         "2 rows have no answer: the text is empty (row 3), 3 fields where the header has 2 (row 4)"
         in result.err
     )
-    rows = cells_of("p.csv")
+    rows = read_csv("p.csv")
     assert [(r["row"], r["id"], bool(r["predicted"])) for r in rows] == [
         ("2", "1", True),
         ("3", "2", False),
@@ -313,8 +307,7 @@ def test_predictions_as_a_table(gf, refused, run: Path, tmp_path: Path):
     source = write_csv(tmp_path / "a.csv", rows)
     result = gf("predict", run, source, "--out", "p.csv")
     assert result.code == 0, result
-    with open("p.csv", encoding="utf-8", newline="") as file:
-        found = list(csv.DictReader(file))
+    found = read_csv("p.csv")
     assert [int(r["row"]) for r in found] == [2, 3, 4, 5, 6]
     assert [r["text"] for r in found] == [text for text, _ in rows[:-1]] + ["'=1+1 splendid"]
     assert all(float(r["p:neg"]) + float(r["p:pos"]) == pytest.approx(1, abs=1e-5) for r in found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import read_csv
 
 import glassformer
 
@@ -47,8 +47,7 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     assert [line.split("\t")[0] for line in lines] == shown
 
     assert gf("predict", "run", table, "--text-column", "text", "--out", "said.csv").code == 0
-    with open("said.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv("said.csv")
     assert len(rows) == 90
     p = np.array([[float(row[f"p:{label}"]) for label in LABELS] for row in rows])
     given = [tuple(np.array(LABELS)[row]) for row in p >= clf.threshold_]
@@ -148,8 +147,7 @@ def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, tabl
     result = gf("review-labels", *asked(table, "epochs=25"), "--folds", "3", "--out", "folds")
     assert result.code == 0, result.err
     assert "examples have a label that looks wrong, or lack one" in result.out
-    with (tmp_path / "folds" / "to_correct.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "folds" / "to_correct.csv")
     assert [row["text"] for row in rows[:3]] != texts[:3]
     assert sorted(row["text"] for row in rows) == sorted(texts)
     marked = {row["text"] for row in rows if row["review:suspicious"] == "yes"}

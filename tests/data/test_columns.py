@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tables import write_csv
 
 from glassformer.data.column_contents import looks_like_labels, text_size
 from glassformer.data.columns import LABEL_COLUMNS, TEXT_COLUMNS, find_text
@@ -19,12 +19,6 @@ from glassformer.errors import DataError
 MOODS = ["joy", "anger", "fear"]
 
 
-def table(path: Path, names: list[str], rows: list[list]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([names, *rows])
-    return path
-
-
 def texts(n: int) -> list[str]:
     return [f"what a day number {i} was" for i in range(n)]
 
@@ -32,7 +26,7 @@ def texts(n: int) -> list[str]:
 def test_two_columns_with_other_names_are_found_and_said(tmp_path):
     rows = [[text, MOODS[i % 3]] for i, text in enumerate(texts(12))]
     for names in (["comment", "emotion"], ["body", "label"], ["utterance", "emotion"]):
-        found = load_text_dataset(table(tmp_path / "two.csv", names, rows), need_labels=True)
+        found = load_text_dataset(write_csv(tmp_path / "two.csv", names, rows), need_labels=True)
         assert found.columns == tuple(names)
         assert found.splits["train"].labels == [MOODS[i % 3] for i in range(12)]
         usual = names[1] in LABEL_COLUMNS
@@ -43,7 +37,7 @@ def test_two_columns_with_other_names_are_found_and_said(tmp_path):
 
 def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
     rows = [[i, f"u{i}", text, i % 5, MOODS[i % 3], ""] for i, text in enumerate(texts(20))]
-    path = table(tmp_path / "many.csv", ["id", "user", "utterance", "votes", "emotion", "empty"], rows)
+    path = write_csv(tmp_path / "many.csv", ["id", "user", "utterance", "votes", "emotion", "empty"], rows)
     found = load_text_dataset(path, need_labels=True)
     assert found.columns == ("utterance", "emotion")  # of two columns like labels the one that is no number
     assert find_text(read_table(path)) == "utterance"
@@ -51,13 +45,13 @@ def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
 
 def test_a_text_column_goes_before_titles_much_shorter(tmp_path):
     rows = [[f"day {i}", f"{text} and so on and on", MOODS[i % 3]] for i, text in enumerate(texts(12))]
-    path = table(tmp_path / "a.csv", ["headline", "article", "emotion"], rows)
+    path = write_csv(tmp_path / "a.csv", ["headline", "article", "emotion"], rows)
     assert load_text_dataset(path, need_labels=True).columns == ("article", "emotion")
 
 
 def test_two_columns_of_texts_are_not_guessed_between(tmp_path):
     rows = [[text, text[::-1] + " x", MOODS[i % 3]] for i, text in enumerate(texts(12))]
-    path = table(tmp_path / "pairs.csv", ["premise", "hypothesis", "relation"], rows)
+    path = write_csv(tmp_path / "pairs.csv", ["premise", "hypothesis", "relation"], rows)
     with pytest.raises(
         DataError,
         match=r"several columns look like texts.*text_column.*two of a pair with text_column and pair_column",
@@ -66,7 +60,9 @@ def test_two_columns_of_texts_are_not_guessed_between(tmp_path):
 
 
 def test_numbers_beside_texts_are_no_labels(tmp_path):
-    path = table(tmp_path / "n.csv", ["text", "score"], [[text, i / 7] for i, text in enumerate(texts(12))])
+    path = write_csv(
+        tmp_path / "n.csv", ["text", "score"], [[text, i / 7] for i, text in enumerate(texts(12))]
+    )
     with pytest.raises(
         DataError, match=r"'score' holds 12 different values in 12 rows.*Cut them into a few classes"
     ):
@@ -75,7 +71,7 @@ def test_numbers_beside_texts_are_no_labels(tmp_path):
 
 
 def test_a_table_without_labels_needs_none(tmp_path):
-    path = table(tmp_path / "t.csv", ["id", "comment"], [[i, text] for i, text in enumerate(texts(9))])
+    path = write_csv(tmp_path / "t.csv", ["id", "comment"], [[i, text] for i, text in enumerate(texts(9))])
     found = load_text_dataset(path)
     assert found.splits["train"].labels is None
     assert found.columns == ("comment", None)
@@ -83,8 +79,10 @@ def test_a_table_without_labels_needs_none(tmp_path):
 
 def test_other_splits_have_the_columns_of_the_first(tmp_path):
     rows = [[text, MOODS[i % 3]] for i, text in enumerate(texts(12))]
-    table(tmp_path / "train.csv", ["utterance", "emotion"], rows)
-    table(tmp_path / "test.csv", ["utterance", "emotion"], [["so what", "joy"]])  # of itself it tells nothing
+    write_csv(tmp_path / "train.csv", ["utterance", "emotion"], rows)
+    write_csv(
+        tmp_path / "test.csv", ["utterance", "emotion"], [["so what", "joy"]]
+    )  # of itself it tells nothing
     found = load_text_dataset(tmp_path, need_labels=True)
     assert found.splits["test"].labels == ["joy"]
 
@@ -129,11 +127,11 @@ def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
     """Every second row alone would have one of them."""
     rng = np.random.default_rng(0)
     rows = [[f"a comment of number {i}", ["pos", "neg"][i % 2], "xyz"[rng.integers(3)]] for i in range(4_000)]
-    table(tmp_path / "t.csv", ["body", "polarity", "origin"], rows)
+    write_csv(tmp_path / "t.csv", ["body", "polarity", "origin"], rows)
     with pytest.raises(DataError, match=r"several columns could be the label \(polarity, origin\)"):
         load_text_dataset(tmp_path / "t.csv", need_labels=True)
     gaps = [[text, "" if i % 2 else "xy"[i // 2 % 2]] for i, (text, *_) in enumerate(rows)]
-    table(tmp_path / "gaps.csv", ["body", "kind"], gaps)
+    write_csv(tmp_path / "gaps.csv", ["body", "kind"], gaps)
     sample = StreamedTable(tmp_path / "gaps.csv", stop).sample()
     assert len(sample.rows) == 2_000
     assert 900 < sum(map(bool, sample.read("kind"))) < 1_100
@@ -144,13 +142,13 @@ def test_labels_that_stand_in_turn_are_seen_in_long_tables_too(tmp_path):
 
 def test_counts_that_are_told_are_of_all_rows(tmp_path):
     rows = [[f"a comment of number {i}", f"{i}.5"] for i in range(9_000)]
-    table(tmp_path / "t.csv", ["body", "price"], rows)
+    write_csv(tmp_path / "t.csv", ["body", "price"], rows)
     with pytest.raises(DataError, match="'price' holds 9,000 different values in 9,000 rows"):
         load_text_dataset(tmp_path / "t.csv", need_labels=True)
 
 
 def test_a_table_whose_rows_are_all_ragged_is_a_table_of_texts(tmp_path):
-    table(tmp_path / "t.csv", ["text", "label"], [["Good", " nice place", "pos"]] * 20)
+    write_csv(tmp_path / "t.csv", ["text", "label"], [["Good", " nice place", "pos"]] * 20)
     assert kind_of(tmp_path / "t.csv") == "texts"
 
 

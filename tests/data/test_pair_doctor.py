@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 from PIL import Image
+from tests.tables import write_csv
 
 from glassformer.data.dataset import Dataset
 from glassformer.data.kinds import kind_of
@@ -18,12 +17,6 @@ def good(n, of="dog"):
     left = [f"the {of} number {i} sleeps in the old house" for i in range(n)]
     right = [f"der {of} Nummer {i} schläft im alten Haus" for i in range(n)]
     return left, right
-
-
-def table(path, header, rows):
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
 
 
 def report(**splits):
@@ -59,7 +52,7 @@ def test_every_fault_of_pairs_is_found():
 
 
 def test_empty_sides_are_kept_to_be_looked_at_only_where_asked(tmp_path):
-    path = table(
+    path = write_csv(
         tmp_path / "p.csv", ("en", "de"), [("a dog", "ein Hund"), ("a cat", " "), ("a cow", "eine Kuh")]
     )
     with pytest.raises(DataError, match="row 3: column 'de': the text is empty"):
@@ -83,8 +76,8 @@ def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
         ("a", "b"): "pairs",
     }.items():
         rows = [("a dog sleeps", "ein Hund"), ("a cat sleeps", "eine Katze")]
-        assert kind_of(table(tmp_path / "x.csv", header, rows)) == kind
-    assert kind_of(table(tmp_path / "x.csv", ("body", "mood"), [("a fine film", "pos")])) == "texts"
+        assert kind_of(write_csv(tmp_path / "x.csv", header, rows)) == kind
+    assert kind_of(write_csv(tmp_path / "x.csv", ("body", "mood"), [("a fine film", "pos")])) == "texts"
     for label in ("cat", "dog"):
         (tmp_path / "pictures" / label).mkdir(parents=True)
         Image.new("RGB", (7, 5)).save(tmp_path / "pictures" / label / "x.png")

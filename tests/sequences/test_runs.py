@@ -6,6 +6,7 @@ import csv
 import json
 
 import pytest
+from tests.tables import read_csv
 
 from glassformer.cli.app import main
 from glassformer.data.text import SPECIAL_TOKENS
@@ -35,11 +36,6 @@ def pairs(path, n=40, header=("en", "de")):
     with path.open("w", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return path
-
-
-def table(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +84,14 @@ def test_every_verb_takes_pairs_under_any_two_names(translated, capsys, tmp_path
     recipe = load_recipe(str(run / "config.toml"))
     assert (recipe.data.source_column, recipe.data.target_column) == ("a", "b")
     assert main(["translate", str(run), str(data), "--out", str(out)]) == 0
-    assert [row["text"] for row in table(out)] == [row["a"] for row in table(data)]
+    assert [row["text"] for row in read_csv(out)] == [row["a"] for row in read_csv(data)]
     capsys.readouterr()
     assert main(["evaluate", str(translated), "--data", str(data)]) == 0  # trained on en and de
     assert f"23 pairs of {data}, a to b" in capsys.readouterr().out
     other = pairs(tmp_path / "q.csv", 3, ("source", "target"))
     out.unlink()
     assert main(["translate", str(translated), str(other), "--out", str(out)]) == 0
-    assert [row["text"] for row in table(out)] == [row["source"] for row in table(other)]
+    assert [row["text"] for row in read_csv(out)] == [row["source"] for row in read_csv(other)]
     assert "no column 'en'" in refused(capsys, *argv[:-1], tmp_path / "r", "--set", "source_column=en")
 
 
@@ -237,7 +233,7 @@ def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, ca
     assert main(["translate", str(translated), str(texts)]) == 0
     assert capsys.readouterr().out.split("\n") == ["", dog, "", "", cat, "", ""]
     assert main(["translate", str(translated), str(texts), "--out", str(out)]) == 0
-    assert [row["translation"] for row in table(out)] == ["", dog, "", "", cat, ""]
+    assert [row["translation"] for row in read_csv(out)] == ["", dog, "", "", cat, ""]
     texts.write_text("the small dog\n\nthe old cat")  # a last line that does not end
     capsys.readouterr()
     assert main(["translate", str(translated), str(texts)]) == 0

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -36,11 +37,6 @@ def here(tmp_path, monkeypatch):
 def said(capsys, *words: str) -> tuple[str, str]:
     assert main(list(words)) == 0, capsys.readouterr().err
     return tuple(capsys.readouterr())
-
-
-def read(path: str) -> list[dict[str, str]]:
-    with open(path, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_doubles_are_what_all_cosines_say(monkeypatch):
@@ -79,7 +75,7 @@ def test_doubles_of_a_table_have_rows_ids_and_columns(here, capsys):
     assert found["rows"] == [2, 4]
     assert found["columns"][1] == {"id": "q3", "answer": "=1+1"}
     said(capsys, *words, "--out", "doubles.csv")
-    (row,) = read("doubles.csv")
+    (row,) = read_csv("doubles.csv")
     assert (row["first_row"], row["second_row"], row["first_id"], row["second_id"]) == ("2", "4", "q1", "q3")
     assert row["second_answer"] == "'=1+1"  # safe in a spreadsheet
 
@@ -88,7 +84,7 @@ def test_answers_bring_their_rows_columns_and_none_is_given_below_the_least(here
     (here / "asked.txt").write_text("a dog and a cat\nrain\n")
     words = "search", "model", "faq.csv", "asked.txt", "--count", "1", "--text-column", "question"
     said(capsys, *words, "--out", "answers.csv")
-    first, second = read("answers.csv")
+    first, second = read_csv("answers.csv")
     assert (first["query"], first["rank"], first["row"], first["id"]) == ("a dog and a cat", "1", "2", "q1")
     assert second["query"] == "rain"
     found = json.loads(said(capsys, *words, "--least", "0.9999", "--json")[0])
@@ -98,7 +94,7 @@ def test_answers_bring_their_rows_columns_and_none_is_given_below_the_least(here
     assert "nothing fits: the nearest has" in said(capsys, *words, "--least", "0.9999")[0]
     out, _ = said(capsys, *words, "--least", "0.9999", "--out", "few.csv")
     assert out == "2 queries, nothing fits 1 of them: few.csv\n"
-    assert [row["id"] for row in read("few.csv")] == ["q1", ""]
+    assert [row["id"] for row in read_csv("few.csv")] == ["q1", ""]
     said(capsys, "search", "model", "faq.csv", "--save", "index", "--text-column", "question")
     found = json.loads(said(capsys, "search", "model", "index", "two and three", "--count", "1", "--json")[0])
     assert found[0]["found"][0]["columns"] == {"id": "q4", "answer": ""}

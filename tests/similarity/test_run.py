@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -26,11 +27,6 @@ def write(path: Path, rows, header=("sentence1", "sentence2", "score")) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return path
-
-
-def read(path: str) -> list[dict[str, str]]:
-    with Path(path).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def sets(*settings: str) -> list[str]:
@@ -55,7 +51,7 @@ def test_the_cosines_of_a_run_are_those_of_its_model(here, capsys):
         '[model]\nmodel = "encoder-mini"\n[evaluate]\nbootstrap = 20\nmaps = 3\n'
     )
     run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
-    rows = read("run/pairs.csv")
+    rows = read_csv("run/pairs.csv")
     embedder = gf.load("run")
     assert len(rows) == 5
     for row in rows:
@@ -78,7 +74,7 @@ def test_questions_to_a_model_on_the_command_line(here, capsys):
     assert "<svg" in Path("page.html").read_text(encoding="utf-8")
     table = write(here / "pairs.csv", ROWS[:3])
     run(capsys, "similar", str(table), "--model", model, "--out", "cosines.csv")
-    assert [row["first"] for row in read("cosines.csv")] == [row[0] for row in ROWS[:3]]
+    assert [row["first"] for row in read_csv("cosines.csv")] == [row[0] for row in ROWS[:3]]
     texts = write(here / "texts.csv", [(text,) for pair in PAIRS for text in pair], ("text",))
     lines = run(capsys, "search", model, str(texts), "a dog", "--count", "3", "--save", "index").splitlines()
     assert lines[0] == "index: index"

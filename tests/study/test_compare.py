@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 from glassformer.errors import ConfigError, DataError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
@@ -85,8 +86,7 @@ def test_peak_memory_is_given_only_where_it_is_the_runs_own(done):
 
 def test_tables(done):
     folder, results, _ = done
-    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "results.csv")
     assert [row["arm"] for row in rows] == ["lr=0.03", "lr=1e-06"]
     assert float(rows[1]["accuracy"]) == pytest.approx(results["arms"][1]["accuracy"]["mean"], abs=1e-5)
     text = (folder / "results.md").read_text(encoding="utf-8")
@@ -375,8 +375,7 @@ def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
             "accuracy": pytest.approx(np.mean([row["accuracy"] for row in third])),
             "macro_f1": pytest.approx(np.mean([row["macro_f1"] for row in third])),
         }
-    with open(folder / "robustness.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "robustness.csv")
     assert len(rows) == 2 * 6 * 5
     assert (rows[33]["arm"], rows[33]["kind"], rows[33]["severity"]) == ("augment=light", "crop", "4")
     assert "At each severity" in (folder / "report.html").read_text(encoding="utf-8")

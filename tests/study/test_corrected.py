@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.tables import read_csv
 
 from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
@@ -29,11 +30,6 @@ JUDGED = SimpleNamespace(
 )
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def answers(*texts: str) -> list[Prediction]:
     return [Prediction("out-of-fold", str(i), text, "b", "a", 0.5, {}) for i, text in enumerate(texts, 2)]
 
@@ -47,7 +43,7 @@ def test_rows_and_columns_are_those_of_the_table(tmp_path):
         tmp_path, {"source": str(source)}, answers("=1+1 is two", "@you so so"), JUDGED, ["a", "b"]
     )
     assert fresh
-    rows = read(path)
+    rows = read_csv(path)
     assert list(rows[0]) == [*ADDED, "id", "comment", "emotion"]
     assert [(r["review:rank"], r["id"], r["review:suggested"], r["review:suspicious"]) for r in rows] == [
         ("1", "8", "a", "yes"),
@@ -65,7 +61,7 @@ def test_a_table_in_another_encoding_keeps_its_columns(tmp_path):
     source.write_bytes("id,comment,emotion\n7,café,b\n8,so so,b\n".encode("cp1252"))
     data = {"source": str(source), "encoding": "cp1252"}
     path, _ = write_corrected(tmp_path, data, answers("café", "so so"), JUDGED, ["a", "b"])
-    assert [(r["id"], r["comment"]) for r in read(path)] == [("8", "so so"), ("7", "café")]
+    assert [(r["id"], r["comment"]) for r in read_csv(path)] == [("8", "so so"), ("7", "café")]
 
 
 def typed(kind: str, tmp_path: Path) -> Path:
@@ -104,8 +100,8 @@ def test_labels_are_spelled_as_suggestions_are(kind, given, cells, tmp_path):
     rows = [replace(row, label=label) for row, label in zip(answers("one", "two"), given, strict=True)]
     rows = [replace(row, row=str(int(row.row) - 1)) for row in rows]  # there is no header above them
     path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["a", "b"])
-    assert [r["text"] for r in read(path)] == ["two", "one", "not judged"]
-    assert [r["label"] for r in read(path)] == cells
+    assert [r["text"] for r in read_csv(path)] == ["two", "one", "not judged"]
+    assert [r["label"] for r in read_csv(path)] == cells
     words = give_back(data, path)
     assert words[3:] == [str(path), *(["--label-separator", "|"] if "|" in given[0] else [])]
 
@@ -115,7 +111,11 @@ def test_merged_labels_keep_their_own_names(tmp_path):
     data = {"source": str(typed("names", tmp_path)), "merge_labels": {"b": "c"}}
     rows = [replace(r, label="c", row=str(int(r.row) - 1)) for r in answers("one", "two")]
     path, _ = write_corrected(tmp_path, data, rows, JUDGED, ["c", "a"])
-    assert [(r["label"], r["review:suggested"]) for r in read(path)] == [("b", "c"), ("b", "c"), ("a", "")]
+    assert [(r["label"], r["review:suggested"]) for r in read_csv(path)] == [
+        ("b", "c"),
+        ("b", "c"),
+        ("a", ""),
+    ]
     assert give_back(data, path)[-2:] == ["--set", 'merge_labels={"b" = "c"}']
 
 
@@ -139,7 +139,7 @@ def test_where_the_source_has_changed_the_judged_texts_are_given(tmp_path):
     source = tmp_path / "own.csv"
     source.write_text("comment,emotion\nanother,b\ntext,b\n", encoding="utf-8")
     path, _ = write_corrected(tmp_path, {"source": str(source)}, answers("one", "two"), JUDGED, ["a", "b"])
-    assert [(r["text"], r["label"]) for r in read(path)] == [("two", "b"), ("one", "b")]
+    assert [(r["text"], r["label"]) for r in read_csv(path)] == [("two", "b"), ("one", "b")]
 
 
 def test_pictures_are_given_as_a_table_of_files(tmp_path):
@@ -165,6 +165,6 @@ def test_the_command_gives_a_table_that_train_takes(tmp_path, monkeypatch, capsy
         )
     assert main(["review-labels", "--text", "own.csv", "--folds", "2", "--out", "r", *settings()]) == 0
     assert "give it back: glassformer train --text r/to_correct.csv" in capsys.readouterr().out
-    assert sorted(int(row["id"]) for row in read(Path("r/to_correct.csv"))) == list(range(40))
+    assert sorted(int(row["id"]) for row in read_csv(Path("r/to_correct.csv"))) == list(range(40))
     assert json.loads(Path("r/review.json").read_text(encoding="utf-8"))["n"] == 40
     assert main(["train", "--text", "r/to_correct.csv", "--out", "again", *settings()]) == 0

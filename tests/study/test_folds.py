@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 from glassformer.data.answered import AnsweredSplit
 from glassformer.data.dataset import TextSplit
@@ -211,8 +212,7 @@ def test_review_finds_the_flipped_labels(done, tmp_path):
     first = {int(s["row"]) for s in found["suggestions"]}
     assert first >= {i + 1 for i in FLIPPED}
     assert found["suspicious"] >= 1
-    with open(folder / "review.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "review.csv")
     assert [row["rank"] for row in rows] == [str(i) for i in range(1, 8)]
     assert {int(row["row"]) for row in rows} == first
     flags = [row["suspicious"] for row in rows]

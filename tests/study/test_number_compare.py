@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from tests.tables import read_csv
 
 from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
@@ -89,8 +89,7 @@ def test_figures_are_those_of_the_predictions(done):
 
 def test_tables_page_and_notebook_show_numbers(done):
     folder, results = done
-    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(folder / "results.csv")
     assert rows[0]["accuracy"] == ""
     assert float(rows[0]["value"]) == pytest.approx(results["arms"][0]["spearman"]["mean"], abs=1e-5)
     assert [row["measure"] for row in table_rows(results)] == ["spearman"] * 2

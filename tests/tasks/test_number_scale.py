@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score
+from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -156,8 +157,7 @@ def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
     assert [json.loads(line)["row"] for line in (run / "rejected.jsonl").read_text().splitlines()] == [6, 9]
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["numbers"]["scale"] == "log"
-    with (run / "predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(run / "predictions.csv")
     true, found, high = (
         np.array([float(row[key]) for row in rows]) for key in ("label", "predicted", "high")
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
+from tests.tables import read_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -254,8 +255,7 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     assert [level["asked"] for level in metrics["intervals"]] == [0.8, 0.9, 0.95]
     assert [*metrics["baselines"]][:2] == ["mean of the training numbers", "TF-IDF + ridge"]
     assert metrics["baselines"]["mean of the training numbers"]["r2"] < 0.05
-    with (run / "predictions.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(run / "predictions.csv")
     assert len(rows) == metrics["test"]["n"]
     errors = np.array([abs(float(row["label"]) - float(row["predicted"])) for row in rows])
     assert errors.mean() == pytest.approx(metrics["test"]["mae"], rel=1e-4)
@@ -308,8 +308,7 @@ def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
     assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
     assert "Calibrate on 999" in capsys.readouterr().err
     assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
-    with (tmp_path / "out.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "out.csv")
     assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]
     assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--json"]) == 0
     capsys.readouterr()
