@@ -69,6 +69,17 @@ def test_it_predicts_as_the_frozen_encoder_does(small, folder):
     np.testing.assert_array_equal(model.predict_proba(TEXTS), peer.predict_proba(TEXTS))
 
 
+def test_of_pairs_it_reads_the_sides_apart(small, folder):
+    pairs = [*zip(TEXTS, TEXTS[::-1], strict=True)]
+    est = gf.TextClassifier("tfidf", threads=1, precision="fp32").fit(pairs, LABELS)
+    name, model = frozen.fit_frozen(est, pairs, LABELS)
+    assert (name, model.pairs, model.model_.config.sides) == ("frozen all-minilm-l6-v2", "apart", "apart")
+    est.model, est.train_layers = "all-minilm-l6-v2", 0  # as if it were that encoder, reading both at once
+    assert not frozen.is_frozen(est)
+    est.pairs = "apart"
+    assert frozen.is_frozen(est)
+
+
 def test_of_many_texts_some_are_learned_and_the_name_says_so(small, monkeypatch):
     monkeypatch.setattr(frozen, "MOST", 31)
     est = gf.TextClassifier("tfidf", threads=1).fit(TEXTS, LABELS)

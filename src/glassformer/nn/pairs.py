@@ -28,7 +28,7 @@ POOLINGS = ("first", "mean", "max")  # of each side
 
 
 def sides_of(packing: Packing, segments: Tensor | None) -> Packing:
-    """The packing of both sides of each pair, ``[2 B]`` sequences, over the same rows.
+    """The packing of both sides of each pair, ``2 B`` sequences, over the same rows; a GPU is waited for.
 
     Args:
         segments: ``[N]``, 0 in the first text of a pair, 1 in its second, which lies behind it.
@@ -39,7 +39,8 @@ def sides_of(packing: Packing, segments: Tensor | None) -> Packing:
     if segments is None:
         what = "each input is two texts, and nothing says where the second begins"
         raise ShapeError(what, where="token_type_ids", fix="Give 0 in the first text and 1 in the second")
-    second = torch.zeros_like(packing.length_tensor).index_add(0, packing.sequence_ids, segments)
+    second = torch.zeros_like(packing.length_tensor)
+    second = second.index_add(0, packing.sequence_ids, segments.to(second))
     lengths = torch.stack([packing.length_tensor - second, second], 1).flatten().tolist()
     if min(lengths) < 1:
         raise ShapeError("a pair lacks one of its texts", where="token_type_ids")
