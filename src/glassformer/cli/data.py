@@ -25,94 +25,6 @@ if TYPE_CHECKING:
     from glassformer.data.dataset import NamedSource, TextDataset
 
 
-# --- what the doctor says of each kind of data ----------------------------------------------------
-
-
-def load(
-    kind: str, name: str, columns: tuple[str | None, str, str | None], separator: str | None = None
-) -> Any:
-    """A data set of a kind (see ``kind_of``); rows that cannot be used are left out and listed.
-
-    Args:
-        columns: of texts, of second texts, and of labels or tags; None or ``auto``: they are found.
-    """
-    from glassformer.data.answered import load_answered
-    from glassformer.data.image_sources import load_image_dataset
-    from glassformer.data.pairs import load_pairs, load_scored_pairs
-    from glassformer.data.sources import load_text_dataset
-    from glassformer.data.tagged import load_tagged
-
-    text, pair, label = columns
-    labels: dict[str, Any] = {"label_column": label, "label_separator": separator, "on_bad_row": "skip"}
-    if kind == "pictures":
-        return load_image_dataset(name, **labels)
-    if kind == "pairs":
-        return load_pairs(name, keep_empty=True)
-    if kind == "scored pairs":
-        return load_scored_pairs(name, on_bad_row="skip")
-    if kind == "answers":
-        return load_answered(name, on_bad_row="skip")
-    if kind == "tags":
-        return load_tagged(name, tags_column=label, on_bad_row="skip")
-    return load_text_dataset(name, text_column=text, pair_column=pair, find_labels=True, **labels)
-
-
-def examined(
-    kind: str,
-    dataset: Any,
-    model: str | None = None,
-    max_length: int | None = None,
-    recipe: Any = None,
-) -> DoctorReport:
-    """Every check of the data doctor on a data set of a kind.
-
-    Args:
-        model: whose tokenizer looks at texts and questions, and which images are sized for; None: tokens are
-            not looked at, and images are those of the model that ``train --images`` takes.
-        max_length: at which texts are cut.
-        recipe: says how its texts are cleaned, its images sized and its tags spelled; None: as usual.
-
-    Raises:
-        CheckpointError: no such weights, or they have no tokenizer.
-    """
-    from glassformer.data.answer_doctor import examine_answered
-    from glassformer.data.doctor import examine
-    from glassformer.data.image_doctor import examine_pictures
-    from glassformer.data.pair_doctor import examine_pairs, examine_scored
-    from glassformer.data.tag_doctor import examine_tagged
-    from glassformer.data.windows import LONGEST, encode_questions
-    from glassformer.inputs.images import build_transform
-    from glassformer.tasks.build import is_from_scratch
-    from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
-
-    if kind == "pairs":
-        return examine_pairs(dataset)
-    if kind == "scored pairs":
-        return examine_scored(dataset.name, dataset.splits, dataset.rejected)
-    if kind == "tags":
-        return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
-    if kind == "pictures":
-        of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
-        transform = build_transform(recipe.image if recipe else ImageConfig(), of)
-        about = dataset.notes, dataset.rejected
-        return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
-    if kind == "answers":
-        if model is None:
-            return examine_answered(dataset)
-        tokenizer, length = _tokenizer(model), max_length or LONGEST
-        splits = dataset.splits.items()
-        windows = {k: encode_questions(tokenizer, own.questions, max_length=length) for k, own in splits}
-        return examine_answered(dataset, windows)
-    options: dict[str, Any] = {"max_length": max_length}
-    if model is not None and not is_from_scratch(model):
-        options["tokenizer"] = _tokenizer(model)
-    if recipe is not None:
-        d = recipe.data
-        held = d.validation_size is not None or d.test_size is not None
-        options |= {"clean": recipe.text.clean, "held_out": d.hold_out if held else None}
-    return examine(dataset, **options)
-
-
 def _tokenizer(model: str) -> Any:
     from glassformer.checkpoints.hub import resolve_checkpoint
     from glassformer.data.tokenizer_file import load_tokenizer
@@ -155,13 +67,13 @@ def read_as(
     from glassformer.tasks.image_classification.recipe import ImageRecipe
     from glassformer.tasks.text_classification.recipe import Recipe
 
-    if kind in ("pairs", "scored pairs") and is_set("target", settings):
+    if KINDS[kind].numbers and is_set("target", settings):
         kind = "texts"  # whose numbers are learned from both texts of a row
-    if kind == "tags":
-        return (*_of_tags(source, settings, columns[2]), kind)
-    if kind not in ("texts", "pictures"):
+    if not KINDS[kind].with_set:
         what = f"belongs to texts, images and tagged words, and these are {kind}"
         raise ConfigError(what, where="--set", fix="Leave it out")
+    if isinstance(KINDS[kind], TaggedWords):
+        return (*_of_tags(source, settings, columns[2]), kind)
     pictures = kind == "pictures"
     named = column_settings(
         **dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
@@ -177,7 +89,7 @@ def read_as(
     if not pictures:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
-    report = examined(kind, task.target.examined(used), model, max_length, recipe)
+    report = KINDS[kind].examine(task.target.examined(used), model, max_length, recipe)
     report = replace(report, findings=[*report.findings, *task.target.findings(splits, recipe.train)])
     return report, used, kind
 
@@ -185,19 +97,17 @@ def read_as(
 def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> tuple[DoctorReport, Any]:
     from glassformer.config import apply_overrides, build
     from glassformer.data.splits import split_up
-    from glassformer.data.tagged import load_tagged
-    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
+    from glassformer.tasks.catalog import TASKS
 
+    task = TASKS["token-tagging"]
     data = {"source": source, "on_bad_row": "skip"} | ({"tags_column": tags_column} if tags_column else {})
-    recipe = build(TaggingRecipe, apply_overrides({"data": data}, settings, TaggingRecipe), "--set")
-    d = recipe.data
-    columns: dict[str, Any] = {"words_column": d.words_column, "tags_column": d.tags_column}
-    dataset = load_tagged(source, **columns, limit=d.limit, seed=d.split_seed, on_bad_row=d.on_bad_row)
+    recipe = build(task.recipe, apply_overrides({"data": data}, settings, task.recipe), "--set")
+    assert task.read is not None
+    dataset = task.read(recipe)
     if "train" in dataset.splits:
-        splits = split_up(dataset, d, recipe.evaluate.split)
-        parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
-        dataset = replace(dataset, splits={name: part for name, part in parts.items() if part is not None})
-    return examined("tags", dataset, recipe=recipe), dataset
+        splits = split_up(dataset, recipe.data, recipe.evaluate.split)
+        dataset = replace(dataset, splits=splits.parts())
+    return KINDS["tags"].examine(dataset, recipe=recipe), dataset
 
 
 # --- data show --augment --------------------------------------------------------------------------
@@ -359,115 +269,250 @@ def _counts(classes: dict[str, int]) -> str:
     return ", ".join(f"{name}: {n:,}" for name, n in classes.items())
 
 
-def _texts(dataset: Any, name: str) -> Shown:
-    about = describe(dataset)
-    splits = about["splits"]
-    rows = [[k, f"{s['texts']:,}", _counts(s["classes"]) or "none", s["origin"]] for k, s in splits.items()]
-    first = next(iter(splits.values()))["examples"]
-    examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
-    heads = ("split", "texts", "classes", "from")
-    return Shown(about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",))
+# --- kinds of data --------------------------------------------------------------------------------
+
+Columns = tuple[
+    str | None, str, str | None
+]  # of texts, of second texts, of labels or tags; None, auto: found
 
 
-def _pictures(dataset: Any, name: str) -> Shown:
-    from glassformer.data.label_sets import each
+class Texts:
+    """Texts, or pairs of them, with labels: how ``data`` loads, examines and shows them.
 
-    counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
-    splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
-    about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
-    rows = [
-        [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
-        for k, s in dataset.splits.items()
-    ]
-    heads = ("split", "pictures", "classes", "from")
-    return Shown(about | {"splits": splits}, heads, rows, dataset.notes, words=("classes",))
+    Rows that cannot be used are left out and listed.
+    """
+
+    with_set = True  # whether ``--set`` reads them as a recipe does
+    numbers = False  # whether ``--set target=number`` reads them as pairs of texts with a number each
+
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.sources import load_text_dataset
+
+        text, pair, label = columns
+        known: dict[str, Any] = {"text_column": text, "pair_column": pair, "label_column": label}
+        return load_text_dataset(
+            name, **known, find_labels=True, label_separator=separator, on_bad_row="skip"
+        )
+
+    def examine(
+        self, dataset: Any, model: str | None = None, max_length: int | None = None, recipe: Any = None
+    ) -> DoctorReport:
+        """Every check of the data doctor.
+
+        Args:
+            model: whose tokenizer looks at texts and questions, and which images are sized for; None: tokens
+                are not looked at, and images are those of the model that ``train --images`` takes.
+            max_length: at which texts are cut.
+            recipe: says how its texts are cleaned, its images sized and its tags spelled; None: as usual.
+
+        Raises:
+            CheckpointError: no such weights, or they have no tokenizer.
+        """
+        from glassformer.data.doctor import examine
+        from glassformer.tasks.build import is_from_scratch
+
+        options: dict[str, Any] = {"max_length": max_length}
+        if model is not None and not is_from_scratch(model):
+            options["tokenizer"] = _tokenizer(model)
+        if recipe is not None:
+            d = recipe.data
+            held = d.validation_size is not None or d.test_size is not None
+            options |= {"clean": recipe.text.clean, "held_out": d.hold_out if held else None}
+        return examine(dataset, **options)
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        """What ``data show`` says."""
+        about = describe(dataset)
+        splits = about["splits"]
+        rows = [
+            [k, f"{s['texts']:,}", _counts(s["classes"]) or "none", s["origin"]] for k, s in splits.items()
+        ]
+        first = next(iter(splits.values()))["examples"]
+        examples = [[label, excerpt(text)] for label, texts in first.items() for text in texts]
+        heads = ("split", "texts", "classes", "from")
+        return Shown(about, heads, rows, about["notes"], "texts", ("label", "text"), examples, ("classes",))
 
 
-def _pairs(dataset: Any, name: str) -> Shown:
-    splits = {
-        split: {
-            "pairs": len(s),
-            "origin": s.origin,
-            "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
+class Images(Texts):
+    """Images with labels."""
+
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.image_sources import load_image_dataset
+
+        return load_image_dataset(name, label_column=columns[2], label_separator=separator, on_bad_row="skip")
+
+    def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
+        from glassformer.data.image_doctor import examine_pictures
+        from glassformer.inputs.images import build_transform
+        from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig
+
+        of = recipe.model if recipe else ImageModelConfig(model=model) if model else ImageModelConfig()
+        transform = build_transform(recipe.image if recipe else ImageConfig(), of)
+        about = dataset.notes, dataset.rejected
+        return examine_pictures(dataset.name, dataset.splits, *about, transform=transform, decode=True)
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        from glassformer.data.label_sets import each
+
+        counts = {split: Counter(map(str, each(s.labels))) for split, s in dataset.splits.items()}
+        splits = {k: {"pictures": len(s), "classes": dict(counts[k])} for k, s in dataset.splits.items()}
+        about = {"name": name, "description": dataset.description, "notes": list(dataset.notes)}
+        rows = [
+            [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
+            for k, s in dataset.splits.items()
+        ]
+        heads = ("split", "pictures", "classes", "from")
+        return Shown(about | {"splits": splits}, heads, rows, dataset.notes, words=("classes",))
+
+
+class ParallelTexts(Texts):
+    """Texts and their translations."""
+
+    with_set, numbers = False, True
+
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.pairs import load_pairs
+
+        return load_pairs(name, keep_empty=True)
+
+    def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
+        from glassformer.data.pair_doctor import examine_pairs
+
+        return examine_pairs(dataset)
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        splits = {
+            split: {
+                "pairs": len(s),
+                "origin": s.origin,
+                "examples": list(zip(s.source, s.target, strict=True))[:SHOWN],
+            }
+            for split, s in dataset.splits.items()
         }
-        for split, s in dataset.splits.items()
-    }
-    about = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
-    rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
-    examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
-    heads = ("split", "pairs", "from")
-    return Shown(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
+        about = {"name": dataset.name, "description": dataset.description, "columns": list(dataset.columns)}
+        rows = [[split, f"{s['pairs']:,}", s["origin"]] for split, s in splits.items()]
+        examples = [list(map(excerpt, pair)) for pair in next(iter(splits.values()))["examples"]]
+        heads = ("split", "pairs", "from")
+        return Shown(about | {"splits": splits}, heads, rows, (), "pairs", dataset.columns, examples)
 
 
-def _scored_pairs(dataset: Any, name: str) -> Shown:
-    splits = {
-        split: {
-            "pairs": len(s),
-            "lowest": min(s.scores) if s.scores else None,
-            "highest": max(s.scores) if s.scores else None,
-            "origin": s.origin,
-            "examples": list(zip(s.first, s.second, s.scores or [None] * len(s), strict=True))[:SHOWN],
+class ScoredPairs(ParallelTexts):
+    """Pairs of texts with a score each."""
+
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.pairs import load_scored_pairs
+
+        return load_scored_pairs(name, on_bad_row="skip")
+
+    def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
+        from glassformer.data.pair_doctor import examine_scored
+
+        return examine_scored(dataset.name, dataset.splits, dataset.rejected)
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        splits = {
+            split: {
+                "pairs": len(s),
+                "lowest": min(s.scores) if s.scores else None,
+                "highest": max(s.scores) if s.scores else None,
+                "origin": s.origin,
+                "examples": list(zip(s.first, s.second, s.scores or [None] * len(s), strict=True))[:SHOWN],
+            }
+            for split, s in dataset.splits.items()
         }
-        for split, s in dataset.splits.items()
-    }
-    notes, rows = _left_out(dataset), []
-    for split, s in splits.items():
-        scores = "none" if s["lowest"] is None else f"{s['lowest']:g} to {s['highest']:g}"
-        rows.append([split, f"{s['pairs']:,}", scores, s["origin"]])
-    examples = [
-        [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"]
-        for a, b, score in next(iter(splits.values()))["examples"]
-    ]
-    about = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
-    columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
-    return Shown(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
+        notes, rows = _left_out(dataset), []
+        for split, s in splits.items():
+            scores = "none" if s["lowest"] is None else f"{s['lowest']:g} to {s['highest']:g}"
+            rows.append([split, f"{s['pairs']:,}", scores, s["origin"]])
+        examples = [
+            [excerpt(a), excerpt(b), "" if score is None else f"{score:g}"]
+            for a, b, score in next(iter(splits.values()))["examples"]
+        ]
+        about = _about(dataset) | {"notes": notes, "columns": list(dataset.columns), "splits": splits}
+        columns, heads = tuple(name or "" for name in dataset.columns), ("split", "pairs", "scores", "from")
+        return Shown(about, heads, rows, notes, "pairs", columns, examples, ("scores",))
 
 
-def _answers(dataset: Any, name: str) -> Shown:
-    figures = examined("answers", dataset).figures
-    notes = [*dataset.notes, *_left_out(dataset)]
-    rows = [
-        [k, *(f"{s[key]:,}" for key in ("rows", "contexts", "unanswerable")), dataset.splits[k].origin]
-        for k, s in figures["splits"].items()
-    ]
-    first = next(iter(dataset.splits.values()))
-    examples = [
-        [excerpt(question.question), excerpt(own.texts[0] if own.texts else NO_ANSWER)]
-        for question, own in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
-    ]
-    heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
-    about = _about(dataset) | {"notes": notes} | figures
-    return Shown(about, heads, rows, notes, "questions", columns, examples)
+class Questions(Texts):
+    """Questions, their contexts and answers."""
+
+    with_set = False
+
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.answered import load_answered
+
+        return load_answered(name, on_bad_row="skip")
+
+    def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
+        from glassformer.data.answer_doctor import examine_answered
+        from glassformer.data.windows import LONGEST, encode_questions
+
+        if model is None:
+            return examine_answered(dataset)
+        tokenizer, length = _tokenizer(model), max_length or LONGEST
+        splits = dataset.splits.items()
+        windows = {k: encode_questions(tokenizer, own.questions, max_length=length) for k, own in splits}
+        return examine_answered(dataset, windows)
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        figures = self.examine(dataset).figures
+        notes = [*dataset.notes, *_left_out(dataset)]
+        rows = [
+            [k, *(f"{s[key]:,}" for key in ("rows", "contexts", "unanswerable")), dataset.splits[k].origin]
+            for k, s in figures["splits"].items()
+        ]
+        first = next(iter(dataset.splits.values()))
+        examples = [
+            [excerpt(question.question), excerpt(own.texts[0] if own.texts else NO_ANSWER)]
+            for question, own in list(zip(first.questions, first.answers or (), strict=False))[:QUESTIONS]
+        ]
+        heads, columns = ("split", "questions", "texts", "without answer", "from"), ("question", "answer")
+        about = _about(dataset) | {"notes": notes} | figures
+        return Shown(about, heads, rows, notes, "questions", columns, examples)
 
 
-def _tags(dataset: Any, name: str) -> Shown:
-    from glassformer.data.tags import spans_of
+class TaggedWords(Texts):
+    """Sentences with a tag for each word."""
 
-    figures = examined("tags", dataset).figures
-    notes = [*dataset.notes, *_left_out(dataset)]
-    rows = [
-        [k, f"{s['rows']:,}", f"{s['words']:,}", _counts(s["spans"])] for k, s in figures["splits"].items()
-    ]
-    first = next(iter(dataset.splits.values()))
-    spans: dict[str, list[str]] = {}
-    for words, tags in zip(first.words, first.tags or (), strict=True):
-        for kind, start, end in spans_of(tags, figures["scheme"]):
-            if len(shown := spans.setdefault(kind, [])) < SHOWN:
-                shown.append(" ".join(words[start:end]))
-    examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
-    about = _about(dataset) | {"notes": notes} | figures
-    return Shown(
-        about, ("split", "sentences", "words", "spans"), rows, notes, "spans", ("kind", "span"), examples
-    )
+    def load(self, name: str, columns: Columns, separator: str | None) -> Any:
+        from glassformer.data.tagged import load_tagged
+
+        return load_tagged(name, tags_column=columns[2], on_bad_row="skip")
+
+    def examine(self, dataset, model=None, max_length=None, recipe=None) -> DoctorReport:
+        from glassformer.data.tag_doctor import examine_tagged
+
+        return examine_tagged(dataset, recipe.text.scheme if recipe else "auto")
+
+    def show(self, dataset: Any, name: str) -> Shown:
+        from glassformer.data.tags import spans_of
+
+        figures = self.examine(dataset).figures
+        notes = [*dataset.notes, *_left_out(dataset)]
+        rows = [
+            [k, f"{s['rows']:,}", f"{s['words']:,}", _counts(s["spans"])]
+            for k, s in figures["splits"].items()
+        ]
+        first = next(iter(dataset.splits.values()))
+        spans: dict[str, list[str]] = {}
+        for words, tags in zip(first.words, first.tags or (), strict=True):
+            for kind, start, end in spans_of(tags, figures["scheme"]):
+                if len(shown := spans.setdefault(kind, [])) < SHOWN:
+                    shown.append(" ".join(words[start:end]))
+        examples = [[kind, excerpt(text)] for kind, texts in sorted(spans.items()) for text in texts]
+        about = _about(dataset) | {"notes": notes} | figures
+        return Shown(
+            about, ("split", "sentences", "words", "spans"), rows, notes, "spans", ("kind", "span"), examples
+        )
 
 
-SHOWS = {
-    "texts": _texts,
-    "pictures": _pictures,
-    "pairs": _pairs,
-    "scored pairs": _scored_pairs,
-    "answers": _answers,
-    "tags": _tags,
+KINDS: dict[str, Texts] = {  # by what ``kind_of`` says
+    "texts": Texts(),
+    "pictures": Images(),
+    "pairs": ParallelTexts(),
+    "scored pairs": ScoredPairs(),
+    "answers": Questions(),
+    "tags": TaggedWords(),
 }
 
 
@@ -498,8 +543,8 @@ def show_command(
     from glassformer.data.kinds import kind_of
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
-    dataset = load(kind, name, (text_column, pair_column, label_column), label_separator)
-    shown = SHOWS[kind](dataset, name)
+    dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
+    shown = KINDS[kind].show(dataset, name)
     if json:
         say_json(shown.about)
         return
@@ -548,8 +593,8 @@ def doctor_command(
         columns = (text_column, pair_column, label_column, label_separator)
         report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
     else:
-        dataset = load(kind, name, (text_column, pair_column, label_column), label_separator)
-        report = examined(kind, dataset, model, max_length)
+        dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
+        report = KINDS[kind].examine(dataset, model, max_length)
     if json:
         say_json(report.to_dict())
         return
