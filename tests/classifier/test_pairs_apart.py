@@ -103,6 +103,12 @@ def test_it_learns_what_neither_text_says_saves_it_and_gives_the_same_bits(solve
     back = gf.load(solved.save(tmp_path / "model"))
     np.testing.assert_array_equal(back.predict_proba(PAIRS), solved.predict_proba(PAIRS))
     assert back.pairs == "apart"
+    options = {"precision": "fp32", "threads": 1}
+    single = [a for a, _ in PAIRS]  # the encoder alone reads single texts as before
+    np.testing.assert_allclose(
+        gf.Embedder(str(tmp_path / "model"), **options).encode(single),
+        gf.Embedder(folder, **options).encode(single),
+    )
     again = gf.TextClassifier(folder, pairs="apart", train_layers=0, **FAST).fit(PAIRS, SAME)
     np.testing.assert_array_equal(again.logits(PAIRS), solved.logits(PAIRS))
 

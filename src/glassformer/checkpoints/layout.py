@@ -41,7 +41,7 @@ PROBLEMS = {
     "regression": "regression: figures, no classes",
 }
 # What ``config.json`` says of a pooling and head of ours that stand beside an encoder in the Hub's layout.
-OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout")
+OWN_KEYS = ("pooling", "head", "num_labels", "head_type", "head_hidden", "head_dropout", "sides")
 
 
 def filled(model_class: Callable[[Any], Model], config: Any, tensors: dict[str, Tensor], where: str) -> Model:
@@ -208,6 +208,6 @@ def write_beside(
     max_shard_bytes: int | None,
 ) -> None:
     """An encoder in the Hub's layout, and our pooling and head in ``head.safetensors`` beside it."""
-    settings["glassformer"] = {k: getattr(config, k) for k in OWN_KEYS if getattr(config, k) is not None}
+    settings["glassformer"] = {k: v for k in OWN_KEYS if (v := getattr(config, k, None)) is not None}
     write_tensors(folder, rest, name="head")
     write(folder, settings, encoder, max_shard_bytes)

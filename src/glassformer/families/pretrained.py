@@ -50,13 +50,13 @@ from glassformer.types import HeadKind
 
 
 KEY = "glassformer_settings"
-SAID_BY_TENSORS = ("pooling", "head", "num_labels", "head_type")
+SAID_BESIDE = ("pooling", "head", "num_labels", "head_type", "sides")
 
 
 def unsaid(config: Any, said: Any) -> dict[str, Any]:
     """``{KEY: values}`` of a config that reading its ``config.json`` back does not give; may be empty."""
     values = _differences(config, said)
-    values = {key: value for key, value in values.items() if key not in SAID_BY_TENSORS}
+    values = {key: value for key, value in values.items() if key not in SAID_BESIDE}
     return {KEY: values} if values else {}
 
 

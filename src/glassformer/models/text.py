@@ -60,6 +60,8 @@ class TextEncoderConfig:
             )
         if self.head == "spans":  # it reads every row as it is; a folder that says nothing means the same
             object.__setattr__(self, "pooling", None)
+        if self.head != "classification":  # no other reads pairs so
+            object.__setattr__(self, "sides", None)
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
         if self.head == "pretraining" and self.pooling != "pooler":
