@@ -15,6 +15,18 @@ ABOUT = "glassformer.json"
 MOST_CHOSEN = 64
 
 
+def about_in(folder: str | Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of a saved model of ours (of a run the one in it) and what its ``glassformer.json`` says;
+    the folder as it is, and nothing, where there is none.
+
+    Raises:
+        CheckpointError: it is no JSON object.
+    """
+    folder = Path(folder)
+    inner = next((at for at in (folder, folder / "model") if (at / ABOUT).is_file()), None)
+    return (folder, {}) if inner is None else (inner, read_json(inner / ABOUT))
+
+
 def number(settings: dict[str, Any], key: str, where: str, default: int | None = None) -> int:
     """A size.
 

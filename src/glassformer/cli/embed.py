@@ -34,15 +34,14 @@ def embed(
     Raises:
         InputError: no such model, one that gives no vectors, or a file that cannot be read.
     """
-    from glassformer.checkpoints.settings import ABOUT
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.catalog import TASKS
-    from glassformer.tasks.load import load, task_in
+    from glassformer.tasks.load import describe, load
     from glassformer.tasks.run_folder import trained_column
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
-    saved = any((at / ABOUT).is_file() for at in (folder, folder / "model"))
-    if not saved and task_in(folder) is None:  # a name, or an encoder without a head
+    saved = describe(folder)
+    if not saved.about and saved.task is None:  # a name, or an encoder without a head
         found = load_pretrained(model)
         if found.reads != "texts" or not found.has_attention:
             raise ConfigError(

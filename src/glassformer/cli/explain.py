@@ -58,10 +58,10 @@ def explain(
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
     from glassformer.cli.inputs import refuse_unreadable
-    from glassformer.cli.predict import inputs_of
     from glassformer.explain.methods import methods_for
+    from glassformer.tasks.load import describe
 
-    if inputs_of(Path(folder)) in ("texts", "pairs"):  # before the model, which takes longer
+    if (saved := describe(folder)).pairs or saved.reads == "texts":  # before the model, which takes longer
         refuse_unreadable(given)
     clf = _classifier(folder)
     if method is None and hasattr(clf, "EXPLAINED_BY"):

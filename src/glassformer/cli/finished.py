@@ -63,6 +63,7 @@ def _verdict(run: Run) -> str:
 def next_step(run: Run, recipe: Any) -> str:
     """The one command that a finished training is good for."""
     from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.load import describe
 
     task = TASKS[recipe.task]
     reads = getattr(task.estimator, "NOUN", "texts")
@@ -75,19 +76,11 @@ def next_step(run: Run, recipe: Any) -> str:
             f'next: glassformer predict {shlex.quote(str(run.folder))} "A QUESTION" "A TEXT WITH ITS ANSWER"'
         )
     given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
-    if given is None and _reads_pairs(run):
+    if given is None and describe(run.folder).pairs:
         given = '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
     given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
     table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
-
-
-def _reads_pairs(run: Run) -> bool:
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-
-    about = run.folder / "model" / ABOUT
-    return about.is_file() and read_json(about).get("pairs") is True
 
 
 def repr_of(recipe: Any, otherwise: str) -> str:

@@ -33,7 +33,6 @@ from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.predictions import (
     KEEP_TABLE,
-    KINDS,
     LEAST_SURE,
     Answers,
     Kind,
@@ -61,20 +60,6 @@ class Gathered:
 
     def __iter__(self) -> Iterator[Sequence[Row]]:
         yield self.rows
-
-
-def inputs_of(folder: Path) -> str | None:
-    """What a saved model reads (texts, pairs, pictures, ...), by its folder; None: the model must tell."""
-    from glassformer.checkpoints.files import read_json
-    from glassformer.checkpoints.settings import ABOUT
-    from glassformer.tasks.catalog import task_making
-
-    about = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    found = read_json(about) if about else {}
-    task = task_making(found["kind"]) if isinstance(found.get("kind"), str) else None
-    if task is None or task.gives not in KINDS:
-        return None
-    return "pairs" if found.get("pairs") else task.estimator.NOUN
 
 
 def gather(
@@ -377,7 +362,9 @@ def predict_command(
         return
     if out is not None:
         check_output(out, kind)
-    reads, source = None if labels or template else inputs_of(run), None
+    from glassformer.tasks.load import describe
+
+    reads, source = None if labels or template else describe(run).reads, None
     if reads is not None and (
         reads != "texts" or pair_column is None
     ):  # before the model, which takes longer

@@ -342,9 +342,9 @@ def kind_in(folder: Path) -> type[Kind]:
     Raises:
         ConfigError: a model that is asked by another command, which is named.
     """
-    from glassformer.tasks.load import task_in
+    from glassformer.tasks.load import describe
 
-    task = task_in(folder)
+    task = describe(folder).task
     if task is None:
         return Labels
     if task.gives not in KINDS:

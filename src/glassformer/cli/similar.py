@@ -76,11 +76,11 @@ def open_embedder(model: str) -> Any:
         CheckpointError: no such checkpoint.
     """
     from glassformer.checkpoints.native import refuse_unfinished
-    from glassformer.checkpoints.settings import ABOUT
+    from glassformer.checkpoints.settings import about_in
     from glassformer.cli.translate import load_kind
 
     folder = Path(model)
-    if any((at / ABOUT).is_file() for at in (folder, folder / "model")):
+    if about_in(folder)[1]:
         return load_kind(folder, "similar")
     refuse_unfinished(folder)
     from glassformer.tasks.similarity.estimator import Embedder
@@ -90,9 +90,9 @@ def open_embedder(model: str) -> Any:
 
 def is_embedder(folder: str | Path) -> bool:
     """Whether a run, a saved model or a folder of sentence-transformers is asked by ``similar``."""
-    from glassformer.tasks.load import task_in
+    from glassformer.tasks.load import describe
 
-    task = task_in(folder)
+    task = describe(folder).task
     return task is not None and task.verb == "similar"
 
 

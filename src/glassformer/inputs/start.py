@@ -6,7 +6,7 @@ from pathlib import Path
 
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.checkpoints.files import read_json
-from glassformer.checkpoints.settings import ABOUT, section, shown
+from glassformer.checkpoints.settings import about_in, section, shown
 from glassformer.errors import ConfigError
 from glassformer.families import FAMILIES
 
@@ -24,11 +24,11 @@ def check_start(model: str, reads: str) -> None:
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return
-    file = next((f for f in (folder / ABOUT, folder / "model" / ABOUT) if f.is_file()), None)
-    if file is None:
+    inner, about = about_in(folder)
+    if not about:
         return
-    kind = read_json(file).get("kind", "TextClassifier")  # the first ones did not say
-    body = _read_by(file.with_name("config.json"))
+    kind = about.get("kind", "TextClassifier")  # the first ones did not say
+    body = _read_by(inner / "config.json")
     if body is None:
         name = shown(kind).strip("'")
         what = f"holds a {name}, which has no encoder for a classifier"

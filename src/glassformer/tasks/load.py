@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.layout import other_task
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.checkpoints.sentences import MODULES
-from glassformer.checkpoints.settings import ABOUT, read_about, section, shown
+from glassformer.checkpoints.settings import ABOUT, about_in, read_about, section, shown
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError
@@ -115,21 +117,40 @@ def task_opening(checkpoint: Checkpoint) -> Task | None:
     return next((task for task in TASKS.values() if checkpoint.head in task.opens), None)
 
 
-def task_in(folder: str | Path) -> Task | None:
-    """The task whose estimator ``load`` gives for a run, a saved model, or a folder of ``transformers`` or
-    sentence-transformers; None: there is none, and ``load`` says why.
+@dataclass(frozen=True)
+class SavedModel:
+    """What a folder holds, told without its weights."""
+
+    path: Path  # of the model: of a run the folder in it
+    about: Mapping[str, Any]  # what ``glassformer.json`` says; empty: others wrote it, or no model is there
+    task: Task | None  # whose estimator ``load`` gives; None: there is none, and ``load`` says why
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it was trained on pairs of texts."""
+        return self.about.get("pairs") is True
+
+    @property
+    def reads(self) -> str | None:
+        """What it reads: texts, pairs, pictures, questions, sentences; None: only the model can tell."""
+        if self.task is None or not self.about:
+            return None
+        return "pairs" if self.pairs else self.task.estimator.NOUN
+
+
+def describe(folder: str | Path) -> SavedModel:
+    """What a run, a saved model, or a folder of ``transformers`` or sentence-transformers holds.
 
     Raises:
         CheckpointError: a folder that cannot be read.
     """
-    folder = Path(folder)
-    for about in (folder / ABOUT, folder / "model" / ABOUT):
-        if about.is_file():
-            kind = read_json(about).get("kind")
-            return task_making(kind) if isinstance(kind, str) else None
-    if not (folder / "config.json").is_file():
-        return None
-    return task_of_checkpoint(read_checkpoint(folder.resolve()))
+    path, about = about_in(folder)
+    if about:
+        kind = about.get("kind")
+        return SavedModel(path, about, task_making(kind) if isinstance(kind, str) else None)
+    if not (path / "config.json").is_file():
+        return SavedModel(path, {}, None)
+    return SavedModel(path, {}, task_of_checkpoint(read_checkpoint(path.resolve())))
 
 
 def task_of_checkpoint(checkpoint: Checkpoint) -> Task | None:

@@ -14,7 +14,7 @@ from typing import Any
 from glassformer.checkpoints.files import disk_errors, is_temporary, read_json, replace_text
 from glassformer.checkpoints.locks import LOCK, holds_nothing, refuse_held, writing
 from glassformer.checkpoints.native import list_states
-from glassformer.checkpoints.settings import ABOUT
+from glassformer.checkpoints.settings import about_in
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.tags import EXACT
@@ -88,8 +88,7 @@ def trained_columns(folder: str | Path) -> tuple[str | None, ...]:
     """The columns of texts that a run or a saved model was trained on, of pairs both: as the model keeps
     their names, else as the run's recipe names them; empty: neither does."""
     folder = Path(folder)
-    about = next((file for file in (folder / ABOUT, folder / "model" / ABOUT) if file.is_file()), None)
-    names = read_json(about).get("columns") if about else None
+    names = about_in(folder)[1].get("columns")
     if isinstance(names, list) and names:  # ``load`` says what is wrong with others
         return tuple(map(str, names))
     if not (folder / "config.toml").is_file():  # a saved model alone
