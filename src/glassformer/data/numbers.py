@@ -61,7 +61,7 @@ def _number(value: Any, form: Format) -> float:
     """What a value is; NaN: no number."""
     if isinstance(value, str) and form != "plain" and readings(value):
         found = amount(value, form)
-        return float("nan") if found is None else found
+        return math.nan if found is None else found
     try:
         return float(value) if is_number(value) and not isinstance(value, bool | np.bool_) else math.nan
     except OverflowError:  # a whole number of more than 308 digits
@@ -95,13 +95,16 @@ def off_scale(values: Any, scale: Scale) -> np.ndarray:
 def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | None = None) -> None:
     """Raises DataError for the first number that has no logarithm, or one below the range of answers."""
     for index, number in enumerate(numbers):
-        if 0 < number < 1 / LARGEST:
+        if number >= 1 / LARGEST:
+            continue
+        what, fix = (
+            WITHOUT.format(number),
+            "Correct it, or learn the numbers as they are, with number_scale=linear",
+        )
+        if number > 0:
             what = f"{number:g} is below {1 / LARGEST:g}, the lowest answer of number_scale=log"
             fix = "Multiply all numbers, or learn their logarithms with number_scale=linear"
-            raise DataError(what, where=place(origin, index, rows), fix=fix)
-        if not number > 0:
-            fix = "Correct it, or learn the numbers as they are, with number_scale=linear"
-            raise DataError(WITHOUT.format(number), where=place(origin, index, rows), fix=fix)
+        raise DataError(what, where=place(origin, index, rows), fix=fix)
 
 
 def with_logarithms(dataset: Any, skip: bool) -> Any:
@@ -192,32 +195,26 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
     if (named := find_column(table, wanted, (), "label")) is not None:
         return named
     free = [name for name in table.names if name not in taken]
-    like = [name for name in free if _share(_there(table, name), form) > MOST]
-    for name in NUMBER_COLUMNS:
-        usual = [column for column in like if column.lower() == name]
-        if usual:
-            return usual[0]
-    if not like and (priced := [name for name in free if _share(_there(table, name), "amount") > MOST]):
-        column = next((c for name in NUMBER_COLUMNS for c in priced if c.lower() == name), priced[0])
-        cells = _there(table, column)
-        first = next(cell for cell in cells if not is_number(cell) and readings(str(cell)))
+    cells = {name: [value for value in table.read(name) if not is_missing(value)] for name in free}
+
+    def holding(form: Format) -> list[str]:
+        """The columns that hold numbers, those with usual names first."""
+        kind = is_number if form == "plain" else (lambda x: is_number(x) or bool(readings(str(x))))
+        like = [name for name, values in cells.items() if sum(map(kind, values)) > MOST * len(values)]
+        return [c for usual in NUMBER_COLUMNS for c in like if c.lower() == usual] or like
+
+    like = holding(form)
+    if not like and (priced := holding("amount")):
+        column, values = priced[0], cells[priced[0]]
+        first = next(value for value in values if not is_number(value) and readings(str(value)))
         what = f"no column holds plain numbers: {column!r} holds amounts such as {first!r}"
-        fix = how_to_read(cells)
+        fix = how_to_read(values)
         raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
-    if len(like) != 1:
-        what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
-        fix = f"Name it with label_column: {listed(free)}"
-        raise DataError(what, where=table.origin, fix=fix)
-    return like[0]
-
-
-def _share(values: list[Any], form: Format) -> float:
-    kind = is_number if form == "plain" else (lambda value: is_number(value) or bool(readings(str(value))))
-    return sum(map(kind, values)) / max(len(values), 1)
-
-
-def _there(table: Table, name: str) -> list[Any]:
-    return [value for value in table.read(name) if not is_missing(value)]
+    if len(like) == 1 or (like and like[0].lower() in NUMBER_COLUMNS):
+        return like[0]
+    what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
+    fix = f"Name it with label_column: {listed(free)}"
+    raise DataError(what, where=table.origin, fix=fix)
 
 
 def number_findings(
