@@ -225,6 +225,23 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             configs["train"] = settled(configs["train"], unset)
         return to_toml(self.RECIPE(name=name, **configs))
 
+    @classmethod
+    def from_parts(cls, settings: Mapping[str, Any], model: Any, **state: Any) -> Self:
+        """An estimator around a model that others trained; it predicts, and knows nothing of the training.
+
+        Args:
+            settings: of the constructor.
+            model: a network, as ``load_pretrained`` gives it.
+            state: fitted state, names without the underscore at their end.
+        """
+        return cls(**settings)._with_parts(model, **state)
+
+    def _with_parts(self, model: Any, **state: Any) -> Self:
+        vars(self).update({f"{name}_": value for name, value in state.items()})
+        self.model_, self.weights_source_ = model, model.weights_source
+        self.history_, self.chosen_, self.best_step_, self.train_seconds_ = [], {}, 0, 0.0
+        return self
+
     # --- training --------------------------------------------------------------------------------
 
     def _fit(

@@ -259,10 +259,8 @@ def _of_transformers(folder: Path) -> Any:
         if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
             what = "the preprocessor gives far larger pictures than the model was made for"
             raise CheckpointError(what, where=str(folder))
-    clf.model_, clf.class_order_, clf.kind_ = model, None, kind_of_target
+    clf._with_parts(model, class_order=None, kind=kind_of_target, temperature=1.0, threshold=None)
     clf.classes_ = np.asarray(kind_of_target.classes(names) if count == 1 else names)
     if kind_of_target.sorts():
         clf._sort_classes()
-    clf.temperature_, clf.threshold_, clf.history_ = 1.0, None, []
-    clf.weights_source_, clf.best_step_, clf.train_seconds_ = model.weights_source, 0, 0.0
     return clf

@@ -384,12 +384,9 @@ def open_backbone(name: str) -> Any:
     choose_device(clf.device)
     clf.transform_ = build_transform(configs["image"], configs["model"])
     with own_generators(), computing(gradients=True), drawing_own():  # its head is not asked
-        clf.model_ = build_model(configs["model"], clf.transform_, 2).eval()
-    clf.classes_, clf.kind_ = np.array([0, 1]), kind_of_targets([0, 1])
-    clf.temperature_, clf.threshold_, clf.class_order_ = 1.0, None, None
-    clf.history_, clf.best_step_, clf.train_seconds_ = [], 0, 0.0
-    clf.weights_source_ = clf.model_.weights_source
-    return clf
+        model = build_model(configs["model"], clf.transform_, 2).eval()
+    decides = {"temperature": 1.0, "threshold": None, "class_order": None}
+    return clf._with_parts(model, classes=np.array([0, 1]), kind=kind_of_targets([0, 1]), **decides)
 
 
 def _shown(pixels: np.ndarray) -> np.ndarray:

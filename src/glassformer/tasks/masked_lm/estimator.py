@@ -143,12 +143,10 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
             CheckpointError: no tokenizer beside it, or one that does not fit its table.
         """
         folder, config = str(checkpoint.folder), checkpoint.config
-        learner = cls(folder, tokenizer="auto", max_length=config.embedding.max_positions)
-        learner.tokenizer_, learner.chunks_ = load_tokenizer(checkpoint.folder), 0
-        learner.model_ = load_pretrained(fitting(checkpoint, learner.tokenizer_, folder), "mlm")
-        learner.history_, learner.weights_source_ = [], learner.model_.weights_source
-        learner.best_step_, learner.train_seconds_ = 0, 0.0
-        return learner
+        settings = {"model": folder, "tokenizer": "auto", "max_length": config.embedding.max_positions}
+        tokenizer = load_tokenizer(checkpoint.folder)
+        model = load_pretrained(fitting(checkpoint, tokenizer, folder), "mlm")
+        return cls.from_parts(settings, model, tokenizer=tokenizer, chunks=0)
 
     # --- use -------------------------------------------------------------------------------------
 

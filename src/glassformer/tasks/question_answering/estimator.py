@@ -257,11 +257,8 @@ class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConf
             CheckpointError: a tokenizer that does not fit.
         """
         folder = checkpoint.folder
-        made = cls(str(folder))
-        made.tokenizer_ = load_tokenizer(folder)
-        made.model_ = load_pretrained(fitting(checkpoint, made.tokenizer_, str(folder)))
-        made.length_ = min(LONGEST, made.model_.config.embedding.max_positions)
-        made.threshold_, made.history_, made.chosen_ = None, [], {}
-        made.best_step_, made.train_seconds_ = 0, 0.0
-        made.weights_source_ = made.model_.weights_source
-        return made
+        tokenizer = load_tokenizer(folder)
+        model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
+        length = min(LONGEST, model.config.embedding.max_positions)
+        state = {"tokenizer": tokenizer, "length": length, "threshold": None}
+        return cls.from_parts({"model": str(folder)}, model, **state)

@@ -281,9 +281,8 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         self._how = sentences_for(configs["model"], self.max_length)
         with own_generators(), computing(gradients=True), drawing_own():
             model = build_encoder(configs["model"], self._how, self.tokenizer_, self.max_length).eval()
-        self.weights_source_, self.best_step_, self.train_seconds_ = model.weights_source, 0, 0.0
-        self.history_, self.chosen_, self.adapter_ = [], {}, None
-        self.index_, self.model_, self._compute_model = None, model, None
+        self._with_parts(model, adapter=None, index=None)
+        self._compute_model = None
 
     def table(self, texts: Sequence[str]) -> TokenTable:
         """Checked texts as the model reads them, each cut where it ends to read."""

@@ -264,15 +264,19 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         names = [named.get(str(i), f"LABEL_{i}") for i in range(count)]
         if not all(isinstance(name, str) for name in names) or len(set(names)) < count:
             raise CheckpointError(f"'id2label' does not name each of the {count} outputs once", where=where)
-        tagger = cls(str(folder))
-        tagger.tokenizer_ = load_tokenizer(folder)
-        tagger.model_ = load_pretrained(fitting(checkpoint, tagger.tokenizer_, str(folder)))
-        (names,), tagger.scheme_, said = read_names(names)
+        tokenizer = load_tokenizer(folder)
+        model = load_pretrained(fitting(checkpoint, tokenizer, str(folder)))
+        (names,), scheme, said = read_names(names)
         if said:
             warnings.warn(f"{where}: {said}", MalformedTagsWarning, stacklevel=4)
-        tagger.classes_, tagger.repaired_ = np.asarray(names), 0
-        tagger.length_ = min(LONGEST, tagger.model_.config.embedding.max_positions)
-        tagger.temperature_, tagger.history_, tagger.chosen_, tagger.whole_words_ = 1.0, [], {}, None
-        tagger.best_step_, tagger.train_seconds_ = 0, 0.0
-        tagger.weights_source_ = tagger.model_.weights_source
-        return tagger
+        return cls.from_parts(
+            {"model": str(folder)},
+            model,
+            tokenizer=tokenizer,
+            classes=np.asarray(names),
+            scheme=scheme,
+            repaired=0,
+            length=min(LONGEST, model.config.embedding.max_positions),
+            temperature=1.0,
+            whole_words=None,
+        )
