@@ -280,8 +280,8 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
     model = model_of(clf)
     rows, baselines = token_rows(clf, model, np.array(tokens.ids), tokens.words, tokens.segments)
     lengths = ()
-    if getattr(model.config, "sides", None):
-        second = int(np.sum(tokens.segments))
+    if getattr(model.config, "sides", None) and tokens.segments is not None:
+        second = int(tokens.segments.sum())
         lengths = len(tokens) - second, second
     probabilities, target, label = _answered(clf, logits_of(model, rows, lengths))
     classes = clf.classes_.tolist()
