@@ -100,6 +100,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "bidirectional",
         "strategy",
         "method",
+        "pairs",
     }
     assert covered | elsewhere == set(TextClassifier.defaults())
 
