@@ -1,8 +1,8 @@
-"""Every image family of the Hub at work: tuned, frozen, by LoRA, explained, exported, served, and by its names."""
+"""Every image family of the Hub at work: tuned, frozen, by LoRA, explained, exported, and by its names."""
 
 from __future__ import annotations
 
-import subprocess
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -102,7 +102,7 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
 
 @EACH
 @pytest.mark.parametrize("pooling", [pytest.param("mean", marks=pytest.mark.slow), "first-mean"])
-def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path):
+def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
     pil = pytest.importorskip("PIL.Image")
     folder = put(name, tmp_path / "hub")
@@ -113,12 +113,10 @@ def test_a_head_of_ours_is_run_by_the_script_beside_it(name, pooling, tmp_path):
     for i, picture in enumerate(PICTURES[:3]):
         files.append(str(tmp_path / f"{i}.png"))
         pil.fromarray(picture).save(files[-1])
-    said = subprocess.run(
-        [sys.executable, str(tmp_path / "beside" / "run.py"), *files],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    monkeypatch.setattr(sys, "argv", ["run.py", *files])
+    capsys.readouterr()
+    runpy.run_path(str(tmp_path / "beside" / "run.py"), run_name="__main__")
+    said = capsys.readouterr().out
     assert [line.split("\t")[0] for line in said.splitlines()] == clf.predict(PICTURES[:3]).tolist()
 
 
@@ -131,37 +129,6 @@ def test_exported_as_a_graph(name, tmp_path):
         PICTURES, LABELS
     )
     assert export_onnx(clf, tmp_path / "graph", PICTURES)["largest_difference"] <= 1e-4
-
-
-@EACH
-def test_served(name, tmp_path):
-    pytest.importorskip("fastapi")
-    import base64
-    import io
-
-    from fastapi.testclient import TestClient
-    from PIL import Image
-
-    from glassformer.serve.app import create_app
-    from glassformer.serve.guard import PREDICT
-    from glassformer.serve.limits import Limits
-    from glassformer.serve.models import load_models
-
-    clf = gf.ImageClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(
-        PICTURES, LABELS
-    )
-    clf.save(tmp_path / "saved")
-    sent = []
-    for picture in PICTURES[:3]:
-        file = io.BytesIO()
-        Image.fromarray(picture).save(file, "PNG")
-        sent.append(base64.b64encode(file.getvalue()).decode())
-    limits = Limits()
-    with TestClient(
-        create_app(load_models([tmp_path / "saved"], limits, precision="fp32"), limits)
-    ) as client:
-        answer = client.post(PREDICT, json={"images": sent}).json()
-    assert [one["label"] for one in answer["predictions"]] == clf.predict(PICTURES[:3]).tolist()
 
 
 @EACH

@@ -73,7 +73,9 @@ def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
     }
 
 
-@pytest.mark.parametrize(("most", "epochs"), [(37, 3), (370, 10), (37_000, 20)])
+@pytest.mark.parametrize(
+    ("most", "epochs"), [(37, 3), pytest.param(370, 10, marks=pytest.mark.slow), (37_000, 20)]
+)
 def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch, most, epochs):
     monkeypatch.setattr(auto, "SEEN_IMAGES", most)
     monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)

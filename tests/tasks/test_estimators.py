@@ -6,6 +6,7 @@ import inspect
 import json
 import pickle
 import tomllib
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,6 +35,11 @@ def example(kind: type[Estimator]) -> tuple[Estimator, tuple]:
 def fitted(request) -> tuple[Estimator, tuple]:
     estimator, data = example(request.param)
     return estimator.fit(*data), data
+
+
+@cache
+def tasks_of_recipes() -> dict[str, str]:
+    return {name: load_recipe(name).task for name in recipe_names()}
 
 
 def weights(estimator: Estimator) -> bytes:
@@ -66,7 +72,7 @@ def test_parameters_are_the_keys_of_the_recipe_with_their_defaults(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_recipes_become_estimators_and_back(kind, tmp_path):
-    for name in [name for name in recipe_names() if load_recipe(name).task == kind.RECIPE().task]:
+    for name in [name for name, task in tasks_of_recipes().items() if task == kind.RECIPE().task]:
         estimator = kind.from_recipe(name, epochs=2)
         (tmp_path / "again.toml").write_text(estimator.to_recipe())
         assert kind.from_recipe(tmp_path / "again.toml").get_params() == estimator.get_params()

@@ -130,6 +130,10 @@ NAMES = list(
     dict.fromkeys([n for n, f in FAMILIES.items() if f.hub and f.model.reads == "texts"] + list(CASES))
 )
 EACH = pytest.mark.parametrize("name", NAMES)
+# What asks the tokenizer alone, not the family: one family with each kind of it.
+EACH_TOKENIZER = pytest.mark.parametrize(
+    "name", [n if n in ("bert", *CASES) else pytest.param(n, marks=pytest.mark.slow) for n in NAMES]
+)
 
 
 @EACH
@@ -190,7 +194,7 @@ def test_masked_words(name, tmp_path):
     assert tuned.score(TEXTS, LABELS) >= 0.9
 
 
-@EACH
+@EACH_TOKENIZER
 def test_a_tokenizer_without_a_mask_cannot_fill(name, tmp_path):
     lm = gf.MaskedLM(str(put(name, tmp_path / "hub")), tokenizer="auto", max_length=23, epochs=1).fit(TEXTS)
     lm.tokenizer_ = Tokenizer(models.WordLevel({"[UNK]": 0, "film": 1}, unk_token="[UNK]"))
@@ -237,7 +241,7 @@ def test_exported_as_a_graph(name, tmp_path):
     assert checked["largest_difference"] <= 1e-4
 
 
-@EACH
+@EACH_TOKENIZER
 def test_served(name, tmp_path):
     pytest.importorskip("fastapi")
     from fastapi.testclient import TestClient

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +41,7 @@ def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
     assert type(build_recipe({"task": name}, "x")) is task.recipe
 
 
+@cache
 def trees() -> dict[str, ast.Module]:
     return {
         p.relative_to(PACKAGE).as_posix(): ast.parse(p.read_text(encoding="utf-8"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,12 +71,13 @@ def usual_recipe(task: str) -> str:
     return of_task[0][0]
 
 
-def _of(task: str) -> Iterator[tuple[str, Any]]:
+@cache
+def _of(task: str) -> list[tuple[str, Any]]:
+    """The shipped recipes of a task, by name."""
     from glassformer.tasks.catalog import load_recipe
 
-    for name in recipe_names():
-        if (recipe := load_recipe(name)).task == task:
-            yield name, recipe
+    recipes = ((name, load_recipe(name)) for name in recipe_names())
+    return [(name, recipe) for name, recipe in recipes if recipe.task == task]
 
 
 def needs_files(recipe: Any) -> bool:

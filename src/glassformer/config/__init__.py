@@ -7,6 +7,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,6 +58,12 @@ def settings_of(cls: type) -> dict[str, Any]:
     return {f.name: f.default for f in dataclasses.fields(cls)} | retired
 
 
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    """The types of a class's fields: a recipe has a hundred, and each is compiled from its text."""
+    return typing.get_type_hints(cls)
+
+
 def values_before(cls: type) -> dict[str, Any]:
     """Key -> the value that it counts as where something was made before there was such a key."""
     told = {f.name: f.metadata["before"] for f in dataclasses.fields(cls) if "before" in f.metadata}
@@ -70,7 +77,7 @@ def values_in_files(cls: type) -> dict[str, Any]:
 
 def with_values_in_files(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's values from its file, with ``values_in_files`` of each section for what it lacks."""
-    out, hints = dict(values), typing.get_type_hints(cls)
+    out, hints = dict(values), _hints(cls)
     for name, hint in hints.items():
         told = values_in_files(hint) if isinstance(hint, type) and dataclasses.is_dataclass(hint) else {}
         if told and isinstance(out.get(name, {}), Mapping):
@@ -108,7 +115,7 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
     Raises:
         ConfigError: an unknown key (with the nearest name) or a value of the wrong type.
     """
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]  # a dataclass
     retired = getattr(cls, "RETIRED", {})
     kwargs: dict[str, Any] = {}
@@ -290,7 +297,7 @@ def _options_of(cls: type, key: str) -> tuple[Any, ...]:
     hint: Any = cls
     for name in key_places(cls).get(key, ()):
         default = settings_of(hint).get(name)
-        hint = typing.get_type_hints(hint).get(name, type(default))  # a retired key has none
+        hint = _hints(hint).get(name, type(default))  # a retired key has none
     return typing.get_args(hint) or (hint,)
 
 
@@ -362,7 +369,7 @@ def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
 def key_places(cls: type) -> dict[str, tuple[str, ...]]:
     """Every way to name a key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
     places: dict[str, tuple[str, ...]] = {}
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
