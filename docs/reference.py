@@ -170,6 +170,11 @@ MODULES = {
                 cls.__module__[len("glassformer.") :].replace(".recipe", ".run")
                 for cls in recipe_classes().values()
             ),
+            "inputs.inputs",
+            "inputs.texts",
+            "inputs.images",
+            "targets.target",
+            "targets.regression",
             "tasks.task",
             "tasks.labelled",
             "tasks.run",
