@@ -58,6 +58,21 @@ def test_pairs_are_answered_as_offline_whatever_shares_their_batch(served, model
     assert served.ask("/v1/predict", {"texts": ["the red one"]}).body["model"] == "one"
 
 
+def test_sides_that_are_read_apart_are_answered_as_offline():
+    clf = gf.TextClassifier("encoder-mini", pairs="apart", **SETTINGS).fit(PAIRS * 2, SAME * 2)
+    running = Running([(ServedModel("apart", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
+    try:
+        answer = running.ask("/v1/predict", {"pairs": [list(pair) for pair in PAIRS]})
+        shares = [list(p["probabilities"].values()) for p in answer.body["predictions"]]
+        np.testing.assert_allclose(shares, clf.predict_proba(PAIRS), atol=1e-5)
+        asked = {"text": PAIRS[1][0], "text_pair": PAIRS[1][1], "method": "rollout"}
+        explained = running.ask("/v1/explain", asked)
+        assert explained.status == 200, explained
+        assert explained.body["second"]
+    finally:
+        running.stop()
+
+
 def test_an_explanation_says_where_the_second_text_begins(served, models):
     first, second = PAIRS[1]
     answer = served.ask("/v1/explain", {"text": first, "text_pair": second, "method": "occlusion"})
