@@ -18,6 +18,7 @@ import pytest
 import torch
 from PIL import Image
 
+import glassformer as gf
 from glassformer.data.text import Clean, clean_text
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import graph, onnx_folder
@@ -104,6 +105,21 @@ def test_the_script_cleans_texts_as_the_model_does(mode: str, folder: Path, tmp_
         "",
     ):
         assert names["clean"](text) == clean_text(text, mode)
+
+
+def test_pairs_whose_sides_are_read_apart(tmp_path: Path):
+    pairs = [*zip(TEXTS, TEXTS[1:] + TEXTS[:1], strict=True)]
+    clf = gf.TextClassifier("encoder-mini", pairs="apart", **TINY).fit(pairs, LABELS)
+    with pytest.raises(ConfigError, match="no class for pairs whose sides are read apart"):
+        clf.export_outputs().check("hf")
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    samples, _ = samples_of(clf, "nowhere", 11)
+    checked = onnx_folder.export_onnx(clf, tmp_path / "folder", samples + pairs)
+    assert checked["largest_difference"] <= 1e-4
+    command = [sys.executable, str(tmp_path / "folder" / "run.py"), *pairs[3]]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert float(done.stdout.split("\t")[1]) == pytest.approx(clf.predict_proba(pairs[3:4]).max(), abs=2e-4)
 
 
 def test_thresholds_of_three_classes_go_along(tmp_path: Path):
