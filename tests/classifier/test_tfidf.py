@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -396,3 +397,11 @@ def test_weights_of_a_network_are_an_error():
     with pytest.raises(InputError, match="a linear model: model=tfidf"):
         clf.explain(TEXTS[0], method="weights")
     assert clf.explain(TEXTS[0]).method == "attention"
+
+
+def test_two_examples_a_class_bring_no_warning_of_scikit_learn():
+    texts = [f"word{i} again {j}" for i in range(31) for j in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf = gf.TextClassifier("tfidf", verbose=0).fit(texts, [f"class {i // 2}" for i in range(62)])
+    assert clf.score(texts, [f"class {i // 2}" for i in range(62)]) > 0.9

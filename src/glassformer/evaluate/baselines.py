@@ -142,7 +142,8 @@ def tfidf_logistic(
     def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
         # A tolerance of 1e-3 stopped after ten steps and cost up to five points of accuracy.
         model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
-        return model.fit(train[rows], y[rows], None if weights is None else weights[rows])
+        with without_warnings(r"sklearn\."):  # on few examples a class
+            return model.fit(train[rows], y[rows], None if weights is None else weights[rows])
 
     def score(model: LogisticRegression, rows: np.ndarray) -> float:
         said = model.predict(train[rows])
@@ -293,7 +294,6 @@ def pixel_logistic(
     Returns:
         Probabilities ``[m, C]`` and the baseline's name.
     """
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -305,7 +305,7 @@ def pixel_logistic(
         train, targets = [train[i] for i in chosen.tolist()], targets[chosen]
         sample_weight = None if sample_weight is None else sample_weight[chosen]
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
-    with without_warnings(category=ConvergenceWarning), one_thread():
+    with without_warnings(r"sklearn\."), one_thread():
         model.fit(pixels(train, side, image_range), targets, logisticregression__sample_weight=sample_weight)
     out = np.zeros((len(judged), num_classes))
     out[:, model.classes_] = model.predict_proba(pixels(judged, side, image_range))

@@ -9,6 +9,7 @@ import numpy as np
 
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.finite import finite
+from glassformer.process import without_warnings
 
 Kind = Literal["linear", "knn"]
 KINDS = ("linear", "knn")
@@ -83,7 +84,8 @@ def fit_head(
         return NearestHead(unit(vectors), np.asarray(targets), neighbors, int(np.max(targets)) + 1)
     from sklearn.linear_model import LogisticRegression
 
-    fitted = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
+    with without_warnings(r"sklearn\."):  # on few examples a class
+        fitted = LogisticRegression(C=C, max_iter=1000).fit(vectors, targets)
     weight, bias = fitted.coef_.astype(np.float32), fitted.intercept_.astype(np.float32)
     if len(weight) == 1:  # of two classes: one row, of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])

@@ -145,11 +145,10 @@ def _regression(
     vectors: np.ndarray, targets: np.ndarray, strength: float, weights: Any, made: dict, key: int
 ) -> Any:
     """A logistic regression, which begins where the one in ``made`` has ended, and stays there."""
-    from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
     model = made.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
-    with without_warnings(category=ConvergenceWarning):
+    with without_warnings(r"sklearn\."):
         return model.set_params(C=strength).fit(vectors, targets, weights)
 
 
