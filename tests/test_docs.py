@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from tests.warm import run_all
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -84,29 +85,37 @@ QUICK = {
     "gallery",
     "tables",
 }  # the others train for tens of seconds
-RUNNABLE = [
-    pytest.param(page, id=page.stem, marks=() if page.stem in QUICK else pytest.mark.slow)
-    for page in RUN
-    if program(page)
-]
+RUNNABLE = {page.stem: program(page) for page in RUN if program(page)}
 
 
-@pytest.mark.parametrize("page", RUNNABLE)
-def test_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path):
-    code = program(page)
-    for sign, package in NEEDS.items():
-        if sign in code and importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
-    if "'curl'" in code and shutil.which("curl") is None:
-        pytest.skip("curl is not installed")
-    done = subprocess.run(
-        [sys.executable, "-c", code.replace(PORT, free_port())],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ,
-    )
+def lacking(code: str) -> list[str]:
+    """What a page needs and this machine has not."""
+    packages = [name for sign, name in NEEDS.items() if sign in code and not importlib.util.find_spec(name)]
+    return packages + ["curl"] * ("'curl'" in code and shutil.which("curl") is None)
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory) -> dict[str, str]:
+    """The quick pages that do not run."""
+    quick = {name: code for name, code in RUNNABLE.items() if name in QUICK and not lacking(code)}
+    return run_all(quick, tmp_path_factory.mktemp("pages"))
+
+
+@pytest.mark.parametrize("page", sorted(QUICK))
+def test_blocks_of_a_quick_page_run_one_after_the_other(page, failed):
+    if lacking(RUNNABLE[page]):
+        pytest.skip(f"needs {', '.join(lacking(RUNNABLE[page]))}")
+    assert page not in failed, failed[page]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted({*RUNNABLE} - QUICK))
+def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path: Path):
+    code = RUNNABLE[page]
+    if lacking(code):
+        pytest.skip(f"needs {', '.join(lacking(code))}")
+    command = [sys.executable, "-c", code.replace(PORT, free_port())]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
 
 

@@ -104,6 +104,7 @@ GENERATED = {"node_modules", "_build", "__pycache__"}
 
 
 @cache
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 

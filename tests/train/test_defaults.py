@@ -170,8 +170,17 @@ def test_too_few_steps_are_warned_of(given, said):
         assert found[0].filename == __file__  # the line that called fit
 
 
-@pytest.mark.parametrize("given", [{}, {"epochs": 3}], ids=["unset", "epochs"])
-@pytest.mark.parametrize("model", ["encoder-small", pytest.param("lstm", marks=pytest.mark.slow), "textcnn"])
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        ("encoder-small", {}),
+        ("textcnn", {"epochs": 3}),
+        pytest.param("encoder-small", {"epochs": 3}, marks=pytest.mark.slow),
+        pytest.param("textcnn", {}, marks=pytest.mark.slow),
+        pytest.param("lstm", {}, marks=pytest.mark.slow),
+        pytest.param("lstm", {"epochs": 3}, marks=pytest.mark.slow),
+    ],
+)
 def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
     """96 texts of eight sentences, three folds."""
     right = []
