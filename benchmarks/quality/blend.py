@@ -1,0 +1,58 @@
+"""Would a blend of `tfidf` and the frozen encoder be ahead of the better of the two?
+
+    .venv/bin/python -m benchmarks.quality.blend [--data banking77 tweet-irony imdb] [--rows 100 1000] [--draws 2]
+
+On training rows alone, of the sets on which rules of `auto` are chosen: both learn from a draw, 1,000 other rows judge.
+A blend is the mean of both models' probabilities, with the weight of the encoder that does best on these very rows, which
+flatters it. ``benchmarks/results/blend.json`` has the accuracies of both and of each blend.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import glassformer as gf
+from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.quality.auto import ENCODER, drawn, split_of
+
+JUDGED = 1_000
+WEIGHTS = (0.0, 0.3, 0.5, 0.7, 1.0)  # of the encoder
+
+
+def accuracies(data: str, rows: str, draw: int) -> list[float]:
+    """The accuracy of each of ``WEIGHTS`` on rows that neither model has learned from."""
+    X, y = split_of(data, "train")
+    labels = np.array([f"label {k}" for k in y])
+    learned = drawn(y, rows, draw)
+    others = np.random.default_rng(draw).permutation(np.setdiff1d(np.arange(len(y)), learned))[:JUDGED]
+    given = [X[i] for i in learned], labels[learned].tolist()
+    judged = [X[i] for i in others]
+    linear = gf.TextClassifier("tfidf", threads=1, verbose=0).fit(*given)
+    frozen = gf.TextClassifier(
+        ENCODER, train_layers=0, head_start="solved", max_length=128, threads=1, verbose=0
+    ).fit(*given)
+    a, b = (model.predict_proba(judged) for model in (linear, frozen))
+    truth = labels[others]
+    return [float((linear.classes_[((1 - w) * a + w * b).argmax(1)] == truth).mean()) for w in WEIGHTS]
+
+
+def main() -> None:
+    args = parse(__doc__, data=["banking77", "tweet-irony", "imdb"], rows=["100", "1000"], draws=2)
+    cells = []
+    for data in args.data:
+        for rows in args.rows:
+            found = [accuracies(data, rows, draw) for draw in range(args.draws)]
+            mean = np.mean(found, 0)
+            ahead = float(mean[1:-1].max() - max(mean[0], mean[-1]))
+            cells.append({"data": data, "rows": rows, "accuracies": found, "blend_ahead": ahead})
+            print(
+                f"{data}, {rows} rows: "
+                + ", ".join(f"{w} {x:.3f}" for w, x in zip(WEIGHTS, mean, strict=True)),
+                flush=True,
+            )
+    result = {"weights_of_the_encoder": WEIGHTS, "judged": JUDGED, "cells": cells}
+    write_result(RESULTS / "blend.json", result | {"environment": environment()})
+
+
+if __name__ == "__main__":
+    main()
