@@ -135,10 +135,12 @@ def test_counted_words_of_texts_and_of_pairs():
 
     texts = [f"{word} film {i % 5}" for i, word in enumerate(["good", "bad"] * 20)]
     y = np.array([1.0, -1.0] * 20)
-    name, found = tfidf_ridge(texts, y, ["good film", "bad film"])
+    name, found = tfidf_ridge(None, texts, y, ["good film", "bad film"])
     assert name == "TF-IDF + ridge"
     assert found[0] > 0 > found[1]
     pairs = [TextPair(text, "a film") for text in texts]
-    name, found = tfidf_ridge(pairs, y, [TextPair("good film", "a film"), TextPair("bad film", "a film")])
+    name, found = tfidf_ridge(
+        None, pairs, y, [TextPair("good film", "a film"), TextPair("bad film", "a film")]
+    )
     assert "both sides" in name
     assert found[0] > 0 > found[1]

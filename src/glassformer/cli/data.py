@@ -98,8 +98,9 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
     from glassformer.config import apply_overrides, build
     from glassformer.data.splits import split_up
     from glassformer.tasks.catalog import TASKS
+    from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
-    task = TASKS["token-tagging"]
+    task = TASKS[TaggingRecipe.task]
     data = {"source": source, "on_bad_row": "skip"} | ({"tags_column": tags_column} if tags_column else {})
     recipe = build(task.recipe, apply_overrides({"data": data}, settings, task.recipe), "--set")
     assert task.read is not None

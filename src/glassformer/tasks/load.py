@@ -135,7 +135,7 @@ class SavedModel:
         """What it reads: texts, pairs, pictures, questions, sentences; None: only the model can tell."""
         if self.task is None or not self.about:
             return None
-        return "pairs" if self.pairs else self.task.estimator.NOUN
+        return "pairs" if self.pairs else getattr(self.task.estimator, "NOUN", None)
 
 
 def describe(folder: str | Path) -> SavedModel:
