@@ -20,7 +20,7 @@ from glassformer.cli.app import main
 SAVED = sorted((Path(__file__).parent / "saved").iterdir())
 RUNS = [run for version in SAVED for run in sorted((version / "runs").iterdir())]
 STOPPED = [run for version in SAVED for run in sorted((version / "stopped").iterdir())]
-LONG = ("textcnn", "vectors", "transformer")  # runs that take more than ten seconds
+LONG = ("textcnn", "vectors", "transformer", "lstm")  # long runs; `text` has the checkpoints of the last
 TEXTS = ["The capital of France is Paris .", "The capital of Japan is Tokyo .", "germany uses the euro"]
 
 
