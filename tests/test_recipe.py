@@ -9,7 +9,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from glassformer import TextClassifier
@@ -65,7 +65,7 @@ def strategy(hint: object, name: str = "") -> st.SearchStrategy:
 
 
 @given(strategy(Recipe))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 def test_any_recipe_survives_its_file(recipe: Recipe):
     assert build(Recipe, tomllib.loads(to_toml(recipe))) == recipe
 

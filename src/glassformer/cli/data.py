@@ -65,6 +65,7 @@ def read_as(
     from glassformer.cli.own_data import asked_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.image_classification.recipe import ImageRecipe
+    from glassformer.tasks.labelled import parts_of
     from glassformer.tasks.text_classification.recipe import Recipe
 
     if KINDS[kind].numbers and is_set("target", settings):
@@ -89,8 +90,9 @@ def read_as(
     if not pictures:
         model = recipe.model.model if is_set("model", settings) else model
         max_length = recipe.text.max_length if is_set("max_length", settings) else max_length
-    report = KINDS[kind].examine(task.target.examined(used), model, max_length, recipe)
-    report = replace(report, findings=[*report.findings, *task.target.findings(splits, recipe.train)])
+    _, target = parts_of(task)
+    report = KINDS[kind].examine(target.examined(used), model, max_length, recipe)
+    report = replace(report, findings=[*report.findings, *target.findings(splits, recipe.train)])
     return report, used, kind
 
 

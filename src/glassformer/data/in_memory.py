@@ -133,7 +133,7 @@ def as_record(row: Any) -> Mapping[Any, Any] | None:
     if isinstance(row, Mapping):
         return row
     if isinstance(row, tuple):
-        return row._asdict() if hasattr(row, "_asdict") else None
+        return getattr(row, "_asdict", lambda: None)()
     if hasattr(row, "iloc") and all(isinstance(name, str) for name in row.index):  # of a data frame
         return dict(zip(row.index, row, strict=True))
     return None

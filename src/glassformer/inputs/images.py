@@ -49,7 +49,7 @@ class Images(Inputs):
 
     def check(self, recipe: Any, splits: Mapping[str, Any], folder: Path) -> None:
         """Those that cannot be read are found before the training, not after it."""
-        refuse_unreadable(splits, first_range(recipe.image, recipe.model, folder))
+        refuse_unreadable(dict(splits), first_range(recipe.image, recipe.model, folder))
 
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         return examine_pictures(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)

@@ -98,6 +98,13 @@ def labelled(
     )
 
 
+def parts_of(task: Task) -> tuple[Inputs, Classes]:
+    """What a task of labels or numbers reads, and what it learns."""
+    assert task.inputs is not None
+    assert isinstance(task.target, Classes)
+    return task.inputs, task.target
+
+
 # --- data -----------------------------------------------------------------------------------------
 
 
@@ -133,7 +140,7 @@ def look(work: Work) -> Look:
     Raises:
         DataError: a label that training would not show, or an input that cannot be read.
     """
-    inputs, target, recipe = work.task.inputs, work.task.target, work.recipe
+    (inputs, target), recipe = parts_of(work.task), work.recipe
     work.data, unknown = target.checked(work.data, inputs.skips(recipe.data))
     splits, dataset = work.data, work.data.dataset
     inputs.check(recipe, splits.parts(), work.folder)
@@ -144,13 +151,14 @@ def look(work: Work) -> Look:
 
 def _examine(work: Work) -> DoctorReport:
     """The data as they are trained on."""
-    d, splits, dataset, target = work.recipe.data, work.data, work.data.dataset, work.task.target
+    d, splits, dataset = work.recipe.data, work.data, work.data.dataset
+    inputs, target = parts_of(work.task)
     there = splits.parts()
     others = {name: split for name, split in dataset.splits.items() if name not in there}
     taken = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
     held_out = d.hold_out if taken and target.labels_given else None
     used = target.examined(replace(dataset, splits=there | others))
-    report = work.task.inputs.examine(used, work.estimator, work.recipe, held_out)
+    report = inputs.examine(used, work.estimator, work.recipe, held_out)
     return replace(report, findings=[*report.findings, *target.findings(splits, work.recipe.train)])
 
 
@@ -224,7 +232,7 @@ def judge(work: Work) -> dict[str, Any]:
     work.say("judging")
     out = judge_readable(work)
     est, recipe = work.estimator, work.recipe
-    out |= work.task.inputs.facts(est, work.data, recipe)
+    out |= parts_of(work.task)[0].facts(est, work.data, recipe)
     if est.tried_:
         out["tried"] = list(est.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
