@@ -193,7 +193,7 @@ class PairBatch:
 
 
 def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device | str = "cpu") -> PairBatch:
-    """The pairs ``index`` of two ``TokenTable``s whose texts begin with [CLS] and end with [SEP]."""
+    """The pairs ``index`` of two tables of tokens, whose texts begin with [CLS] and end with [SEP]."""
     left, right = pack_texts(source, index), pack_texts(target, index)
     lengths = right.packing.length_tensor
     ends = right.packing.first_rows + lengths - 1

@@ -425,7 +425,7 @@ class Tags(Target):
         return {"spans": spans, "temperature": float(self.clf.temperature_)}
 
 
-class Answers(Target):
+class QuestionAnswers(Target):
     """Spans of contexts that answer questions; rows are the candidates of each."""
 
     gives, made_by = "answers", "a TextAnswerer"
@@ -525,7 +525,7 @@ class Vectors(Target):
 KINDS: dict[str, type[Target]] = {
     "labels": Labels,
     "numbers": Numbers,
-    "answers": Answers,
+    "answers": QuestionAnswers,
     "tags": Tags,
     "vectors": Vectors,
 }
