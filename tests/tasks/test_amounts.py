@@ -220,6 +220,11 @@ def test_a_number_far_from_all_others_does_not_choose_in_silence(tmp_path: Path,
     assert "far" not in metrics["numbers"]
 
 
+def test_plain_numbers_with_three_decimals_are_no_amounts():
+    assert said_of_amounts(["3.5", "3.815"], "plain") == ""
+    assert "'3.815' as 3815" in said_of_amounts(["3.5", "3.815"], "comma")
+
+
 def test_far_is_far_from_the_middle_half():
     numbers = np.arange(13.0)
     assert far_from(np.array([5.0, 44.0, 46.0, -34.0]), numbers).tolist() == [False, False, True, True]

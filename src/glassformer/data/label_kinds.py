@@ -285,7 +285,10 @@ def how_to_read(values: Iterable[Any]) -> str:
 
 
 def said_of_amounts(values: Iterable[Any], form: Format) -> str:
-    """How many cells are read as amounts, with two of them, and their currencies where there are several."""
+    """How many cells are read as amounts, with two of them, and their currencies where there are several; of
+    plain numbers none are."""
+    if form == "plain":
+        return ""
     given = [value for value in values if isinstance(value, str)]
     read = [x for x in given if not is_number(x) or amount(x, form) not in (None, float(x))]
     if not read:

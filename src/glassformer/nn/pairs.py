@@ -9,8 +9,8 @@
 
 Differences from the paper: vectors have length 1, their cosine u . v is a feature of its own, and u and v
 themselves are scaled down by ``ALONE``. They say what a text is about, of which few pairs tell a linear head
-nothing, and at full length they drown ``|u - v|``: on 100 pairs of SICK 73 % are right with s = 1, 80 % with 0.2
-(five draws).
+nothing, and at full length they drown ``|u - v|``: on 100 pairs of SICK 73 % are right with s = 1, and 80 %
+with 0.2 (five draws).
 """
 
 from __future__ import annotations

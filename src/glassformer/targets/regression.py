@@ -579,7 +579,8 @@ class NumberMeter:
         if self.scale == "log":
             out["ratios"] = ratios(found, true)
         bounds = intervals(found, true, bootstrap, seed) if bootstrap else {}
-        return out | {f"{key}_interval": bounds.get(key) for key in Numbers.metrics}
+        known = {key for key in Numbers.metrics if out[key] is not None}
+        return out | {f"{key}_interval": bounds.get(key) if key in known else None for key in Numbers.metrics}
 
 
 def measured(found: np.ndarray, true: np.ndarray) -> dict[str, float | None]:
