@@ -110,8 +110,9 @@ def fold_table(metrics: Mapping[str, Any], short: bool = False) -> Table:
     """
     scores, over, folds = metrics["test"], metrics["over_folds"], metrics["folds"]
     target = target_of(scores)
-    keys = [key for key in target.of_folds(metrics.get("measure") or "") if key in over]
     narrow = short and target.wide
+    wanted = target.leads if narrow else target.of_folds(metrics.get("measure") or "")
+    keys = [key for key in wanted if key in over]
     took = [] if narrow else ["seconds"]
     digits = target.digits(scores.get("n", 0))
     trained = [] if short else ["trained on"]

@@ -58,7 +58,7 @@ class Target:
     predictions: ClassVar[str] = "answers"  # what folds give together
     resampled: ClassVar[str] = "n"  # key of how many there are of what an interval rests on
     precise: ClassVar[bool] = False  # shares have two digits, however few examples there are
-    wide: ClassVar[bool] = False  # on a terminal a table of folds has short heads, and no time
+    wide: ClassVar[bool] = False  # on a terminal a table of folds has the leading metrics alone, and no time
     unranked: ClassVar[tuple[str, str] | None] = None  # what a review of labels cannot rank, and what to do
     uncalibrated: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and what to do
     measure: ClassVar[str | None] = None  # what a run's lines begin with; None: the recipe's choice

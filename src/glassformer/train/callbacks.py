@@ -375,7 +375,7 @@ class Progress(Callback):
 
     def step(self, training: Training, info: StepInfo) -> None:
         if (solution := getattr(training, "solution", "")) and info.evaluation is not None:
-            line = _judged(1, info.evaluation, training.config.monitor, False)
+            line = _judged(1, info.evaluation, training.config, False)
             self._line(f"solved: {solution}  {line.removeprefix('epoch 1  ')}")
             return
         if self.bar is not None:
@@ -388,7 +388,7 @@ class Progress(Callback):
             when = f"  ({time_left(left)} left)" if done < total else ""
             self._line(f"step {done}/{total}{when}  loss {loss:.4f}  {speed:,.0f} tokens/s")
         if (e := info.evaluation) is not None:
-            line = _judged(info.epoch + 1, e, training.config.monitor, info.is_best)
+            line = _judged(info.epoch + 1, e, training.config, info.is_best)
             self.best = line if info.is_best else self.best
             last = training.finished
             due = not self.told or time.monotonic() - self.last_judged >= self.every
@@ -454,7 +454,7 @@ def time_left(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
+def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
     if "score" in e:
@@ -463,9 +463,12 @@ def _judged(epoch: int, e: dict[str, Any], monitor: str, best: bool) -> str:
         shares = f"R² {e['r2']:.4f}  mean absolute error {e['mae']:.4g}"
         return f"{line}validation loss {e['loss']:.4f}  {shares}" + "  (best)" * best
     if "accuracy" not in e:
-        shown = f"train accuracy {e['train_accuracy']:.4f}" if e["train_accuracy"] else ""
+        counted = e["train_accuracy"] and not hasattr(
+            config, "number_scale"
+        )  # numbers are not right or wrong
+        shown = f"train accuracy {e['train_accuracy']:.4f}" if counted else ""
         return (line + shown).rstrip() + "  (best)" * best
-    loss = f"validation loss {e['loss']:.4f}"
+    loss, monitor = f"validation loss {e['loss']:.4f}", config.monitor
     if monitor == "loss":
         return line + loss + "  (best)" * best + f"  accuracy {e['accuracy']:.4f}"
     if "micro_f1" in e:  # several labels an example
