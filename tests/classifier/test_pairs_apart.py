@@ -150,7 +150,7 @@ def test_explanations_see_both_texts(solved, method):
     [
         ({"pooling": "attention"}, "attention pooling is of one text"),
         ({"add_special_tokens": False}, "the special tokens of a text"),
-        ({"model": "textcnn"}, "no Transformer"),
+        ({"model": "textcnn"}, "pairs = apart needs a Transformer"),
     ],
 )
 def test_what_it_cannot_be_is_said(folder, settings, what):

@@ -39,3 +39,11 @@ def test_every_verb_names_them(refused, run, tmp_path, verb):
     }
     said = refused(verb, above, *more.get(verb, []))
     assert f"Give one below it: {above / 'mine'}" in said
+
+
+def test_the_folder_of_others_below_is_named_too(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError) as caught:
+        gf.load(tmp_path)
+    assert str(caught.value).endswith(f"Give one below it: {tmp_path / 'model'}")

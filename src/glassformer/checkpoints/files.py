@@ -385,7 +385,9 @@ def models_below(folder: Path, *marks: str) -> str:
         for mark in marks if len(found) <= MOST_NAMED else ():
             files = islice(sorted(islice(folder.glob(f"{depth}/{mark}"), MOST_LOOKED_AT)), MOST_NAMED + 1)
             homes = (file.parent for file in files)
-            found |= dict.fromkeys(home.parent if home.name == "model" else home for home in homes)
+            found |= dict.fromkeys(
+                home.parent if home.name == "model" and home.parent != folder else home for home in homes
+            )
     found.pop(folder, None)
     shown = ", ".join(map(str, list(found)[:MOST_NAMED]))
     return shown + (", ..." if len(found) > MOST_NAMED else "")

@@ -200,7 +200,7 @@ def similar_command(
     from glassformer.cli.inputs import names_a_file, refuse_folder
 
     for text in given:
-        if is_run(text) or (Path(text) / ABOUT).is_file():
+        if is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
             fix = (
                 f'Name it with --model: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
             )

@@ -157,7 +157,7 @@ def build_model(
         family = family_of(preset)
         apart = pairs and model.pairs == "apart"
         if apart and family.configure is not None:
-            raise _no_transformer(model.model)
+            raise _no_transformer(model.model, "pairs = apart")
         if pairs and not apart and _gains_segments(preset):
             preset = replace(preset, embedding=replace(preset.embedding, segments=2))
         if family.configure is None:
@@ -184,9 +184,11 @@ def _under(config: Any, head: HeadKind) -> Any:
     return replace(config, head=head, pooling=None) if head == "spans" else config
 
 
-def _no_transformer(model: str) -> ConfigError:
+def _no_transformer(model: str, asked: str = "") -> ConfigError:
+    """``asked``: the setting that wants one."""
     fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
-    return ConfigError(f"{model!r} is no Transformer", where="model", fix=fix)
+    what = f"{asked} needs a Transformer, and {model!r} is none" if asked else f"{model!r} is no Transformer"
+    return ConfigError(what, where="model", fix=fix)
 
 
 def _tuned(
