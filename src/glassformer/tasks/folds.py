@@ -15,7 +15,6 @@ from glassformer.config import plain
 from glassformer.data.copies import groups_of
 from glassformer.data.splits import Splits, labelled, stratified_folds
 from glassformer.errors import DataError
-from glassformer.evaluate.predictions import write_numbers, write_predictions
 from glassformer.targets.multilabel import spread
 from glassformer.targets.regression import Numbers
 from glassformer.targets.target import Target
@@ -143,11 +142,8 @@ class LabelsOutOfFold(OutOfFold):
         meter.update(out, self.targets, predicted=chosen)
         metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
-        path, about = folder / "predictions.csv", {"labels": train.labels, "rows": train.rows, "split": NAME}
-        if not kind.labels_given:
-            write_numbers(path, train.names(), out[:, 0].tolist(), **about)
-            return metrics | {"numbers": {"held_out": 0}, "intervals": []}
         predicted = kind.labels(chosen.astype(bool) if kind.binary else chosen, classes).tolist()
         shares = kind.sureness(out, chosen).tolist()
-        write_predictions(path, train.names(), out, self.classes, predicted=predicted, shares=shares, **about)
-        return metrics
+        path = folder / "predictions.csv"
+        kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
+        return metrics if kind.labels_given else metrics | {"numbers": {"held_out": 0}, "intervals": []}
