@@ -24,6 +24,7 @@ def history(*losses: float | None) -> list[dict]:
         ((2.9, 2.1, 2.03), None),  # by three percent
         ((0.5, 0.9, 0.7), None),  # an earlier one was better
         ((0.5, 0.7), None),
+        ((2.9, 0.004, 0.001), None),  # all is learned
         ((2.9,), None),
         ((), None),
         ((2.9, None, 1.7), {"epochs": 3, "before": 2.9, "after": 1.7}),

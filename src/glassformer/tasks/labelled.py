@@ -45,6 +45,7 @@ from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
 
 FEW = 100  # validation examples: one of them is a point or more
+LEARNED = 0.01  # a validation loss below which nothing is left to learn
 STILL = 0.05  # by which share an epoch lowers the validation loss that is not the last one wanted
 JUDGED_OF_TRAINING = 1000  # examples, to see what was learned by heart
 
@@ -397,7 +398,9 @@ def still_learning(history: Sequence[Mapping[str, Any]]) -> dict[str, Any] | Non
     ``STILL`` or more: the training ended too soon."""
     found = [one for one in history if one.get("kind") == "evaluation" and one.get("loss") is not None]
     losses = [float(one["loss"]) for one in found]
-    if len(losses) < 2 or losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
+    if len(losses) < 2 or losses[-2] < LEARNED:
+        return None
+    if losses[-1] > min(losses) or losses[-1] > (1 - STILL) * losses[-2]:
         return None
     return {"epochs": found[-1]["epoch"] + 1, "before": losses[-2], "after": losses[-1]}
 
