@@ -30,7 +30,6 @@ RUN = [
     DOCS / "explanations.md",
     DOCS / "gallery.md",
     DOCS / "sequences.md",
-    DOCS / "tags.md",
     DOCS / "word-vectors.md",
     *sorted(DOCS.glob("quickstart-*.md")),
     *sorted((DOCS / "guide").glob("*.md")),
@@ -79,7 +78,7 @@ def free_port() -> str:
 QUICK = {
     "extend",
     "explanations",
-    "own-pictures",
+    "own-images",
     "compare-fairly",
     "from-captum",
     "gallery",

@@ -31,7 +31,7 @@ PAGES = (
     "docs/questions.md",
     "docs/install.md",
     "docs/guide/long-inputs.md",
-    "docs/guide/similar.md",
+    "docs/guide/semantic-search.md",
     "docs/extend.md",
 )
 ALIKE = "-avx512"  # the level whose files are all of one state of the code
