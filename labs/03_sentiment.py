@@ -338,7 +338,7 @@ print(
 # ## Does attention explain the prediction?
 #
 # A counter-example: the most attended word can be hidden and the answer stays, while another, outside the most attended third, flips it alone.
-# Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`; [explanations](../docs/explanations.md).
+# Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`; [explanations](../docs/guide/explain.md).
 
 # %%
 short = [" ".join(text.split()[:25]) for text in test_x[: budget(8, 250)]]  # their beginnings

@@ -27,7 +27,6 @@ PAGES = sorted(
 )
 RUN = [
     DOCS / "extend.md",
-    DOCS / "explanations.md",
     DOCS / "gallery.md",
     DOCS / "sequences.md",
     DOCS / "word-vectors.md",
@@ -77,7 +76,7 @@ def free_port() -> str:
 
 QUICK = {
     "extend",
-    "explanations",
+    "explain",
     "own-images",
     "compare-fairly",
     "from-captum",

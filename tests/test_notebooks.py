@@ -36,7 +36,7 @@ def test_a_quickstart_becomes_cells(maker):
     code = [source for kind, source in cells if kind == "code"]
     assert code[0].startswith("import csv")
     assert code[1].startswith("!glassformer train --text reviews.csv")
-    assert cells[0][1].startswith("# Texts in five minutes")
+    assert cells[0][1].startswith("# Text classification in five minutes")
 
 
 def test_links_lead_to_the_same_files(maker):

@@ -22,9 +22,10 @@ from glassformer.report.published import alone, company, headline
 PAGES = (
     "README.md",
     "docs/benchmarks.md",
-    "docs/serving.md",
+    "docs/guide/serve.md",
+    "docs/guide/export.md",
     "docs/studies.md",
-    "docs/explanations.md",
+    "docs/guide/explain.md",
     "docs/sequences.md",
     "docs/word-vectors.md",
     "docs/defaults.md",
