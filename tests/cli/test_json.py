@@ -114,6 +114,8 @@ def test_what_needs_no_model(asked, monkeypatch, trained: Path, reviews: Path):
         "task": "text-classification",
         "data": "europe",
     }
+    (europe,) = (row for row in asked("recipes", "recipes") if row["name"] == "europe")
+    assert europe["task"] == "text-classification"
     assert "europe" in [row["name"] for row in asked("data list", "data", "list")]
     assert asked("data show", "data", "show", reviews)["splits"]
     assert asked("data doctor", "data", "doctor", reviews)["findings"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import typer.main
 
 from glassformer.cli.app import UsageError, app
 from glassformer.process import READING
+from glassformer.serve.limits import Limits
 from glassformer.tasks.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +29,31 @@ def test_every_command_and_option_says_what_it_is_for():
             check(child, f"{path} {name}")
 
     check(ROOT_COMMAND, "glassformer")
+
+
+def test_recipes_are_listed_a_line_each_and_by_a_word(gf, refused):
+    lines = gf("recipes").out.splitlines()
+    assert {line.split()[0] for line in lines} == recipe_names().keys()
+    assert all(len(line.split(maxsplit=2)) == 3 for line in lines), "name, task and description"
+    (line,) = gf("recipes", "Goemotions-MINI").out.splitlines()
+    assert line.startswith("goemotions-minilm  text-classification  MiniLM")
+    assert {line.split()[1] for line in gf("recipes", "word2vec").out.splitlines()} == {"word2vec"}
+    assert "no recipe has 'xyzzy'" in refused("recipes", "xyzzy")
+
+
+def test_the_help_of_train_fits_two_screens_and_that_of_serve_has_its_limits(gf, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERMINAL_WIDTH", "100")
+    said = gf("train", "--help").out
+    assert len(said.splitlines()) <= 2 * 30
+    assert "glassformer recipes" in said
+    panels = [re.sub("[╭╮─ ]", "", line) for line in said.splitlines() if line.startswith("╭")]
+    assert panels == ["Arguments", "Options", "Data", "Model", "Training", "Output", "Limits"]
+    options, limits = gf("serve", "--help").out.split("─ Limits ─")
+    for option in ("--port", "--host", "--json"):
+        assert option in options
+    for limit in fields(Limits):
+        assert f"--{limit.name.replace('_', '-')} " in limits
 
 
 # --- the documents --------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.serve.guard import HEADERS, SHARE, Guard, allowed_host, host_of
-from glassformer.serve.limits import Held, Limits, Metrics, Share
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Held, Metrics, Share
 from glassformer.serve.problems import Problem
 
 PREDICT = "/v1/predict"

@@ -32,6 +32,7 @@ from glassformer.cli import (
     fill,
     new,
     predict,
+    recipes,
     report,
     reproduce,
     review_labels,
@@ -65,8 +66,8 @@ AGAIN = "give the same command again"
 GO_ON = {"cross-validate", "review-labels", "compare", "reproduce"}  # verbs that keep what is finished
 
 TABLES = (
-    f"For tables: {OPTION} cp1252 if not in UTF-8, --header no if the first row is data, --quoting none if "
-    "quotes are plain characters; anywhere in the command."
+    f"For tables: {OPTION} cp1252 if not UTF-8, --header no if the first row is data, "
+    "--quoting none if quotes are plain characters. Every command accepts them."
 )
 START, TRAIN, JUDGE = "Start here", "Train and compare", "Evaluate a model"
 ASK, GIVE = "Use a model", "Export and serve"  # panels of the help
@@ -82,6 +83,7 @@ app = typer.Typer(
 app.command("demo", rich_help_panel=START)(demo.demo_command)
 app.add_typer(data.app, name="data", rich_help_panel=START)
 app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
+app.command("recipes", rich_help_panel=TRAIN)(recipes.recipes_command)
 app.command("train", rich_help_panel=TRAIN, epilog=TABLES)(train.train_command)
 app.command("new", rich_help_panel=TRAIN)(new.new_command)
 app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(cross_validate.cross_validate_command)
@@ -125,7 +127,7 @@ def _options(
         typer.Option(
             OPTION,
             metavar="NAME",
-            help="The encoding of tables, if it is not UTF-8, such as cp1252. Goes anywhere in the command.",
+            help="Text encoding of input tables (default utf-8), e.g. cp1252. Accepted by every command.",
         ),
     ] = None,
     quoting: Annotated[
@@ -133,8 +135,8 @@ def _options(
         typer.Option(
             "--quoting",
             metavar="csv|none",
-            help="For CSV and TSV. csv: a quoted cell may have line breaks; none: quotes are plain "
-            "characters, each line is a row. Goes anywhere in the command.",
+            help="For CSV and TSV. csv: quoted cells may contain line breaks; none: quotes are plain "
+            "characters, one row per line. Accepted by every command.",
         ),
     ] = None,
     header: Annotated[
@@ -142,11 +144,11 @@ def _options(
         typer.Option(
             "--header",
             metavar="yes|no",
-            help="For CSV and TSV: whether the first row names the columns. Goes anywhere in the command.",
+            help="For CSV and TSV: whether the first row names the columns. Accepted by every command.",
         ),
     ] = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error. Goes anywhere in the command.")
+        bool, typer.Option("--debug", help="Show the traceback of an error. Accepted by every command.")
     ] = False,
 ) -> None:
     """Options that stand before the verb."""

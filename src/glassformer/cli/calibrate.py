@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import (
+    DATA,
     BadRow,
     ImageColumn,
     LabelColumn,
@@ -184,7 +185,8 @@ def calibrate_command(
     run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None, option("PATH", "Labeled texts to calibrate on, instead of the run's validation split.")
+        str | None,
+        option("PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=DATA),
     ] = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
@@ -193,12 +195,10 @@ def calibrate_command(
     image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
-        option(
-            "METRIC", f"Also a threshold, or one a class of more than two, for the best {', '.join(METRICS)}."
-        ),
+        option("METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."),
     ] = None,
     abstain_below: Annotated[
-        float | None, option("P", "Abstain (predict no label) below this probability.")
+        float | None, option("P", "Predict no label below this probability (0 to 1).")
     ] = None,
     on_bad_row: BadRow = None,
     json: AsJson = False,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from glassformer.cli.options import (
+    DATA,
     BadRow,
     ImageColumn,
     LabelColumn,
@@ -145,26 +146,24 @@ Given = Annotated[
     list[str] | None,
     argument(
         "STUDY|RUN...",
-        f"A TOML file or one of: {', '.join(study_names())}; or two finished run folders or more.",
+        f"Study, a .toml file or one of: {', '.join(study_names())}; or two or more finished run folders.",
         autocompletion=studies,
     ),
 ]
-Text = Annotated[str | None, option("FILE", "Labeled texts to compare the models on.")]
-Images = Annotated[str | None, option("FOLDER", "Labeled images to compare the models on.")]
+Text = Annotated[str | None, option("FILE", "Labeled texts to compare models on.", panel=DATA)]
+Images = Annotated[str | None, option("FOLDER", "Labeled images to compare models on.", panel=DATA)]
 Models = Annotated[list[str] | None, option("NAME...", "With --text or --images: two or more models.")]
-Seeds = Annotated[int, option("N", "With --text or --images: the number of trainings of each model.")]
+Seeds = Annotated[int, option("N", "With --text or --images: trainings per model.")]
 Settings = Annotated[
-    list[str] | None, option("KEY=VALUE", "Set any key in every arm of the study; may be repeated.", "--set")
+    list[str] | None, option("KEY=VALUE", "Set a recipe key in every arm; may be repeated.", "--set")
 ]
-Out = Annotated[Path | None, option("DIR", "The output folder of the study.", show_default="runs/NAME")]
-Workers = Annotated[
-    int, option("N", "The number of runs at a time, each in its own process; 0: all runs in this process.")
-]
+Out = Annotated[Path | None, option("DIR", "Output folder of the study.", show_default="runs/NAME")]
+Workers = Annotated[int, option("N", "Runs at a time, one process each; 0: all in this process.")]
 Split = Annotated[
     str | None,
     option(
         "validation|test",
-        "The split to evaluate on; test only if you choose nothing by the result.",
+        "Split to evaluate on. Use test only for a final report, not to choose a model.",
         show_default="the study's, validation",
     ),
 ]
@@ -172,12 +171,12 @@ Measure = Annotated[
     str | None,
     option(
         "NAME",
-        "Compare by accuracy, macro_f1; of tags entity_f1; of numbers r2, pearson, spearman, mae; of "
-        "cosines spearman, pearson.",
+        "Metric: accuracy, macro_f1; for tags entity_f1; for regression r2, pearson, spearman, "
+        "mae; for similarity spearman, pearson.",
         show_default="what chose the weights",
     ),
 ]
-Engine = Annotated[str, option("NAME", "serial, or ray (each run is a task on a cluster).")]
+Engine = Annotated[str, option("NAME", "serial, or ray for a cluster.")]
 
 
 def compare_command(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from glassformer.cli.options import (
+    DATA,
     BadRow,
     ImageColumn,
     LabelColumn,
@@ -111,20 +112,22 @@ def show_folds(metrics: dict[str, Any], folder: Path) -> None:
 
 
 Text = Annotated[
-    str | None, option("FILE", "Your labeled texts instead of a recipe; all rows go into the folds.")
+    str | None, option("FILE", "Labeled texts, instead of a recipe; all rows go into the folds.", panel=DATA)
 ]
 Images = Annotated[
     str | None,
-    option("FOLDER", "Your labeled images instead of a recipe: a folder or a table; all go into the folds."),
+    option(
+        "FOLDER",
+        "Labeled images, instead of a recipe: a folder or a table; all go into the folds.",
+        panel=DATA,
+    ),
 ]
 Data = Source
 Out = Annotated[
     Path | None,
-    option(
-        "DIR", "The output folder; folds that are finished in it are kept.", show_default="runs/NAME-folds"
-    ),
+    option("DIR", "Output folder; finished folds in it are kept.", show_default="runs/NAME-folds"),
 ]
-Folds = Annotated[int, option("K", "The number of folds.")]
+Folds = Annotated[int, option("K", "Number of folds.")]
 
 
 def cross_validate_command(

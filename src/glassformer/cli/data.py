@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from glassformer.cli.options import COLUMNS, column_settings, named_as_options
+from glassformer.cli.options import (
+    COLUMNS,
+    DATA,
+    LabelColumn,
+    LabelSeparator,
+    TextColumn,
+    column_settings,
+    named_as_options,
+    option,
+)
 from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.cli.places import free_folder
@@ -166,17 +175,8 @@ LISTED = (
 )  # notes whose examples are shown, as those of warnings are
 app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
-Source = Annotated[
-    str, typer.Argument(metavar="NAME", help="A named data set, or the path of a table or folder.")
-]
-PairColumn = Annotated[
-    str, typer.Option(metavar="NAME", help="The column of the second texts of pairs; auto, none.")
-]
-TextColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of texts.")]
-LabelColumn = Annotated[str | None, typer.Option(metavar="NAME", help="The column of labels.")]
-LabelSeparator = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="The separator of several labels in one cell.")
-]
+Source = Annotated[str, typer.Argument(metavar="NAME", help="Data set name, table or folder.")]
+PairColumn = Annotated[str, option("NAME", panel=DATA, help="Second text column of pairs, auto or none.")]
 
 
 def named_sources() -> dict[str, NamedSource]:
@@ -530,11 +530,11 @@ def show_command(
     augment: Annotated[
         str | None,
         typer.Option(
-            metavar="LEVEL", help="For images: draw the augmentation shift, light, medium or strong."
+            metavar="LEVEL", help="For images: show the augmentation shift, light, medium or strong."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="With --augment: the file of the contact sheet.")
+        Path | None, typer.Option(metavar="FILE.png", help="With --augment: PNG file of the contact sheet.")
     ] = None,
 ) -> None:
     """Show sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
@@ -570,10 +570,10 @@ def doctor_command(
     name: Source,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Also check the tokens of this checkpoint's tokenizer."),
+        typer.Option(metavar="NAME", help="Checkpoint whose tokenizer to check the texts with."),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(metavar="TOKENS", min=3, help="Cut texts at this many tokens.")
+        int | None, typer.Option(metavar="TOKENS", min=3, help="Max tokens per text.")
     ] = USUAL_LENGTH,
     text_column: TextColumn = None,
     pair_column: PairColumn = "auto",
@@ -582,7 +582,9 @@ def doctor_command(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Read the data as train would with this key; may be repeated."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Read the data as 'train' would with this recipe key; may be repeated.",
         ),
     ] = None,
     json: AsJson = False,

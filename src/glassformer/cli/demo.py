@@ -104,7 +104,7 @@ def _is_ours(path: Path) -> bool:
 
 def demo_command(
     quick: Annotated[
-        bool, flag("--quick", "Use fewer sentences and epochs, to check the installation.")
+        bool, flag("--quick", "Use less data and fewer epochs, to check the installation.")
     ] = False,
     json: AsJson = False,
 ) -> None:

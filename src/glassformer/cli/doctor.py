@@ -453,11 +453,12 @@ def _in_hub_cache(repo: str, revision: str) -> bool:
 
 def doctor_command(
     model: Annotated[
-        str | None, argument("MODEL", "A model or run to check instead: a folder, a name or a Hub id.")
+        str | None,
+        argument(
+            "MODEL", "Model or run to check: a folder, a name or a Hub id. Omit it to check this machine."
+        ),
     ] = None,
-    revision: Annotated[
-        str | None, option(None, "The revision of the model on the Hub.", "--revision")
-    ] = None,
+    revision: Annotated[str | None, option(None, "Revision of the model on the Hub.", "--revision")] = None,
     json: AsJson = False,
 ) -> None:
     """Check this machine (packages, number formats, data sets, weights), or check a model."""

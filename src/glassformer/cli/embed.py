@@ -73,22 +73,20 @@ def _texts(given: Sequence[str], text_column: str | None, usual: Sequence[str | 
 
 
 def embed_command(
-    model: Annotated[
-        str, argument("MODEL", "A run, a saved classifier, or a checkpoint of sentence-transformers.")
-    ],
-    out: Annotated[Path, option("FILE.npy", "Write the embeddings to this file, one row for each text.")],
+    model: Annotated[str, argument("MODEL", "Run, saved classifier or sentence-transformers checkpoint.")],
+    out: Annotated[Path, option("FILE.npy", "Output file, one row per input.")],
     given: Annotated[
         list[str] | None,
         argument(
             "TEXT|FILE",
-            "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with a text a line; - is standard input; or "
-            "images.",
+            "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line), or images; - is "
+            "standard input.",
         ),
     ] = None,
     data: DataFile = None,
     text_column: TextColumn = None,
     prompt_name: Annotated[
-        str | None, option("NAME", "The checkpoint's prompt to prepend to each text.")
+        str | None, option("NAME", "Prompt of the checkpoint to prepend to each text.")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from glassformer.cli.finished import show_number_figures, show_similarity
 from glassformer.cli.options import (
+    DATA,
     BadRow,
     ImageColumn,
     LabelColumn,
@@ -125,7 +126,7 @@ def evaluate_command(
     run: RunFolder,
     path: OtherData = None,
     data: Annotated[
-        str | None, option("PATH", "Other labeled texts or images: a named data set, a table or a folder.")
+        str | None, option("PATH", "Other labeled data: a data set name, table or folder.", panel=DATA)
     ] = None,
     on_bad_row: BadRow = None,
     text_column: TextColumn = None,
@@ -137,14 +138,19 @@ def evaluate_command(
     target_column: TargetColumn = None,
     number_format: Annotated[
         str | None,
-        option("|".join(FORMATS), "For regressors: how --data writes numbers.", show_default="the run's"),
+        option(
+            "|".join(FORMATS),
+            "For regressors: number format of --data.",
+            show_default="the run's",
+            panel=DATA,
+        ),
     ] = None,
     by: Annotated[
-        str | None, option("COLUMN", "Also give the metrics for each value of this column.")
+        str | None, option("COLUMN", "Also report metrics for each value of COLUMN, e.g. --by shop.")
     ] = None,
     json: AsJson = False,
     every_epoch: Annotated[
-        bool, flag("--every-epoch", "Evaluate the weights of every epoch (needs keep_epochs).")
+        bool, flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs).")
     ] = False,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""

@@ -160,7 +160,7 @@ Given = Annotated[
     list[str] | None,
     argument(
         "TEXT|IMAGE",
-        "Texts, files of texts, - for standard input, or images, at most 20; for an Embedder two texts.",
+        "Texts, files of texts, images, or - for standard input; at most 20. For embedders: two texts.",
     ),
 ]
 
@@ -169,25 +169,25 @@ Method = Annotated[
     str,
     option(
         None,
-        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, occlusion "
-        "or, of a linear model, weights.",
+        "attention, rollout, gradient_x_input, integrated_gradients, attention_gradient, "
+        "occlusion; for linear models: weights.",
     ),
 ]
-Target = Annotated[str | None, option("LABEL", "The label to explain; the predicted one by default.")]
-Options = Annotated[list[str] | None, option("KEY=VALUE", "An option of the method: unit=word.", "--set")]
+Target = Annotated[str | None, option("LABEL", "Label to explain (default: the predicted one).")]
+Options = Annotated[
+    list[str] | None, option("KEY=VALUE", "Option of the method, e.g. unit=word; may be repeated.", "--set")
+]
 Trust = Annotated[
     bool,
     flag(
         "--trust",
-        "Test the faithfulness of each explanation: hide the parts it ranks first, and random parts.",
+        "Test faithfulness: mask the top-ranked parts and, for comparison, random ones.",
     ),
 ]
-Cross = Annotated[bool, flag("--cross", "For pairs: how the words of one text act on those of the other.")]
-Rows = Annotated[
-    list[int] | None, option("N", "For files: the row to explain, as the file counts; may be repeated.")
-]
-Out = Annotated[Path | None, option("FILE", "Write a page (.html) or the scores (.json) to this file.")]
-Word = Annotated[str | None, option("WORD|NUMBER", "For taggers: the word to explain, or its number from 0.")]
+Cross = Annotated[bool, flag("--cross", "For pairs: effect of the words of one text on those of the other.")]
+Rows = Annotated[list[int] | None, option("N", "For files: number of the row to explain; may be repeated.")]
+Out = Annotated[Path | None, option("FILE", "Output file: a page (.html) or the scores (.json).")]
+Word = Annotated[str | None, option("WORD|NUMBER", "For taggers: word to explain, or its number from 0.")]
 
 
 def explain_command(

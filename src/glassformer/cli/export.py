@@ -103,20 +103,16 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
 
 def export_command(
     run: Run,
-    to: Annotated[
-        Target, option(None, "hf: for transformers; onnx: for ONNX Runtime and similar programs.", "--to")
-    ],
-    out: Annotated[Path | None, option("DIR", "The output folder; RUN/hf or RUN/onnx by default.")] = None,
+    to: Annotated[Target, option(None, "hf for transformers; onnx for ONNX Runtime and others.", "--to")],
+    out: Annotated[Path | None, option("DIR", "Output folder (default: RUN/hf or RUN/onnx).")] = None,
     int8: Annotated[
-        bool, flag("--int8", "With onnx: also write int8 weights, and measure the accuracy they lose.")
+        bool, flag("--int8", "For onnx: also write int8 weights and report the accuracy they lose.")
     ] = False,
     int8_tolerance: Annotated[
         float,
-        option("POINTS", "The most accuracy, in points, that int8 may lose; otherwise int8 is not kept."),
+        option("POINTS", "Max accuracy loss of int8 in percentage points; beyond it, int8 is not kept."),
     ] = 0.5,
-    check: Annotated[
-        int, option("N", "The number of inputs on which model and export must agree.")
-    ] = CHECKED,
+    check: Annotated[int, option("N", "Number of inputs on which model and export must agree.")] = CHECKED,
     json: AsJson = False,
 ) -> None:
     """Export the model to transformers or ONNX; stops if the predictions would differ."""

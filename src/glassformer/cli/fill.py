@@ -24,13 +24,11 @@ def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[t
 
 
 def fill_command(
-    run: Annotated[
-        Path, a_run("A run folder, or the folder of a masked language model (glassformer's or the Hub's).")
-    ],
+    run: Annotated[Path, a_run("Run folder or masked language model (glassformer's or the Hub's).")],
     given: Annotated[
-        list[str], argument("TEXT", f"Texts with {MASK} for what is to guess; - is standard input.")
+        list[str], argument("TEXT", f"Texts with {MASK} for each missing word; - is standard input.")
     ],
-    top: Annotated[int, option("N", f"The number of words for each {MASK}.")] = 5,
+    top: Annotated[int, option("N", f"Words per {MASK}.")] = 5,
     json: AsJson = False,
 ) -> None:
     """Fill in masked words: one line for each [MASK] with words and probabilities."""

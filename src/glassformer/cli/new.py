@@ -131,11 +131,11 @@ def new(
 
 
 def new_command(
-    file: Annotated[Path, argument("FILE.toml", "The file to write.")],
-    recipe: Annotated[str | None, a_recipe("A recipe to start from.")] = None,
+    file: Annotated[Path, argument("FILE.toml", "File to write.")],
+    recipe: Annotated[str | None, a_recipe("Recipe to start from (see: glassformer recipes).")] = None,
     task: Annotated[str | None, option("TASK", "Start from the default recipe of a task.")] = None,
-    text: Annotated[str | None, option("FILE", "Write a recipe for your labeled texts.")] = None,
-    images: Annotated[str | None, option("FOLDER", "Write a recipe for your labeled images.")] = None,
+    text: Annotated[str | None, option("FILE", "Write a recipe for these labeled texts.")] = None,
+    images: Annotated[str | None, option("FOLDER", "Write a recipe for these labeled images.")] = None,
     model: Model = None,
     data: Source = None,
     settings: Settings = None,

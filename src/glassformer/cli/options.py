@@ -13,20 +13,23 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from glassformer.cli.output import say, show_table
-from glassformer.cli.places import RECIPE_HELP, recipes, run_folders
+from glassformer.cli.places import recipes, run_folders
 from glassformer.cli.rows import WAY_OUT
 from glassformer.config import meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
-from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names
+from glassformer.tasks.recipe import DEFAULT_TASK
 
 # --- options --------------------------------------------------------------------------------------
 
 
-def option(metavar: str | None, help: str, *names: str, **more: Any) -> Any:
+DATA, MODEL, TRAINING, OUTPUT, LIMITS = "Data", "Model", "Training", "Output", "Limits"  # panels of --help
+
+
+def option(metavar: str | None, help: str, *names: str, panel: str | None = None, **more: Any) -> Any:
     """An option; without names it is called as its parameter."""
-    return typer.Option(*names, metavar=metavar, help=help, **more)
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **more)
 
 
 def argument(metavar: str, help: str, **more: Any) -> Any:
@@ -34,12 +37,12 @@ def argument(metavar: str, help: str, **more: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, **more)
 
 
-def flag(name: str, help: str, **more: Any) -> Any:
+def flag(name: str, help: str, panel: str | None = None, **more: Any) -> Any:
     """An option without a value."""
-    return typer.Option(name, help=help, **more)
+    return typer.Option(name, help=help, rich_help_panel=panel, **more)
 
 
-def a_run(help: str = "A run folder, or the folder of a saved model.", metavar: str = "RUN") -> Any:
+def a_run(help: str = "Run folder or saved model.", metavar: str = "RUN") -> Any:
     """A folder that a shell completes."""
     return typer.Argument(autocompletion=run_folders, metavar=metavar, help=help)
 
@@ -49,44 +52,51 @@ def a_recipe(help: str, metavar: str = "RECIPE") -> Any:
     return typer.Argument(autocompletion=recipes, metavar=metavar, help=help)
 
 
-def _column(of: str) -> Any:
-    return option("NAME", f"The column of {of}, if it is not found automatically.")
+def _column(name: str) -> Any:
+    return option("NAME", f"{name}; detected by default.", panel=DATA)
 
 
 Run = Annotated[Path, a_run()]
-RunFolder = Annotated[Path, a_run("A run folder.")]
-RecipeName = Annotated[str | None, a_recipe(f"{RECIPE_HELP} {', '.join(recipe_names())}.")]
-Model = Annotated[str | None, option("NAME", "The weights or the architecture, instead of the recipe's.")]
-Source = Annotated[str | None, option("PATH", "A named data set or a path, instead of the recipe's data.")]
+RunFolder = Annotated[Path, a_run("Run folder.")]
+RecipeName = Annotated[
+    str | None,
+    a_recipe("Recipe name or .toml file (see: glassformer recipes). Omit it with --text or --images."),
+]
+Model = Annotated[
+    str | None, option("NAME", "Checkpoint or architecture, instead of the recipe's.", panel=MODEL)
+]
+Source = Annotated[str | None, option("PATH", "Data set or path, instead of the recipe's.", panel=DATA)]
 Settings = Annotated[
     list[str] | None,
     option(
-        "KEY=VALUE", "Set any key of the recipe (--help-keys of train lists them); may be repeated.", "--set"
+        "KEY=VALUE",
+        "Set a recipe key; may be repeated (keys: glassformer train --help-keys).",
+        "--set",
+        panel=TRAINING,
     ),
 ]
 DataFile = Annotated[
-    str | None, option("FILE", "A file of inputs; it may also be given among the texts.", "--data")
+    str | None, option("FILE", "Input file; may also be given as an argument.", "--data", panel=DATA)
 ]
-OtherData = Annotated[str | None, argument("PATH", "Other data, as --data.", show_default=False)]
-TextColumn = Annotated[str | None, _column("texts")]
-PairColumn = Annotated[str | None, _column("the second texts of pairs")]
+OtherData = Annotated[str | None, argument("PATH", "Other data, same as --data.", show_default=False)]
+TextColumn = Annotated[str | None, _column("Text column")]
+PairColumn = Annotated[str | None, _column("Second text column of pairs")]
 LabelColumn = Annotated[
     str | None,
     option(
         "NAME",
-        "The column of labels, if it is not found automatically. Several columns of 0 and 1, one for each "
-        "label: A,B,C.",
+        "Label column; detected by default. One 0/1 column per label: A,B,C.",
+        panel=DATA,
     ),
 ]
 LabelSeparator = Annotated[
-    str | None, option("TEXT", "The separator of several labels in one cell, such as '|' or ';'.")
+    str | None, option("TEXT", "Separator of several labels in one cell, e.g. '|'.", panel=DATA)
 ]
-ImageColumn = Annotated[str | None, _column("images, or of their files")]
-SourceColumn = Annotated[str | None, _column("source texts (to translate)")]
-TargetColumn = Annotated[str | None, _column("translations")]
+ImageColumn = Annotated[str | None, _column("Column of images or of their names")]
+SourceColumn = Annotated[str | None, _column("Source text column")]
+TargetColumn = Annotated[str | None, _column("Translation column")]
 BadRow = Annotated[
-    str | None,
-    option("refuse|skip", "skip: leave out rows and images that cannot be used, and list them."),
+    str | None, option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 ]
 BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
 COLUMNS = (

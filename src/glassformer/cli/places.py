@@ -93,7 +93,6 @@ def default_folder(name: str, suffix: str = "") -> Path:
 # Names of recipes, and folders that hold a run or a saved model.
 
 
-RECIPE_HELP = "A TOML file, or a recipe of the package (leave it out with --text or --images):"
 MOST_FOLDERS = 200  # folders that are offered, or looked into
 MARKS = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
 

@@ -20,6 +20,7 @@ from glassformer.cli.inputs import (
     sides_in,
 )
 from glassformer.cli.options import (
+    DATA,
     PairColumn,
     Run,
     TextColumn,
@@ -264,54 +265,61 @@ Given = Annotated[
     list[str] | None,
     argument(
         "TEXT|FILE",
-        "Texts, or files: CSV, TSV, JSONL, Parquet, .txt with one text a line; images, folders of "
-        "them; - is standard input. For a model of pairs two texts each, or tables of two columns; "
-        "for one of answers a question and its text each.",
+        "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line); images or folders "
+        "of them; - is standard input. For pairs: two texts each, or a table with two text "
+        "columns. For question answering: a question and its text each.",
     ),
 ]
 Data = Annotated[
     Path | None,
     option(
         "FILE",
-        "A file of inputs. From Parquet to Parquet it may have any size: it is read in pieces, and the "
-        "same command resumes.",
+        "Input file (same as the positional argument). With Parquet in and out, streams files "
+        "larger than memory and resumes if rerun.",
+        panel=DATA,
     ),
 ]
 Out = Annotated[
     Path | None,
     option(
-        "FILE", "Write a table there: .csv, of a .parquet file .parquet too; of spans .jsonl or .conll too."
+        "FILE",
+        "Output file: .csv, or .parquet if the input is Parquet. For taggers and question "
+        "answering also .jsonl; for taggers also .conll.",
     ),
 ]
 OwnLabels = Annotated[
     list[str] | None,
-    option("A,B,C", "For models of entailment: the labels to choose from, without training (zero-shot)."),
+    option("A,B,C", "For entailment models: the labels to choose from (zero-shot)."),
 ]
 Template = Annotated[
-    str | None, option("TEXT", "With --labels: their sentence, such as 'This text is about {}.'")
+    str | None, option("TEXT", "With --labels: sentence for each label, e.g. 'This text is about {}.'")
 ]
 KeepTable = Annotated[
     bool,
     flag(
         "--keep-table",
-        "Write your CSV to --out unchanged, with the columns predicted and probability appended. Cells "
-        "that begin with = or @ stay: a spreadsheet takes them for formulas.",
+        "Write your CSV to --out unchanged and append the predictions. Cells that begin with = "
+        "or @ stay: a spreadsheet runs them as formulas.",
     ),
 ]
-Engine = Annotated[str, option("NAME", "From Parquet to Parquet: serial, or ray for a cluster.")]
+Engine = Annotated[str, option("NAME", "With Parquet in and out: serial, or ray for a cluster.")]
 BadRow = Annotated[
     str | None,
-    option("refuse|skip", "skip: a row or image that cannot be used gets no label, and the output says why."),
+    option(
+        "refuse|skip",
+        "Stop at an unusable row or image, or skip it: it gets no label, and the output says why.",
+        panel=DATA,
+    ),
 ]
 Least = Annotated[
     int | None,
-    option("N", "List the N predictions with the lowest confidence, with their two likeliest labels."),
+    option("N", "List the N predictions with the lowest confidence and their two most probable labels."),
 ]
 Precision = Annotated[
     str | None,
     option(
         "auto|fp32|bf16|int8",
-        "The number format to compute in; int8 once it is checked on the run's validation labels.",
+        "Compute precision. int8 is used only if it keeps at least 99.5 % of validation labels.",
         show_default="as trained",
     ),
 ]
@@ -319,7 +327,7 @@ Coverage = Annotated[
     float | None,
     option(
         "SHARE",
-        "For regressors: the share of true numbers that prediction intervals contain (0 to 1).",
+        "For regressors: share of true values that prediction intervals contain (0 to 1).",
         show_default="0.9",
     ),
 ]

@@ -46,7 +46,9 @@ def _write_run_page(folder: Path) -> Path:
 
 
 def report_command(
-    folder: Annotated[Path, a_run("The folder of a run, a study or folds.", "RUN|STUDY")],
+    folder: Annotated[
+        Path, a_run("Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY")
+    ],
     json: AsJson = False,
 ) -> None:
     """Write report.html again, from the files of a run, a study, a cross-validation or a label review."""

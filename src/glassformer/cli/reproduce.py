@@ -111,22 +111,26 @@ def write_page(path: Path) -> None:
 
 def reproduce_command(
     row: Annotated[
-        str | None, argument("ROW", "The number of the published system (--table lists them).")
+        str | None, argument("ROW", "Number of the published system (--table lists them).")
     ] = None,
-    table: Annotated[bool, flag("--table", "List all published results and ours; run nothing.")] = False,
+    table: Annotated[bool, flag("--table", "List published results and ours; run nothing.")] = False,
     settings: Settings = None,
     out: Annotated[
         Path | None,
         option(
             "DIR",
-            "The run folder, or of several recipes the one around them; what was begun there goes on. "
-            "With --table: the .md file that is written, and the rows' pages into a folder of that name.",
+            "Run folder, or parent folder if the system has several recipes; resumes what was begun "
+            "there. With --table: .md file to write, with a folder of that name for the systems' "
+            "pages.",
             show_default="runs/NAME",
         ),
     ] = None,
     check_it: Annotated[
         bool,
-        flag("--check", "Say whether each figure agrees with the published one; needs the row's weights."),
+        flag(
+            "--check",
+            "Report whether each metric agrees with the published one (needs the original weights).",
+        ),
     ] = False,
     json: AsJson = False,
 ) -> None:

@@ -82,7 +82,8 @@ def show_review(found: dict[str, Any], folder: Path) -> None:
 
 def review_labels_command(
     recipe: Annotated[
-        str | None, a_recipe("A recipe, or the folder of a finished cross-validation.", "RECIPE|FOLDER")
+        str | None,
+        a_recipe("Recipe name or .toml file, or the folder of a finished cross-validation.", "RECIPE|FOLDER"),
     ] = None,
     text: Text = None,
     images: Images = None,
@@ -96,7 +97,7 @@ def review_labels_command(
     image_column: ImageColumn = None,
     out: Out = None,
     folds: Folds = 5,
-    top: Annotated[int, option("N", "The number of suggestions to write.")] = 1000,
+    top: Annotated[int, option("N", "Number of suggestions to write.")] = 1000,
     on_bad_row: BadRow = None,
     json: AsJson = False,
 ) -> None:

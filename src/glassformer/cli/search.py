@@ -103,23 +103,22 @@ def _queries(words: Sequence[str]) -> list[str]:
 
 
 def search_command(
-    model: Annotated[str, argument("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")],
+    model: Annotated[str, argument("RUN|NAME", "Run, saved Embedder or checkpoint name.")],
     table: Annotated[
-        Path, argument("TABLE", "The texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index.")
+        Path,
+        argument("TABLE", "Texts to search: CSV, TSV, JSONL, Parquet, .txt, or an index made by --save."),
     ],
     queries: Annotated[
-        list[str] | None, argument("QUERY", "The queries, or a file of them; - is standard input.")
+        list[str] | None, argument("QUERY", "Queries, or a file of them; - is standard input.")
     ] = None,
-    count: Annotated[int, option("N", "The number of results for each query.", min=1)] = 5,
-    least: Annotated[float | None, option("COSINE", "The lowest cosine of a result.", min=-1, max=1)] = None,
+    count: Annotated[int, option("N", "Number of results per query.", min=1)] = 5,
+    least: Annotated[float | None, option("COSINE", "Lowest cosine of a result.", min=-1, max=1)] = None,
     save: Annotated[
-        Path | None, option("DIR", "Save texts and embeddings to this folder: an index that TABLE can name.")
+        Path | None, option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE.")
     ] = None,
     out: Annotated[
         Path | None,
-        option(
-            "FILE.csv", "Write the results with the other columns of their rows, one row for each result."
-        ),
+        option("FILE.csv", "Output file, one row per result, with the other columns of its row."),
     ] = None,
     text_column: TextColumn = None,
     json: AsJson = False,

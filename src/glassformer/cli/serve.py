@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.options import TextColumn, a_run, option
+from glassformer.cli.options import LIMITS, TextColumn, a_run, option
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.places import check_folder
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
+from glassformer.serve.limits import Limits
 
 KEY = "GLASSFORMER_API_KEY"
 
@@ -42,58 +45,45 @@ def _check_packages() -> None:
             raise ConfigError(f"{package} is not installed", where="serve", fix=fix)
 
 
-Hosts = Annotated[list[str] | None, option("NAME", "A host name that clients may use; may be repeated.")]
-Search = Annotated[
-    str | None,
-    option(
-        "TABLE|INDEX", "For embedders: the texts that /v1/search looks through, as in glassformer search."
-    ),
-]
-Precision = Annotated[str, option(None, "auto (bf16 where the processor has it), fp32, bf16 or int8.")]
-Pipelined = Annotated[
-    int, option(None, "The most requests that wait on one connection for earlier responses.")
-]
-JsonValues = Annotated[
-    int, option(None, "The most keys and values in a request's JSON, apart from its inputs.")
-]
+def with_limits(command: Any) -> Any:
+    """The command with an option for each field of ``Limits`` in the place of its ``**limits``."""
+    own = inspect.signature(command, eval_str=True)
+    options = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=Annotated[
+                type(field.default), option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
+            ],
+        )
+        for field in fields(Limits)
+    ]
+    command.__signature__ = own.replace(parameters=[*list(own.parameters.values())[:-1], *options])
+    return command
 
 
+@with_limits
 def serve_command(
-    runs: Annotated[list[Path], a_run("Run folders, saved models, or a named embedding checkpoint.")],
+    runs: Annotated[list[Path], a_run("Run folders, saved models or a named embedding checkpoint.")],
     host: Annotated[
-        str, option("ADDRESS", "The address to listen on; only this machine by default.")
+        str, option("ADDRESS", "Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    port: Annotated[int, option(None, "The port; 0: any free one.", min=0, max=65535)] = 8000,
-    allow_host: Hosts = None,
-    threads: Annotated[int, option(None, "The number of compute threads; 0: torch's default.", min=0)] = 0,
-    search: Search = None,
+    port: Annotated[int, option("N", "Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    allow_host: Annotated[
+        list[str] | None, option("NAME", "Host name that clients may use; may be repeated.")
+    ] = None,
+    threads: Annotated[int, option("N", "CPU threads (0 = PyTorch default).", min=0)] = 0,
+    search: Annotated[
+        str | None,
+        option("TABLE|INDEX", "For embedders: texts for /v1/search, as in 'glassformer search'."),
+    ] = None,
     text_column: TextColumn = None,
-    precision: Precision = "auto",
-    body_bytes: Annotated[int, option(None, "The most bytes of one request.")] = 8 << 20,
-    all_bytes: Annotated[int, option(None, "The most bytes of all requests at once.")] = 256 << 20,
-    header_bytes: Annotated[int, option(None, "The most bytes of a request's line and headers.")] = 65_536,
-    headers: Annotated[int, option(None, "The most headers of one request.")] = 100,
-    pipelined: Pipelined = 16,
-    json_values: JsonValues = 1000,
-    json_depth: Annotated[int, option(None, "The deepest nesting of lists and objects.")] = 16,
-    inputs: Annotated[int, option(None, "The most texts or images of one request.")] = 64,
-    characters: Annotated[int, option(None, "The most characters of one text.")] = 100_000,
-    pixels: Annotated[int, option(None, "The most pixels of one image.")] = 16_000_000,
-    request_pixels: Annotated[int, option(None, "The most pixels of all images of a request.")] = 64_000_000,
-    decode_seconds: Annotated[float, option(None, "The most seconds to decode one image.")] = 5.0,
-    queue_tokens: Annotated[
-        int, option(None, "The most tokens in a model's queue; more gets status 429.")
-    ] = 65_536,
-    batch_tokens: Annotated[int, option(None, "The tokens of one batch.")] = 4096,
-    explain_tokens: Annotated[int, option(None, "The most tokens of one input to explain.")] = 256,
-    explain_queue: Annotated[int, option(None, "The most explanations in the queue.")] = 4,
-    wait_ms: Annotated[
-        float, option(None, "The milliseconds that a request waits for others to share its batch.")
-    ] = 3.0,
-    seconds: Annotated[float, option(None, "The most seconds from a request to its response.")] = 30.0,
-    body_seconds: Annotated[float, option(None, "The most seconds for a client to send its request.")] = 10.0,
-    connections: Annotated[int, option(None, "The most open connections.")] = 1000,
+    precision: Annotated[
+        str, option("auto|fp32|bf16|int8", "Compute precision; auto is bf16 where the CPU has it.")
+    ] = "auto",
     json: AsJson = False,
+    **limits: float,
 ) -> None:
     """Serve models over HTTP: a page at /, predictions at /v1/predict, the API at /openapi.json.
 
@@ -106,14 +96,12 @@ def serve_command(
         if not is_named(run):
             check_folder(run)
     from glassformer.serve.guard import allowed_host, is_local
-    from glassformer.serve.limits import Limits
     from glassformer.serve.run import run_server
 
     for name in allow_host or ():
         allowed_host(name)  # before a model is read
     listed = where_to_search(search, text_column)
-    given = locals()
-    limits = Limits(**{name: given[name] for name in Limits.__dataclass_fields__})
+    bounds: Any = Limits(**limits)  # type: ignore[arg-type]  # each of its own type, as the parser read it
     key = api_key(os.environ.get(KEY))
     if not is_local(host) and key is None:
         note(f"{host} is open to other machines, and {KEY} is not set: anybody may ask")
@@ -121,7 +109,7 @@ def serve_command(
         hold_to_validation(runs)
     run_server(
         runs,
-        limits,
+        bounds,
         host=host,
         port=port,
         key=key,

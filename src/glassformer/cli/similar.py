@@ -173,25 +173,26 @@ def write_cosines(out: Path, first: Sequence[str], second: Sequence[str], cosine
     write_table(out, ["first", "second", "cosine"], rows)
 
 
-Model = Annotated[str, option("RUN|NAME", "A run, a saved Embedder, or a checkpoint as it is.")]
+Model = Annotated[str, option("RUN|NAME", "Run, saved Embedder or checkpoint name.")]
 
 
 def similar_command(
-    given: Annotated[list[str], argument("A B | TABLE", "Two texts, or a table with two columns of them.")],
+    given: Annotated[list[str], argument("A B | TABLE", "Two texts, or a table with two text columns.")],
     model: Model = DEFAULT,
-    first: Annotated[str | None, option("NAME", "The table's column of first texts.")] = None,
-    second: Annotated[str | None, option("NAME", "The table's column of second texts.")] = None,
+    first: Annotated[str | None, option("NAME", "Column of first texts.")] = None,
+    second: Annotated[str | None, option("NAME", "Column of second texts.")] = None,
     explain: Annotated[bool, flag("--explain", "Show the pairs of tokens that make up the cosine.")] = False,
     doubles: Annotated[
-        bool, flag("--doubles", "Find near-duplicates: pairs of rows of one table that mean the same.")
+        bool, flag("--doubles", "Find near-duplicates: pairs of rows of one table with the same meaning.")
     ] = False,
     least: Annotated[
         float | None,
-        option("COSINE", f"With --doubles: the lowest cosine of a pair ({DOUBLES}).", min=-1, max=1),
+        option("COSINE", f"With --doubles: lowest cosine of a pair (default {DOUBLES}).", min=-1, max=1),
     ] = None,
     text_column: TextColumn = None,
     out: Annotated[
-        Path | None, option("FILE", "An explanation (.html, .json), or a table's cosines (.csv).")
+        Path | None,
+        option("FILE", "Output file: an explanation (.html, .json), or a table's cosines (.csv)."),
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.cli.finished import as_dict, next_step, show_run
 from glassformer.cli.options import (
+    DATA,
+    LIMITS,
+    OUTPUT,
+    TRAINING,
     ImageColumn,
     LabelColumn,
     LabelSeparator,
@@ -184,7 +188,7 @@ def _begun_with(begun: Path | None, command: str, others: str) -> str:
     if begun is not None and not (begun / "config.toml").is_file():
         raise no_run(begun)
     if begun is None:
-        fix = f"Name a recipe such as europe ('glassformer train --help' lists them), or give {others}"
+        fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {others}"
         raise ConfigError("no recipe is given", where=command, fix=fix)
     return str(begun / "config.toml")
 
@@ -271,15 +275,14 @@ def _whole_path(source: str) -> str:
     return str(path.resolve()) if path.exists() else source
 
 
-Epochs = Annotated[int | None, option("N", "The number of epochs, as --set epochs=N.")]
-Lr = Annotated[float | None, option("RATE", "The learning rate, as --set lr=RATE.")]
-BatchSize = Annotated[int | None, option("N", "The batch size, as --set batch_size=N.")]
-MaxLength = Annotated[
-    int | None, option("TOKENS", "Cut texts at this many tokens, as --set max_length=TOKENS.")
-]
-Seed = Annotated[int | None, option("N", "The random seed, as --set seed=N.")]
+Epochs = Annotated[int | None, option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)]
+Lr = Annotated[float | None, option("RATE", "Learning rate (--set lr=RATE).", panel=TRAINING)]
+BatchSize = Annotated[int | None, option("N", "Batch size (--set batch_size=N).", panel=TRAINING)]
+MaxLength = Annotated[int | None, option("TOKENS", "Max tokens per text (--set max_length=N).", panel=LIMITS)]
+Seed = Annotated[int | None, option("N", "Random seed (--set seed=N).", panel=TRAINING)]
 Time = Annotated[
-    str | None, option("10m", "With model=auto: start no further model after this time (s, m or h).")
+    str | None,
+    option("10m", "With model=auto: stop trying models after this time (s, m or h).", panel=LIMITS),
 ]
 
 
@@ -300,30 +303,44 @@ def seconds_of(time: str | None) -> float | None:
 
 TextFile = Annotated[
     str | None,
-    option("FILE", "Your labeled texts instead of a recipe: CSV, TSV, JSONL, Parquet or a folder."),
+    option("FILE", "Labeled texts, instead of a recipe: CSV, TSV, JSONL, Parquet or a folder.", panel=DATA),
 ]
 ImageFolder = Annotated[
-    str | None, option("FOLDER", "Your labeled images instead of a recipe: a folder or a table.")
+    str | None, option("FOLDER", "Labeled images, instead of a recipe: a folder or a table.", panel=DATA)
 ]
 BadRow = Annotated[
     str | None,
     option(
-        "refuse|skip", "skip: leave out rows and images that cannot be used, and list them in rejected.jsonl."
+        "refuse|skip",
+        "Stop at an unusable row or image, or skip it and list it in rejected.jsonl.",
+        panel=DATA,
     ),
 ]
-Out = Annotated[Path | None, option("DIR", "The run folder.", show_default="runs/NAME")]
+Out = Annotated[Path | None, option("DIR", "Run folder.", show_default="runs/NAME", panel=OUTPUT)]
 Resume = Annotated[
     bool,
     flag(
         "--resume",
-        "Resume the training that --out holds; the result has the same bits as one without a stop.",
+        "Continue the interrupted run in --out, bit for bit.",
+        panel=TRAINING,
     ),
 ]
-Deterministic = Annotated[bool, flag("--deterministic", "Give the same bits each time on a GPU too; slower.")]
-HelpKeys = Annotated[
-    bool, flag("--help-keys", "List the keys that --set takes, and exit.", callback=show_keys, is_eager=True)
+Deterministic = Annotated[
+    bool, flag("--deterministic", "Same bits on every run, on a GPU too (slower).", panel=TRAINING)
 ]
-Log = Annotated[list[str] | None, option("NAME", "Also log to tensorboard or mlflow; may be repeated.")]
+HelpKeys = Annotated[
+    bool,
+    flag(
+        "--help-keys",
+        "List the keys of --set and exit.",
+        panel=TRAINING,
+        callback=show_keys,
+        is_eager=True,
+    ),
+]
+Log = Annotated[
+    list[str] | None, option("NAME", "Also log to tensorboard or mlflow; may be repeated.", panel=OUTPUT)
+]
 FLAGS = ("epochs", "lr", "batch_size", "max_length", "seed")  # options that are settings
 
 
@@ -331,10 +348,7 @@ def train_command(
     recipe: RecipeName = None,
     text: TextFile = None,
     images: ImageFolder = None,
-    model: Model = None,
-    settings: Settings = None,
     data: Source = None,
-    on_bad_row: BadRow = None,
     text_column: TextColumn = None,
     pair_column: PairColumn = None,
     label_column: LabelColumn = None,
@@ -342,20 +356,23 @@ def train_command(
     image_column: ImageColumn = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
+    on_bad_row: BadRow = None,
+    model: Model = None,
+    settings: Settings = None,
     epochs: Epochs = None,
     lr: Lr = None,
     batch_size: BatchSize = None,
-    max_length: MaxLength = None,
     seed: Seed = None,
-    time: Time = None,
-    out: Out = None,
     resume: Resume = False,
     deterministic: Deterministic = False,
     help_keys: HelpKeys = False,
+    out: Out = None,
     log: Log = None,
+    max_length: MaxLength = None,
+    time: Time = None,
     json: AsJson = False,
 ) -> None:
-    """Train and evaluate a model, on a recipe or on your own texts or images, and write a report."""
+    """Train and evaluate a model on a recipe, or on your own texts or images; writes a report."""
     if deterministic:
         from glassformer.runtime import be_deterministic
 

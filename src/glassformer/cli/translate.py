@@ -96,24 +96,24 @@ def load_kind(folder: str | Path, verb: str) -> Any:
 
 
 def translate_command(
-    run: Annotated[Path, a_run("A run folder, or the folder of a saved translator.")],
+    run: Annotated[Path, a_run("Run folder or saved translator.")],
     given: Annotated[
         list[str] | None,
         argument(
             "TEXT|FILE",
-            "Texts, or files: CSV, TSV, JSONL, Parquet, or .txt with one text a line; empty lines of a "
-            "single .txt stay empty lines. - is standard input.",
+            "Texts or files (CSV, TSV, JSONL, Parquet, .txt: one text per line; a single .txt keeps "
+            "its empty lines); - is standard input.",
         ),
     ] = None,
     data: DataFile = None,
-    beam: Annotated[int, option("N", "The beam size; 1 is greedy search.")] = 5,
-    out: Annotated[Path | None, option("FILE.csv", "Write a table to this file instead.")] = None,
+    beam: Annotated[int, option("N", "Beam size; 1 is greedy search.")] = 5,
+    out: Annotated[Path | None, option("FILE.csv", "Output table.")] = None,
     text_column: TextColumn = None,
     align_: Annotated[
         Path | None,
         option(
             "FILE",
-            "Write the alignment of each target word with the source words, as a page (.html) or .json.",
+            "Write which source words each target word was aligned with: a page (.html) or .json.",
             "--align",
         ),
     ] = None,

@@ -60,19 +60,17 @@ def _check_source(source: str | Path) -> None:
 
 
 def vectors_command(
-    source: Annotated[
-        Path, a_run("A run folder, or a file in word2vec's format, text or binary.", "RUN|FILE")
-    ],
+    source: Annotated[Path, a_run("Run folder or word2vec file, text or binary.", "RUN|FILE")],
     words: Annotated[
         list[str] | None,
         argument(
-            "WORD", "One word; two for their cosine; or three: king man woman asks for king - man + woman."
+            "WORD",
+            "One word (its neighbors), two (their cosine), or three: king man woman asks for king - "
+            "man + woman.",
         ),
     ] = None,
-    count: Annotated[int, option("N", "The number of words to show.", min=1)] = 10,
-    out: Annotated[
-        Path | None, option("FILE", "Write all vectors to this file instead; .bin is binary.")
-    ] = None,
+    count: Annotated[int, option("N", "Number of words to show.", min=1)] = 10,
+    out: Annotated[Path | None, option("FILE", "Write all vectors to this file; .bin is binary.")] = None,
     json: AsJson = False,
 ) -> None:
     """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""

@@ -31,7 +31,8 @@ from glassformer.serve.batcher import Batcher
 from glassformer.serve.decoding import Decoding
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
 from glassformer.serve.kinds import KINDS, ROUTES, Route, paths_of
-from glassformer.serve.limits import Held, Limits, Metrics
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Held, Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import JSON, Problem, of_model, of_validation
 from glassformer.serve.schema import (

@@ -18,7 +18,7 @@ from typing import Any
 
 from glassformer.errors import NotFiniteError
 from glassformer.serve.kinds import Item
-from glassformer.serve.limits import Metrics
+from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import ServedModel
 from glassformer.serve.problems import Problem
 

@@ -21,7 +21,8 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
 from glassformer.errors import ConfigError
-from glassformer.serve.limits import Held, Limits, Metrics, Share
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Held, Metrics, Share
 from glassformer.serve.problems import JSON, Problem, too_many
 
 # --- the JSON of a request ------------------------------------------------------------------------

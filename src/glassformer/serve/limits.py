@@ -1,136 +1,50 @@
-"""What a server takes on, what it holds of that in memory, and its metrics."""
+"""The limits of a server. Each field of ``Limits`` is an option of ``glassformer serve``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from math import isfinite
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from typing import Any
 
 from glassformer.errors import ConfigError
-from glassformer.serve.problems import Problem
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
+
+def limit(default: float, unit: str, meaning: str) -> Any:
+    """A limit, what it counts, and the help of its option."""
+    return field(default=default, metadata={"unit": unit, "meaning": meaning})
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Each field is a flag of ``glassformer serve``, its comment the help text; all are on by default."""
+    """What a server takes on; all limits are on by default."""
 
-    body_bytes: int = 8 << 20  # of one request's body
-    all_bytes: int = 256 << 20  # of all requests held at once: heads, bodies, and large bodies parsed
-    header_bytes: int = 65_536  # of one request's line and headers; also of chunk extensions and trailers
-    headers: int = 100  # of one request
-    pipelined: int = 16  # requests that wait on one connection for the answers before theirs
-    json_values: int = 1000  # keys and values of one request, beside its inputs
-    json_depth: int = 16  # lists and objects inside one another
-    inputs: int = 64  # texts or pictures of one request
-    characters: int = 100_000  # of one text
-    pixels: int = 16_000_000  # of one picture, before it is decoded
-    request_pixels: int = 64_000_000  # of all pictures of one request
-    decode_seconds: float = 5.0  # for one picture to be decoded; then 503, and another thread takes over
-    queue_tokens: int = 65_536  # waiting for one model; more is answered 429
-    batch_tokens: int = 4096  # computed at once
-    explain_tokens: int = 256  # of one input to explain, special tokens included
-    explain_queue: int = 4  # explanations waiting; more is answered 429
-    wait_ms: float = 3.0  # for other requests to share a batch
-    seconds: float = 30.0  # from a request's arrival to its answer; then 503
-    body_seconds: float = 10.0  # for a client to send headers and body; then 408, or the line is cut
-    connections: int = 1000  # at once; beyond it the oldest idle one is closed
+    body_bytes: int = limit(8 << 20, "BYTES", "Max size of a request's body.")
+    all_bytes: int = limit(256 << 20, "BYTES", "Max size of all requests in memory.")  # heads, bodies, parsed
+    header_bytes: int = limit(65_536, "BYTES", "Max size of a request's line and headers.")  # and trailers
+    headers: int = limit(100, "N", "Max headers per request.")
+    pipelined: int = limit(16, "N", "Max pipelined requests per connection.")
+    json_values: int = limit(1000, "N", "Max JSON keys and values per request, besides inputs.")
+    json_depth: int = limit(16, "N", "Max nesting of JSON lists and objects.")
+    inputs: int = limit(64, "N", "Max texts or images per request.")
+    characters: int = limit(100_000, "N", "Max characters per text.")
+    pixels: int = limit(16_000_000, "N", "Max pixels per image.")
+    request_pixels: int = limit(64_000_000, "N", "Max pixels of all images of a request.")
+    decode_seconds: float = limit(5.0, "SECONDS", "Max time to decode an image; then status 503.")
+    queue_tokens: int = limit(65_536, "TOKENS", "Max queue per model; then status 429.")
+    batch_tokens: int = limit(4096, "TOKENS", "Batch size.")
+    explain_tokens: int = limit(256, "TOKENS", "Max size of an input to explain.")
+    explain_queue: int = limit(4, "N", "Max explanations in the queue; then status 429.")
+    wait_ms: float = limit(3.0, "MS", "Time to wait for other requests to fill a batch.")
+    seconds: float = limit(30.0, "SECONDS", "Max time to respond; then status 503.")
+    body_seconds: float = limit(10.0, "SECONDS", "Max time to receive a request; then status 408.")
+    connections: int = limit(1000, "N", "Max open connections; beyond it, closes the oldest idle one.")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, flag = getattr(self, field.name), f"--{field.name.replace('_', '-')}"
+        for each in fields(self):
+            value, flag = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if not isfinite(value):
                 raise ConfigError(f"{value} is no bound", where=flag, fix="Give a number")
-            if value <= 0 and field.name != "wait_ms":
+            if value <= 0 and each.name != "wait_ms":
                 raise ConfigError(f"{value} is not above 0", where=flag, fix="Give a larger number")
         if not 0 <= self.wait_ms <= 1000:
             raise ConfigError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")
-
-
-# --- bytes in memory ------------------------------------------------------------------------------
-#
-# Those of requests, of all connections together, and a bound on them.
-
-
-class Held:
-    """Heads, bodies, and the strings that bodies were parsed to.
-
-    Args:
-        most: bytes.
-    """
-
-    def __init__(self, most: int):
-        self.most, self.now = most, 0
-        self.metrics: Metrics | None = None  # they count the refusals
-
-
-class Share:
-    """What one request, or the heads of one connection, hold of it. Whoever makes one gives it back."""
-
-    def __init__(self, held: Held):
-        self.held, self.size = held, 0
-
-    def set(self, size: int) -> None:
-        """Hold this many bytes from now on.
-
-        Raises:
-            Problem: 503 where all together are too many. They are counted until they are given back.
-        """
-        grows = size > self.size
-        self.held.now += size - self.size
-        self.size = size
-        if grows and self.held.now > self.held.most:
-            if self.held.metrics is not None:
-                self.held.metrics.refused.labels("memory").inc()
-            raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
-
-    def add(self, size: int) -> None:
-        """Hold so many bytes more; raises as ``set`` does."""
-        self.set(self.size + size)
-
-    def give_back(self) -> None:
-        """Hold nothing any more."""
-        self.set(0)
-
-
-# --- metrics --------------------------------------------------------------------------------------
-
-
-class Metrics:
-    """Counters for Prometheus, of one server; labels are names of ours only, never what a client sends."""
-
-    content_type = CONTENT_TYPE_LATEST
-
-    def __init__(self) -> None:
-        self.registry = r = CollectorRegistry()
-        ProcessCollector(registry=r)
-        self.requests = Counter(
-            "glassformer_requests_total", "Requests by route and status", ["route", "status"], registry=r
-        )
-        self.seconds = Histogram(
-            "glassformer_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=r
-        )
-        self.inputs = Counter(
-            "glassformer_inputs_total", "Texts and pictures answered", ["model"], registry=r
-        )
-        self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], registry=r)
-        self.batch = Histogram(
-            "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, registry=r
-        )
-        self.queue = Gauge("glassformer_queue_tokens", "Tokens waiting or in work", ["model"], registry=r)
-        self.refused = Counter(
-            "glassformer_refused_total", "Requests refused for load", ["reason"], registry=r
-        )
-
-    def text(self) -> bytes:
-        """The exposition format."""
-        return generate_latest(self.registry)
-
-    def queue_is_full(self) -> Problem:
-        """The refusal, counted."""
-        self.refused.labels("queue").inc()
-        return Problem(429, "the queue is full", fix="Try again in a moment", again=1)

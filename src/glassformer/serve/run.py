@@ -24,7 +24,8 @@ from glassformer.process import keep_freed_memory
 from glassformer.serve.app import create_app
 from glassformer.serve.guard import HEADERS, LOCAL, is_local
 from glassformer.serve.kinds import Table
-from glassformer.serve.limits import Held, Limits, Share
+from glassformer.serve.limits import Limits
+from glassformer.serve.metrics import Held, Share
 from glassformer.serve.models import load_models, search_in
 from glassformer.serve.problems import Problem
 

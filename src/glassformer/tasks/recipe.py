@@ -30,7 +30,7 @@ def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
         near = nearest(str(name_or_path), list(known))
-        fix = near if near.startswith("Did") else "'glassformer train --help' lists them"
+        fix = near if near.startswith("Did") else "'glassformer recipes' lists them"
         raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
 

@@ -1,0 +1,95 @@
+"""What a server holds of its requests in memory, and its metrics for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from glassformer.serve.problems import Problem
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+TOKENS = (16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384)
+
+# --- bytes in memory ------------------------------------------------------------------------------
+#
+# Those of requests, of all connections together, and a bound on them.
+
+
+class Held:
+    """Heads, bodies, and the strings that bodies were parsed to.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.now = most, 0
+        self.metrics: Metrics | None = None  # they count the refusals
+
+
+class Share:
+    """What one request, or the heads of one connection, hold of it. Whoever makes one gives it back."""
+
+    def __init__(self, held: Held):
+        self.held, self.size = held, 0
+
+    def set(self, size: int) -> None:
+        """Hold this many bytes from now on.
+
+        Raises:
+            Problem: 503 where all together are too many. They are counted until they are given back.
+        """
+        grows = size > self.size
+        self.held.now += size - self.size
+        self.size = size
+        if grows and self.held.now > self.held.most:
+            if self.held.metrics is not None:
+                self.held.metrics.refused.labels("memory").inc()
+            raise Problem(503, "too much is being sent at once", fix="Try again later", again=1)
+
+    def add(self, size: int) -> None:
+        """Hold so many bytes more; raises as ``set`` does."""
+        self.set(self.size + size)
+
+    def give_back(self) -> None:
+        """Hold nothing any more."""
+        self.set(0)
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+class Metrics:
+    """Counters for Prometheus, of one server; labels are names of ours only, never what a client sends."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self.registry = r = CollectorRegistry()
+        ProcessCollector(registry=r)
+        self.requests = Counter(
+            "glassformer_requests_total", "Requests by route and status", ["route", "status"], registry=r
+        )
+        self.seconds = Histogram(
+            "glassformer_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=r
+        )
+        self.inputs = Counter(
+            "glassformer_inputs_total", "Texts and pictures answered", ["model"], registry=r
+        )
+        self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], registry=r)
+        self.batch = Histogram(
+            "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, registry=r
+        )
+        self.queue = Gauge("glassformer_queue_tokens", "Tokens waiting or in work", ["model"], registry=r)
+        self.refused = Counter(
+            "glassformer_refused_total", "Requests refused for load", ["reason"], registry=r
+        )
+
+    def text(self) -> bytes:
+        """The exposition format."""
+        return generate_latest(self.registry)
+
+    def queue_is_full(self) -> Problem:
+        """The refusal, counted."""
+        self.refused.labels("queue").inc()
+        return Problem(429, "the queue is full", fix="Try again in a moment", again=1)
