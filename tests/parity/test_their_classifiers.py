@@ -9,17 +9,8 @@ import pytest
 import torch
 from PIL import Image
 from pyarrow import parquet
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    BertForPreTraining,
-    BertForSequenceClassification,
-    BertTokenizer,
-    ViTConfig,
-    ViTForImageClassification,
-    ViTImageProcessor,
-    pipeline,
-)
+from tests.parity.hub_folders import PIECES, make
+from transformers import BertForMaskedLM, BertForSequenceClassification, BertTokenizer, pipeline
 
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
@@ -28,60 +19,18 @@ from glassformer.errors import CheckpointError
 from glassformer.export import onnx_folder
 from glassformer.scale.scoring import _state
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "warm",
-    "and",
-    "funny",
-    "film",
-    "dull",
-    "##ish",
-    ".",
-]
-TEXTS = ["A warm and funny film.", "dull", "a dullish, endless film", "warm " * 40]
+TEXTS = ["A warm and funny film.", "dull", "a dullish, bad film", "warm " * 40]
 
 
 @pytest.fixture
 def texts(tmp_path):
     """A folder with a fine-tuned BERT of three classes, as transformers writes it."""
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=13,
-        hidden_size=22,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=31,
-        max_position_embeddings=19,
-        initializer_range=0.5,
-        id2label={0: "good", 1: "bad", 2: "so-so"},
-    )
-    BertForSequenceClassification(config).eval().save_pretrained(tmp_path / "theirs")
-    BertTokenizer(str(tmp_path / "vocab.txt"), model_max_length=19).save_pretrained(tmp_path / "theirs")
-    return tmp_path / "theirs"
+    return make(tmp_path, "bert", "classification")
 
 
 @pytest.fixture
 def pictures(tmp_path):
-    torch.manual_seed(1)
-    config = ViTConfig(
-        hidden_size=22,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=31,
-        image_size=15,
-        patch_size=5,
-        initializer_range=0.5,
-        id2label={0: "cat", 1: "dog", 2: "bird"},
-    )
-    ViTForImageClassification(config).eval().save_pretrained(tmp_path / "theirs")
-    ViTImageProcessor(size={"height": 15, "width": 15}).save_pretrained(tmp_path / "theirs")
-    return tmp_path / "theirs"
+    return make(tmp_path, "vit", "classification")
 
 
 def by_name(answers: list[list[dict]], classes: np.ndarray) -> np.ndarray:
@@ -120,8 +69,10 @@ def test_it_can_be_explained_saved_and_used_from_the_command_line(texts, tmp_pat
 
 def test_fitting_it_begins_a_new_head(texts):
     clf = gf.load(texts).set_params(epochs=1, precision="fp32", seed=0)
+    assert clf.class_order_ == [1, 0, 2]
     clf.fit(["a warm film", "dull film"] * 4, ["yes", "no"] * 4)
     assert clf.classes_.tolist() == ["no", "yes"]
+    assert clf.class_order_ is None
     assert "new (solved): classification head" in clf.weights_source_
 
 
@@ -144,34 +95,18 @@ def test_what_is_no_classifier_is_refused(texts, changes, said):
 
 
 def test_one_class_alone_is_refused(tmp_path):
-    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 7}
-    config = BertConfig(vocab_size=13, **sizes)
-    config.num_labels, config.problem_type = 1, "single_label_classification"
-    BertForSequenceClassification(config).save_pretrained(tmp_path / "one")
-    with pytest.raises(
-        CheckpointError, match="num_labels = 1 with problem_type = 'single_label_classification'"
-    ):
-        gf.load(tmp_path / "one")
+    folder = make(tmp_path, "bert", "classification", id2label={0: "one"})
+    said = {"problem_type": "single_label_classification"}
+    settings = json.loads((folder / "config.json").read_text()) | said
+    (folder / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(CheckpointError, match=f"num_labels = 1 with problem_type = '{said['problem_type']}'"):
+        gf.load(folder)
 
 
-@pytest.mark.parametrize("kind", [BertForMaskedLM, BertForPreTraining])
-def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
+@pytest.mark.parametrize("head", ["mlm", "pretraining"])
+def test_a_published_model_of_masked_words_fills(tmp_path, capsys, head):
     """Words and probabilities as by transformers' pipeline; saved, it is one of ours."""
-    folder = tmp_path / "mlm"
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
-    torch.manual_seed(5)
-    config = BertConfig(
-        vocab_size=13,
-        hidden_size=22,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=31,
-        max_position_embeddings=19,
-        initializer_range=0.5,
-    )
-    kind(config).save_pretrained(folder)
-    BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    folder = make(tmp_path, "bert", head)
     learner = gf.load(folder)
     assert isinstance(learner, gf.MaskedLM)
     learner.precision = "fp32"
@@ -182,8 +117,8 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
         model=BertForMaskedLM.from_pretrained(folder).eval(),
         tokenizer=BertTokenizer.from_pretrained(folder),
     )
-    wanted = {r["token_str"]: r["score"] for r in theirs(text, top_k=13)}
-    plain = {word: share for word, share in wanted.items() if word not in WORDS[:5]}
+    wanted = {r["token_str"]: r["score"] for r in theirs(text, top_k=len(PIECES))}
+    plain = {word: share for word, share in wanted.items() if word not in PIECES[:5]}
     total = sum(plain.values())  # special tokens are no words
     for word, share in found.items():
         assert share == pytest.approx(plain.get(word, plain.get(f"##{word}")) / total, abs=1e-5)
@@ -191,7 +126,7 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
     again.precision = "fp32"
     assert again.fill(text, top=3) == learner.fill(text, top=3)
     assert main(["fill", str(folder), text, "--top", "1"]) in (0, None)
-    assert next(iter(found)) in capsys.readouterr().out
+    assert capsys.readouterr().out.split()[-2] in found
     assert main(["fill", str(folder), "[MASK]and[MASK]", "--top", "1"]) in (0, None)
     assert len(capsys.readouterr().out.splitlines()) == 3
     for verb in (["predict", str(folder), "a film"], ["explain", str(folder), "a film"]):
@@ -200,16 +135,15 @@ def test_a_published_model_of_masked_words_fills(tmp_path, capsys, kind):
 
 
 def test_another_head_and_a_missing_tokenizer_are_refused(texts, tmp_path):
-    config = BertConfig(
-        vocab_size=13, hidden_size=22, num_hidden_layers=1, num_attention_heads=2, intermediate_size=31
-    )
-    BertForMaskedLM(config).save_pretrained(tmp_path / "mlm")
+    bare = make(tmp_path, "bert", "mlm")
+    for file in bare.glob("*tok*"):
+        file.unlink()
     with pytest.raises(CheckpointError, match="tokenizer"):
-        gf.load(tmp_path / "mlm")
+        gf.load(bare)
     grown = json.loads((texts / "tokenizer.json").read_text())
-    grown["added_tokens"].append(grown["added_tokens"][0] | {"id": 13, "content": "zorro"})
+    grown["added_tokens"].append(grown["added_tokens"][0] | {"id": len(PIECES), "content": "zorro"})
     (texts / "tokenizer.json").write_text(json.dumps(grown))
-    with pytest.raises(CheckpointError, match="knows 14 tokens, the model 13"):
+    with pytest.raises(CheckpointError, match="knows 23 tokens, the model 22"):
         gf.load(texts)
     for name in ("tokenizer.json", "vocab.txt"):
         (texts / name).unlink(missing_ok=True)
@@ -326,10 +260,3 @@ def test_a_saved_copy_has_the_rows_of_the_head_where_the_original_has_them(texts
     np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
     clf.threshold_ = 0.5  # goes with the order of its classes
     assert gf.load(clf.save(tmp_path / "cut")).classes_.tolist() == clf.classes_.tolist()
-
-
-def test_a_new_fit_has_classes_of_its_own(texts):
-    clf = gf.load(texts)
-    assert clf.class_order_ == [1, 0, 2]
-    clf.set_params(epochs=1, precision="fp32").fit(["a warm film", "dull", "a film"], ["x", "y", "x"])
-    assert clf.class_order_ is None

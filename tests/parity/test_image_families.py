@@ -1,9 +1,10 @@
-"""DINOv2, without and with registers, against transformers': states, maps, logits, gradients, folders both ways."""
+"""Image families against transformers': equal states, maps, logits and gradients, folders both ways, other sizes."""
 
 from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 import glassformer as gf
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.errors import CheckpointError
-from glassformer.families import family_of
+from glassformer.families import FAMILIES, family_of
 from glassformer.families.dinov2 import dinov2
 from glassformer.inputs.images import load_transform
 from glassformer.models.image import ImageEncoder
@@ -20,37 +21,46 @@ from glassformer.nn import Trace
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
-KINDS = {"dinov2": "Dinov2", "dinov2_with_registers": "Dinov2WithRegisters"}
-EACH = pytest.mark.parametrize("kind", KINDS)
-CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(11)])
+KINDS = {"vit": "ViT", "dinov2": "Dinov2", "dinov2_with_registers": "Dinov2WithRegisters"}
+CASES = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(9)])
 FEW = pytest.mark.parametrize(("kind", "draw"), [(kind, draw) for kind in KINDS for draw in range(4)])
+
+
+def sizes_of(kind: str, draw: int) -> dict[str, Any]:
+    rng = random.Random(f"{kind} {draw}")
+    heads, patch, grid = rng.choice((2, 3, 5, 7)), rng.choice((2, 3, 5)), rng.choice((3, 5))
+    shared = {
+        "hidden_size": heads * rng.choice((3, 5, 7)),
+        "num_attention_heads": heads,
+        "num_hidden_layers": rng.choice((1, 2, 3)),
+        "image_size": patch * grid + rng.choice((0, 1)),
+        "patch_size": patch,
+        "num_channels": rng.choice((1, 3)),
+        "layer_norm_eps": rng.choice((1e-6, 1e-5)),
+        "qkv_bias": draw % 3 > 0,
+        "hidden_act": rng.choice(("gelu", "relu")),
+    }
+    if kind == "vit":
+        if draw % 2:  # one number for both sides where one is enough, as the Hub's files have it
+            shared |= {"image_size": (shared["image_size"], 29), "patch_size": (patch, 7)}
+        act = {"hidden_act": rng.choice(("gelu", "relu", "gelu_new", "gelu_pytorch_tanh"))}
+        return shared | act | {"intermediate_size": rng.choice((31, 47)), "layer_norm_eps": 1e-12}
+    more = {"num_register_tokens": rng.choice((1, 3, 5))} if "registers" in kind else {}
+    return shared | more | {
+        "mlp_ratio": rng.choice((1, 2, 3)),
+        "use_swiglu_ffn": draw % 2 > 0,
+        "layerscale_value": rng.choice((1.0, 0.1)),
+        "drop_path_rate": 0.1 * (draw % 2),
+    }  # fmt: skip
 
 
 def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
     """A random model of transformers; scales, biases, norms and registers are moved off what they begin with."""
-    rng = random.Random(f"{kind} {draw}")
-    heads, patch = rng.choice((2, 3, 5, 7)), rng.choice((2, 3, 5))
-    more = {"num_register_tokens": rng.choice((1, 3, 5))} if "registers" in kind else {}
-    config = transformers.CONFIG_MAPPING[kind](
-        hidden_size=heads * rng.choice((3, 5, 7)),
-        num_attention_heads=heads,
-        num_hidden_layers=rng.choice((1, 2, 3)),
-        mlp_ratio=rng.choice((1, 2, 3)),
-        image_size=patch * rng.choice((3, 5)) + rng.choice((0, 1)),
-        patch_size=patch,
-        num_channels=rng.choice((1, 3)),
-        layer_norm_eps=rng.choice((1e-6, 1e-5)),
-        qkv_bias=draw % 3 > 0,
-        use_swiglu_ffn=draw % 2 > 0,
-        layerscale_value=rng.choice((1.0, 0.1)),
-        drop_path_rate=0.1 * (draw % 2),
-        hidden_act=rng.choice(("gelu", "relu")),
-        **more,
-        **extra,
-    )
+    config = transformers.CONFIG_MAPPING[kind](**sizes_of(kind, draw), **extra)
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
-    model = getattr(transformers, KINDS[kind] + ending)(config).eval()
+    pooler = {"add_pooling_layer": draw % 4 < 2} if (kind, ending) == ("vit", "Model") else {}
+    model = getattr(transformers, KINDS[kind] + ending)(config, **pooler).eval()
     with torch.no_grad():
         for p in model.parameters():
             p.add_(0.2 * torch.randn_like(p))
@@ -58,7 +68,8 @@ def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
 
 
 def pictures(config, height: int | None = None, width: int | None = None) -> torch.Tensor:
-    shape = (3, config.num_channels, height or config.image_size, width or config.image_size)
+    own = config.image_size if isinstance(config.image_size, tuple) else (config.image_size,) * 2
+    shape = (3, config.num_channels, height or own[0], width or own[1])
     return torch.randn(shape, generator=torch.Generator().manual_seed(7))
 
 
@@ -73,21 +84,27 @@ def test_states_and_maps_on_its_own_grid_and_on_others(kind, draw, tmp_path):
     peer = peer_of(kind, draw)
     peer.save_pretrained(tmp_path)
     model = gf.load_pretrained(tmp_path)
-    side, patch = peer.config.image_size, peer.config.patch_size
-    for sizes in ((side, side), (7 * patch + 1, 2 * patch), (patch, 11 * patch)):
-        x = pictures(peer.config, *sizes)
+    patch, sizes, more = peer.config.patch_size, [(None, None)], {}
+    if isinstance(patch, int):  # transformers reads others from square grids only
+        sizes += [(7 * patch + 1, 2 * patch), (patch, 11 * patch)]
+        more = {"interpolate_pos_encoding": True} if kind == "vit" else {}
+    for height, width in sizes:
+        x = pictures(peer.config, height, width)
         with torch.no_grad():
-            theirs = peer(x, output_hidden_states=True, output_attentions=True)
+            theirs = peer(x, output_hidden_states=True, output_attentions=True, **more)
             ours = model(x, trace=Trace(attentions=True, hidden_states=True))
-            assert furthest(ours.last_hidden_state, theirs.last_hidden_state) <= 1e-5
-            for i, state in enumerate(theirs.hidden_states):
-                assert furthest(ours.trace.hidden_states[i], state) <= 1e-5
-            for i, maps in enumerate(theirs.attentions):
-                assert furthest(ours.trace.attentions[i], maps) <= 1e-5
-            if sizes[0] == sizes[1]:
-                continue
-            at_size = model.at_size(sizes)(x).last_hidden_state  # the table read on this grid once
-            assert furthest(at_size, theirs.last_hidden_state) <= 1e-5
+        assert furthest(ours.last_hidden_state, theirs.last_hidden_state) <= 1e-5
+        assert len(ours.trace.hidden_states) == len(theirs.hidden_states)
+        for i, state in enumerate(theirs.hidden_states):
+            assert furthest(ours.trace.hidden_states[i], state) <= 1e-5
+        for i, maps in enumerate(theirs.attentions):
+            assert furthest(ours.trace.attentions[i], maps) <= 1e-5
+        if kind == "vit" and theirs.pooler_output is not None:
+            assert furthest(ours.pooler_output, theirs.pooler_output) <= 1e-5
+        if height:
+            other = model.at_size((height, width))  # the table read on this grid once
+            assert furthest(other(x).last_hidden_state, theirs.last_hidden_state) <= 1e-5
+            assert other.config.embedding.grid == (height // patch, width // patch)
 
 
 @CASES
@@ -95,58 +112,47 @@ def test_classifiers_both_ways(kind, draw, tmp_path):
     peer = peer_of(kind, draw, "ForImageClassification", num_labels=7)
     peer.save_pretrained(tmp_path / "theirs")
     model, x = gf.load_pretrained(tmp_path / "theirs"), pictures(peer.config)
-    assert model.config.pooling == "first-mean"
+    assert model.config.pooling == FAMILIES[kind].hub.pooling
     ours, theirs = model(x).logits, peer(x).logits
     assert furthest(ours, theirs) <= 1e-5
     weights = torch.randn(ours.shape, generator=torch.Generator().manual_seed(3))
     (ours * weights).sum().backward()
     (theirs * weights).sum().backward()
-    body = getattr(peer, kind)
-    pairs = [
-        (model.embeddings.positions.grad, body.embeddings.position_embeddings.grad[0]),
-        (model.embeddings.cls.grad, body.embeddings.cls_token.grad[0, 0]),
-        (model.encoder.layers[0].scale1.weight.grad, body.encoder.layer[0].layer_scale1.lambda1.grad),
-        (model.encoder.layers[0].scale2.weight.grad, body.encoder.layer[0].layer_scale2.lambda1.grad),
-        (model.head.out.weight.grad, peer.classifier.weight.grad),
-    ]
-    if "registers" in kind:
-        pairs.append((model.embeddings.registers.grad, body.embeddings.register_tokens.grad[0]))
-    for mine, other in pairs:
-        assert mine.shape == other.shape
-        assert float((mine - other).abs().max() / other.abs().max()) <= 1e-4
+    learning = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    gradients = FAMILIES[kind].hub.to_hub(learning, True, model.config)
+    for name, p in peer.named_parameters():
+        if name in gradients and p.grad is not None and not name.endswith("key.bias"):
+            assert furthest(gradients[name], p.grad) <= 2e-5, name
 
     with torch.no_grad():
         assert furthest(model(x, packed=True).logits, theirs) <= 1e-5
-        several = [x[0], pictures(peer.config, 3 * peer.config.patch_size)[1]]
-        packed = model(several).logits
-        assert furthest(packed[:1], peer(x[:1]).logits) <= 1e-5
-        assert furthest(packed[1:], peer(several[1][None]).logits) <= 1e-5
         graph = model.answer_padded(model.embeddings.padded(x), None)
         assert furthest(graph, theirs) <= 1e-5
         assert furthest(model.classify(model.features(x)), theirs) <= 1e-5
-    gf.save_pretrained(model, tmp_path / "ours")
+        if kind != "vit":
+            several = [x[0], pictures(peer.config, 3 * peer.config.patch_size)[1]]
+            packed = model(several).logits
+            assert furthest(packed[:1], peer(x[:1]).logits) <= 1e-5
+            assert furthest(packed[1:], peer(several[1][None]).logits) <= 1e-5
+    gf.save_pretrained(model, tmp_path / "ours", label_names=tuple("abcdefg"))
     again, info = transformers.AutoModelForImageClassification.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
     assert type(again) is type(peer)
+    assert again.config.id2label == dict(enumerate("abcdefg"))
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     with torch.no_grad():
         assert furthest(again.eval()(x).logits, theirs) <= 1e-5
     before, after = (read_tensors(tmp_path / side) for side in ("theirs", "ours"))
     assert before.keys() <= after.keys()
-    assert {key.rpartition(".")[2] for key in after.keys() - before.keys()} <= {
-        "bias"
-    }  # of queries and so on
+    more = {key.rpartition(".")[2] for key in after.keys() - before.keys()}
+    assert more <= {"bias"}  # of queries and so on
     for key in before:
         assert torch.equal(before[key], after[key]) or key.endswith("mask_token"), key
     said, wrote = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
+    not_kept = {"qkv_bias", "hidden_act", "drop_path_rate"}  # of two ratios one gated width can come
     for key in (
-        "mlp_ratio",
-        "image_size",
-        "patch_size",
-        "use_swiglu_ffn",
-        "layerscale_value",
-        "layer_norm_eps",
+        sizes_of(kind, draw).keys() - not_kept - ({"mlp_ratio"} if said.get("use_swiglu_ffn") else set())
     ):
         assert wrote[key] == said[key], key
 
@@ -157,10 +163,9 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
     peer.save_pretrained(tmp_path / "theirs")
     model, x = gf.load_pretrained(tmp_path / "theirs"), pictures(peer.config)
     new = gf.load_pretrained(tmp_path / "theirs", "classification", num_labels=5)
-    assert new.config.pooling == "first-mean"
-    for i, one in enumerate(
-        (model, new, model.with_head(head="classification", pooling="mean", num_labels=3))
-    ):
+    assert new.config.pooling == FAMILIES[kind].hub.pooling
+    own = model.with_head(head="classification", pooling="mean", head_type="mlp", head_hidden=5, num_labels=3)
+    for i, one in enumerate((model, new, own)):
         gf.save_pretrained(one, tmp_path / f"ours-{i}")
         again = transformers.AutoModel.from_pretrained(tmp_path / f"ours-{i}").eval()
         read = gf.load_pretrained(tmp_path / f"ours-{i}")
@@ -197,6 +202,18 @@ def test_what_the_layout_cannot_express_is_kept_in_ours():
     )
     for config in (dinov2((23, 23), (3, 3), 14, 1, 2, 29), dinov2((23, 29), (3, 3), 14, 1, 2, 28)):
         assert family_of(config).model_type == "glassformer-image"
+
+
+def test_the_layout_of_published_vits(tmp_path):
+    """As in21k has it: no head, a pooler, no prefix."""
+    config = transformers.ViTConfig(num_hidden_layers=1)  # every other number is that of ViT-B/16
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    model = gf.load_pretrained(tmp_path, head="classification", num_labels=10)
+    assert model.config.pooling == "first"
+    assert "new (random): classification head" in model.weights_source
+    with torch.no_grad():
+        out = model(torch.zeros(1, 3, 224, 224))
+    assert (out.last_hidden_state.shape, out.logits.shape) == ((1, 197, 768), (1, 10))
 
 
 def test_real_weights(weights_root):
