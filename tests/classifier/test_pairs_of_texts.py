@@ -106,14 +106,3 @@ def test_a_held_out_part_has_no_copies_even_swapped():
     kept, held = ({frozenset(pair.sides) for pair in seen[name]} for name in ("kept", "held"))
     assert len(seen["held"]) >= 16
     assert not kept & held
-
-
-def test_a_stopped_training_of_pairs_goes_on_to_the_same_bits(tmp_path):
-    settings = {**SMALL, "epochs": 2, "checkpoint_every": 5}
-
-    whole = gf.TextClassifier("encoder-mini", **settings, **TINY).fit(PAIRS, SAME)
-    gf.TextClassifier("encoder-mini", **settings, **TINY).fit(PAIRS, SAME, checkpoints=tmp_path / "c")
-    resumed = gf.TextClassifier("encoder-mini", **settings, **TINY).fit(
-        PAIRS, SAME, checkpoints=tmp_path / "c", resume=True
-    )
-    np.testing.assert_array_equal(whole.logits(PAIRS[:9]), resumed.logits(PAIRS[:9]))

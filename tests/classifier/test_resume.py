@@ -7,35 +7,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
+from tests.stopping import StopAt, same, stopped_and_resumed, without_clock
 
 from glassformer.checkpoints.files import temporary_name
 from glassformer.errors import CheckpointError
-from glassformer.train.callbacks import Callback
 
 NOISY = {"dropout": 0.2, "attention_dropout": 0.1, "head_dropout": 0.1, "word_dropout": 0.1, "average": 0.9,
          "label_smoothing": 0.1, "class_weight": "balanced", "accumulate": 2, "checkpoint_every": 1,
          "evaluate_every": 3, "early_stopping": 4, "monitor": "loss"}  # fmt: skip
-
-
-def without_clock(history):
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
-
-
-def same(a, b):
-    ours, theirs = a.model_.state_dict(), b.model_.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
-
-
-class StopAt(Callback):
-    """As a kill would: nothing is saved that was not saved before."""
-
-    def __init__(self, step):
-        self.at = step
-
-    def step(self, training, info):
-        if info.step == self.at:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -48,11 +27,8 @@ def test_resume_gives_the_same_bits(small, data, held, tmp_path, precision):
     whole = make().fit(*data, validation=held)
     steps = [r["step"] for r in whole.history_ if r["kind"] == "step"]
     assert len(steps) > 20
-    folder = tmp_path / "checkpoints"
-    for stop in (1, 2, 3, 7, 8, 15, 20):
-        with pytest.raises(KeyboardInterrupt):
-            make().fit(*data, validation=held, checkpoints=folder, resume=True, callbacks=[StopAt(stop)])
-    clf = make().fit(*data, validation=held, checkpoints=folder, resume=True)
+    folder, stops = tmp_path / "checkpoints", (1, 2, 3, 7, 8, 15, 20)
+    clf = stopped_and_resumed(make(), *data, folder=folder, at=stops, validation=held)
     assert without_clock(clf.history_) == without_clock(whole.history_)
     assert same(clf, whole)
     assert clf.best_step_ == whole.best_step_

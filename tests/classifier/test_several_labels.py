@@ -13,7 +13,6 @@ from sklearn.model_selection import cross_val_score
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.train.callbacks import Callback
 
 WORDS = {"dog": "dog", "cat": "cat", "run": "runs"}
 FILLERS = ["the", "a", "small", "old", "red", "then"]
@@ -105,21 +104,6 @@ def test_a_folder_gives_the_same_answers(small, y, tmp_path):
     ):
         with pytest.raises(CheckpointError, match=said):
             gf.TextClassifier.restore(tmp_path / "model", about | {key: value})
-
-
-def test_a_training_goes_on_to_the_same_bits(small, tmp_path):
-    class Stop(Callback):
-        def step(self, training, info):
-            if training.step == 11:
-                raise KeyboardInterrupt
-
-    made = small(epochs=2, pos_weight="root", checkpoint_every=5)
-    whole = clone(made).fit(TEXTS, SETS, validation=(HELD, HELD_SETS))
-    with pytest.raises(KeyboardInterrupt):
-        made.fit(TEXTS, SETS, validation=(HELD, HELD_SETS), checkpoints=tmp_path, callbacks=[Stop()])
-    made.fit(TEXTS, SETS, validation=(HELD, HELD_SETS), checkpoints=tmp_path, resume=True)
-    np.testing.assert_array_equal(made.logits(HELD), whole.logits(HELD))
-    np.testing.assert_array_equal(made.threshold_, whole.threshold_)
 
 
 def test_what_a_yes_counts(small):

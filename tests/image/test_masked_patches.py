@@ -18,7 +18,6 @@ from glassformer.nn.patches import cut_patches, sew_patches, sinusoidal_2d
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_patches.run import load
 from glassformer.tasks.run import evaluate_task, run_task
-from glassformer.train.callbacks import Callback
 
 SIZE, PATCH, GRID = (12, 20), (4, 4), (3, 5)
 SEEN = 4  # of 15 patches
@@ -227,27 +226,6 @@ def test_it_learns_what_can_be_known_and_a_classifier_goes_on_from_it(tmp_path):
     other = gf.MaskedPatches(str(tmp_path / "model"), **start).fit(X, validation=held)
     assert "new (random): decoder" in other.weights_source_
     assert other.judge(held)["loss"] < losses[0]
-
-
-def test_a_stopped_training_goes_on_to_the_same_bits(tmp_path):
-    class Stop(Exception):
-        pass
-
-    class AtFour(Callback):
-        def step(self, training, info):
-            if info.step == 4:
-                raise Stop
-
-    X = stripes(24)
-    make = lambda: gf.MaskedPatches(**SETTINGS, epochs=3, batch_size=8, augment="light", checkpoint_every=2)  # noqa: E731
-    whole = make().fit(X, checkpoints=tmp_path / "a")
-    with pytest.raises(Stop):
-        make().fit(X, checkpoints=tmp_path / "b", callbacks=[AtFour()])
-    went_on = make().fit(X, checkpoints=tmp_path / "b", resume=True)
-    for (name, a), b in zip(
-        whole.model_.state_dict().items(), went_on.model_.state_dict().values(), strict=True
-    ):
-        assert torch.equal(a, b), name
 
 
 @pytest.mark.parametrize(

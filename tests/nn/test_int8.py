@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.nn.levels import HERE, at_level, drawn
 from torch.nn import functional as F
 
 from glassformer.errors import ShapeError
@@ -15,30 +16,17 @@ from glassformer.nn.int8 import Int8Linear, in_int8, multiplies, precision_of
 from glassformer.nn.kernels import int8, levels, loading, ops
 from glassformer.nn.linear import Linear
 from glassformer.packing import Packing
-from glassformer.runtime import cpu_flags
 
-NAMES = [level.name for level in levels.LEVELS if cpu_flags() >= level.flags and level.int8]
+NAMES = [level.name for level in HERE if level.int8]
 if kernels.why_not() is not None or not NAMES:
     pytest.skip(f"no products in int8: {int8.why_not()}", allow_module_level=True)
 
 
 @pytest.fixture(params=NAMES, autouse=True, scope="module")
 def level(request):
-    """One level after the other, by the switch."""
-    before = loading._loaded[:]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(loading.SWITCH, request.param)
-        loading._loaded[:] = []
-        found = kernels.level()
-        assert found is not None, kernels.why_not()
-        assert found.name == request.param
+    with at_level(request.param) as found:
         assert int8.why_not() is None
         yield found
-    loading._loaded[:] = before
-
-
-def drawn(*shape: int, seed: int = 3) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -1,233 +1,217 @@
-"""The C kernel of attention against the explicit branch in fp32; skipped where it does not run, saying why."""
+"""The kernels of attention and GELU against torch, at every level of this processor: each level's own library computes."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.nn.levels import HERE, at_level, drawn
+from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
 from glassformer.nn import attend, kernels
 from glassformer.nn.attention import choose_branch
+from glassformer.nn.encoder import Encoder, EncoderConfig
+from glassformer.nn.feedforward import gelu, gelu_tanh
+from glassformer.nn.kernels import loading, rows
+from glassformer.nn.linear import LayerNorm
 from glassformer.packing import Packing
 
-here = pytest.mark.skipif(not kernels.computes(torch.bfloat16), reason="no kernels in bf16")
-LENGTHS = st.lists(st.integers(1, 131), min_size=1, max_size=5)
-PAIRS = st.lists(st.tuples(st.integers(1, 53), st.integers(1, 67)), min_size=1, max_size=5)
-WIDTHS = st.sampled_from([16, 32, 48, 64, 80, 128])
-few_examples = settings(max_examples=30, deadline=None, derandomize=True)
+if kernels.why_not() is not None:
+    pytest.skip(f"no kernels: {kernels.why_not()}", allow_module_level=True)
+LENGTHS = st.lists(st.tuples(st.integers(1, 97), st.integers(1, 131)), min_size=1, max_size=5)
+WIDTHS = st.sampled_from([16, 32, 48, 64, 80, 112, 128])
 
 
-def draw(rows, heads, width, seed):
-    """bf16 numbers, so that both branches start from the same ones."""
-    generator = torch.Generator().manual_seed(seed)
-    return (1.5 * torch.randn(rows, heads, width, generator=generator)).to(torch.bfloat16)
+@pytest.fixture(params=[level.name for level in HERE], autouse=True, scope="module")
+def level(request):
+    with at_level(request.param) as found:
+        yield found
 
 
-def both(q, k, v, q_packing, kv_packing, causal, scale=None):
-    """(output, dq, dk, dv) of the kernel in bf16, and of the textbook in fp32."""
-    found = []
-    for branch, dtype in (("kernel", torch.bfloat16), ("explicit", torch.float32)):
-        inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
-        out = attend(*inputs, q_packing, kv_packing, causal, scale=scale, branch=branch)
-        upstream = draw(len(q), q.shape[1], v.shape[2], 7).to(dtype)
-        found.append([out.detach().float(), *(g.float() for g in torch.autograd.grad(out, inputs, upstream))])
-    return found
+def formats() -> Iterator[torch.dtype]:
+    """The number formats that the level computes in."""
+    yield from (dtype for dtype in (torch.float32, torch.bfloat16) if kernels.computes(dtype))
 
 
-def check(q_packing, kv_packing, heads, width, causal, scale=None):
-    q = draw(q_packing.total, heads, width, 1)
-    k, v = (draw(kv_packing.total, heads, width, seed) for seed in (2, 3))
-    ours, theirs = both(q, k, v, q_packing, kv_packing, causal, scale)
-    for name, a, b in zip(("out", "dq", "dk", "dv"), ours, theirs, strict=True):
-        assert a.isfinite().all(), name
-        # bf16 rounds to 2 ** -8; where large terms cancel, the rounding of numbers around 1 remains.
-        assert float((a - b).norm()) <= 0.01 * float(b.norm()) + 0.005 * a.numel() ** 0.5, name
+def agree(ours: torch.Tensor, exact: torch.Tensor, share: float) -> None:
+    """Nowhere farther apart than a share of the largest number."""
+    assert ours.dtype == torch.float32
+    assert float((ours.double() - exact).abs().max()) <= share * max(float(exact.abs().max()), 0.1)
 
 
-@here
+def check(q_packing: Packing, kv_packing: Packing, heads: int, width: int, causal: bool, scale=None) -> None:
+    """Output and gradients, in every format, beside the textbook in fp64 on the same numbers."""
+    for dtype in formats():
+        q = 1.5 * drawn(q_packing.total, heads, width, seed=1)
+        k, v = (1.5 * drawn(kv_packing.total, heads, width, seed=seed) for seed in (5, 7))
+        given_, upstream = [x.to(dtype) for x in (q, k, v)], drawn(*q.shape, seed=11).to(dtype)
+        found = []
+        for branch, exact in (("kernel", dtype), ("explicit", torch.float64)):
+            inputs = [x.to(exact).requires_grad_() for x in given_]
+            out = attend(*inputs, q_packing, kv_packing, causal, scale=scale, branch=branch)
+            found.append([out.detach(), *torch.autograd.grad(out, inputs, upstream.to(exact))])
+        for number, (ours, wanted) in enumerate(zip(*found, strict=True)):
+            assert ours.isfinite().all()
+            if dtype == torch.float32:
+                agree(ours, wanted, 1e-4 if number else 1e-5)
+            else:  # bf16 rounds to 2 ** -8; where large terms cancel, the rounding of numbers around 1 remains.
+                off = float((ours.double() - wanted).norm())
+                assert off <= 0.01 * float(wanted.norm()) + 0.005 * ours.numel() ** 0.5
+
+
 @pytest.mark.parametrize("causal", [False, True])
-@given(lengths=LENGTHS, width=WIDTHS)
-@few_examples
-def test_self_attention_and_its_gradients(causal, lengths, width):
-    packing = Packing(tuple(lengths))
-    check(packing, packing, 3, width, causal)
-
-
-@here
-@pytest.mark.parametrize("causal", [False, True])
-@given(pairs=PAIRS, width=WIDTHS)
-@few_examples
-def test_cross_attention_and_its_gradients(causal, pairs, width):
+@given(pairs=LENGTHS, width=WIDTHS)
+@settings(max_examples=13, deadline=None, derandomize=True)
+def test_attention_and_its_gradients_are_the_textbooks(causal, pairs, width):
     check(Packing(tuple(t for t, _ in pairs)), Packing(tuple(s for _, s in pairs)), 2, width, causal)
+    check(Packing(tuple(s for _, s in pairs)), Packing(tuple(s for _, s in pairs)), 1, width, causal)
 
 
-@here
 @pytest.mark.parametrize("scale", [0.0, 0.3, -0.7])
-def test_scale(scale):
-    packing = Packing((7, 2, 61))
-    check(packing, packing, 2, 32, False, scale)
+def test_long_texts_and_other_scales(scale):
+    check(Packing((1031, 3)), Packing((1031, 3)), 1, 64, scale < 0, scale)
 
 
-@here
-def test_a_long_sequence():
-    packing = Packing((1031, 3))
-    check(packing, packing, 1, 64, False)
-    check(packing, packing, 1, 64, True)
+def test_attentions_gradient_is_its_slope():
+    """By differences, along the gradient."""
+    packing, x, pull = Packing((13, 7, 29)), drawn(49, 3, 3, 16).requires_grad_(), drawn(49, 3, 16, seed=7)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return (attend(*x.unbind(1), packing, branch="kernel").double() * pull).sum()
+
+    (gradient,) = torch.autograd.grad(loss(x), x)
+    way = gradient / gradient.norm()  # the steepest
+    with torch.no_grad():
+        slope = (loss(x + 0.02 * way) - loss(x - 0.02 * way)) / 0.04
+    assert float(slope) == pytest.approx(float(gradient.norm()), rel=1e-3)
 
 
-@here
-def test_large_scores_do_not_overflow():
-    packing = Packing((37, 5))
-    q, k, v = (300 * draw(42, 2, 32, seed) for seed in (1, 2, 3))
-    out = attend(q, k, v, packing, branch="kernel")
-    wanted = attend(q.float(), k.float(), v.float(), packing, branch="explicit")
-    torch.testing.assert_close(out.float(), wanted, rtol=0.02, atol=2.0)
+def test_rows_that_see_nothing_are_zero_and_nan_stays_in_its_sequence():
+    check(Packing((5, 3)), Packing((2, 7)), 2, 16, True)
+    for dtype in formats():
+        q, k, v = (drawn(n, 2, 16).to(dtype).requires_grad_() for n in (8, 9, 9))
+        out = attend(q, k, v, Packing((5, 3)), Packing((2, 7)), True, branch="kernel")
+        assert not out[:3].any()
+        assert not torch.autograd.grad(out.sum(), q)[0][:3].any()
+        q, k, v = (drawn(43, 2, 32, seed=seed).to(dtype) for seed in (1, 2, 3))
+        k[15] = float("nan")
+        out = attend(q, k, v, Packing((11, 19, 13)), branch="kernel")
+        assert out[11:30].isnan().all()
+        assert out[:11].isfinite().all()
+        assert out[30:].isfinite().all()
 
 
-@here
-def test_nan_in_one_sequence_stays_in_it_and_is_seen():
-    packing = Packing((11, 19, 13))
-    q, k, v = (draw(43, 2, 32, seed) for seed in (1, 2, 3))
-    k[15] = float("nan")
-    out = attend(q, k, v, packing, branch="kernel")
-    assert out[11:30].isnan().all()
-    assert out[:11].isfinite().all()
-    assert out[30:].isfinite().all()
+def test_large_scores_do_not_overflow_and_one_key_has_all_the_weight():
+    packing = Packing((37, 1))
+    for dtype in formats():
+        q, v = (300 * drawn(38, 2, 32)).to(dtype), drawn(38, 2, 32, seed=5).to(dtype)
+        out = attend(q, q, v, packing, branch="kernel")
+        wanted = attend(*(x.double() for x in (q, q, v)), packing, branch="explicit")
+        if dtype == torch.float32:
+            agree(out, wanted, 1e-4)
+        else:
+            torch.testing.assert_close(out.double(), wanted, rtol=0.02, atol=0.02)
+        torch.testing.assert_close(out[37], v[37], rtol=1e-6 if dtype == torch.float32 else 2**-7, atol=0)
 
 
-@here
-def test_rows_that_see_nothing_are_zero():
-    q_packing, kv_packing = Packing((5, 3)), Packing((2, 7))
-    q, k, v = draw(8, 2, 16, 1), draw(9, 2, 16, 2), draw(9, 2, 16, 3)
-    (out, dq, dk, dv), _ = both(q, k, v, q_packing, kv_packing, True)
-    assert not out[:3].any()
-    assert not dq[:3].any()
-    assert all(bool(x.isfinite().all()) for x in (out, dq, dk, dv))
-
-
-@here
-def test_bits_depend_neither_on_the_batch_nor_on_the_threads():
+def test_bits_depend_neither_on_the_batch_nor_on_the_threads_nor_on_the_layout():
     lengths = (31, 97, 5, 64)
-    packing = Packing(lengths)
-    q, k, v = (draw(packing.total, 3, 32, seed) for seed in (1, 2, 3))
-    whole = packing.split(attend(q, k, v, packing, branch="kernel"))
-    parts = zip(lengths, packing.split(q), packing.split(k), packing.split(v), whole, strict=True)
-    for n, q_i, k_i, v_i, out in parts:
-        assert torch.equal(attend(q_i, k_i, v_i, Packing((n,)), branch="kernel"), out)
-    before = torch.get_num_threads()
-    try:
-        torch.set_num_threads(3)
-        again = attend(q, k, v, packing, branch="kernel")
-    finally:
-        torch.set_num_threads(before)
-    assert torch.equal(torch.cat(whole), again)
+    packing, up, x = Packing(lengths), drawn(197, 5, 32, seed=5), drawn(1031, 80)
+    for dtype in formats():
+        qkv = drawn(197, 3, 5, 32).to(dtype).requires_grad_()
+
+        def compute(qkv=qkv, dtype=dtype):
+            out = attend(*qkv.unbind(1), packing, branch="kernel")
+            bent = [rows.gelu_of(x, grad, tanh=True) for grad in (None, drawn(1031, 80, seed=7))]
+            return [out, *torch.autograd.grad(out, qkv, up.to(dtype)), *bent]
+
+        before, found = torch.get_num_threads(), []
+        try:
+            for threads in (1, 2, 3, 5):
+                torch.set_num_threads(threads)
+                found.append(compute())
+        finally:
+            torch.set_num_threads(before)
+        for other in found[1:]:
+            assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+        for n, part, out in zip(lengths, packing.split(qkv), packing.split(found[0][0]), strict=True):
+            q, k, v = (own.contiguous() for own in part.unbind(1))
+            turned = q.transpose(1, 2).contiguous().transpose(1, 2)  # places are not contiguous
+            for one in (q, turned):
+                assert torch.equal(attend(one, k, v, Packing((n,)), branch="kernel"), out)
 
 
-@here
-def test_views_of_one_product_and_whole_tensors_give_the_same():
-    packing = Packing((23, 41))
-    qkv = draw(64, 3 * 2, 32, 1).view(64, 3, 2, 32)
-    q, k, v = qkv.unbind(1)
-    out = attend(q, k, v, packing, branch="kernel")
-    assert torch.equal(out, attend(q.contiguous(), k.contiguous(), v.contiguous(), packing, branch="kernel"))
-    turned = q.transpose(1, 2).contiguous().transpose(1, 2)  # places are not contiguous
-    assert torch.equal(out, attend(turned, k, v, packing, branch="kernel"))
-
-
-@here
-def test_auto_takes_it_where_it_can():
-    packing = Packing((7, 5))
-    q = draw(12, 2, 32, 1)
-
-    def choice(q, k, v, dropout=0.0, weights=False):
-        return choose_branch(q, k, v, packing, packing, False, dropout, weights)
-
-    assert choice(q, q, q) == "kernel"
-    assert choice(q.float(), q.float(), q.float()) == "kernel"
-    assert choice(q.double(), q.double(), q.double()) == "grouped"
-    assert choice(q[..., :24], q[..., :24], q[..., :24]) == "grouped"
-    assert choice(q, q, q[..., :16]) == "grouped"
-    assert choice(q, q, q, dropout=0.1) == "explicit"
-    assert choice(q, q, q, weights=True) == "grouped"
-    learned = q.clone().requires_grad_()
-    assert choice(learned, q, q, weights=True) == "explicit"
-
-
-def test_what_it_cannot_do_is_refused():
-    q = torch.zeros(5, 2, 24)
-    with pytest.raises(ConfigError, match=r"no kernel for this.*branch=auto"):
-        attend(q, q, q, Packing((5,)), branch="kernel")
-
-
-PROGRAM = """
-import torch
-from glassformer.nn import attend, kernels
-from glassformer.packing import Packing
-q = torch.ones(5, 2, 16, dtype=torch.bfloat16)
-out = attend(q, q, q, Packing((2, 3)))
-print(kernels.why_not(), bool((out == 1).all()))
-"""
-
-
-def run(**environment):
-    found = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
+def test_gelu_with_tanh_and_its_slope():
+    x = torch.linspace(-14, 14, 20_000).requires_grad_()
+    exact = x.detach().double().requires_grad_()
+    assert rows.can_gelu(x, tanh=True)
+    y, want = gelu_tanh(x), F.gelu(exact, approximate="tanh")
+    agree(y.detach(), want.detach(), 1e-7)
+    assert ((y.double() - want).abs() <= 2e-6 * want.abs() + 1e-6).all()
+    slopes = torch.autograd.grad(y, x, torch.ones_like(y))[0], torch.autograd.grad(want.sum(), exact)[0]
+    assert float((slopes[0].double() - slopes[1]).abs().max()) <= 3e-6
+    odd = torch.tensor([float("nan"), 0.0, -0.0, 30.0, -30.0, 1e-30, 88.0, -88.0]).repeat(2048)
+    torch.testing.assert_close(
+        gelu_tanh(odd), F.gelu(odd, approximate="tanh"), equal_nan=True, rtol=1e-6, atol=1e-30
     )
-    return found.stdout
 
 
-WITHOUT_AMX = """
-import sys, torch
-from glassformer.nn import attend, kernels
-from glassformer.packing import Packing
-found = []
-for lengths, width, causal in (((7, 33, 131), 32, False), ((65, 1), 48, True), ((97, 64), 128, False)):
-    generator = torch.Generator().manual_seed(3)
-    qkv = torch.randn(sum(lengths), 3, 3, width, generator=generator).bfloat16().requires_grad_()
-    out = attend(*qkv.unbind(1), Packing(lengths), causal=causal, branch="kernel")
-    out.square().sum().backward()
-    found += [out.detach(), qkv.grad]
-torch.save(found, sys.argv[1])
-print(kernels.has_amx())
-"""
+def choice(q, k=None, v=None, dropout=0.0, weights=False) -> str:
+    packing, k = Packing((7, 5)), q if k is None else k
+    return choose_branch(q, k, k if v is None else v, packing, packing, False, dropout, weights)
 
 
-@pytest.mark.skipif(
-    kernels.why_not() is not None or not kernels.has_amx(), reason="no AMX, or it is switched off"
-)
-def test_both_kinds_of_products_give_the_same(tmp_path):
-    found = {}
-    for name in ("1", "avx512"):
-        command = [sys.executable, "-c", WITHOUT_AMX, str(tmp_path / name)]
-        env = {**os.environ, "GLASSFORMER_KERNELS": name}
-        said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
-        assert said == f"{name == '1'}\n"
-        found[name] = torch.load(tmp_path / name, weights_only=True)
-    for a, b in zip(*found.values(), strict=True):
-        assert float((a - b).float().norm()) <= 0.01 * float(b.float().norm())  # roundings of bf16
+def test_auto_takes_what_pays_and_a_graph_for_others_does_not(monkeypatch):
+    q = drawn(12, 2, 32)
+    assert choice(q) == "kernel"
+    assert choice(q.double()) == choice(q[..., :24]) == choice(q, q, q[..., :16]) == "grouped"
+    assert choice(q, dropout=0.1) == "explicit"
+    assert choice(q, weights=True) == "grouped"
+    assert choice(q.clone().requires_grad_(), q, q, weights=True) == "explicit"
+    x, norm = drawn(400, 48), LayerNorm(48)
+    assert torch.equal(gelu_tanh(x), rows.gelu(x, tanh=True))
+    assert not rows.can_gelu(x.bfloat16(), tanh=True)
+    assert not rows.can_gelu(x.double(), tanh=True)
+    assert torch.equal(gelu(x), F.gelu(x))  # torch's are as fast
+    assert not rows.can_norm(x, x, norm.weight, norm.bias)
+    monkeypatch.setattr(rows, "is_exporting", lambda: True)
+    assert not rows.can_gelu(x, tanh=True)
 
 
-def test_it_can_be_switched_off():
-    assert run(GLASSFORMER_KERNELS="0") == "switched off by GLASSFORMER_KERNELS=0 True\n"
+def test_bf16_is_left_to_torch_where_the_level_has_none(level):
+    q = drawn(12, 2, 16).bfloat16()
+    assert kernels.supports(q, q, q) == rows.can_gelu(drawn(400, 48).bfloat16()) == level.bf16
+    assert choice(q) == ("kernel" if level.bf16 else "grouped")
+    assert attend(q, q, q, Packing((12,))).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("order", "activation"), [("post", "gelu"), ("pre", "gelu_tanh")])
+def test_an_encoder_with_and_without_them_computes_the_same(order, activation, monkeypatch):
+    torch.manual_seed(3)
+    encoder = Encoder(EncoderConfig(64, 2, 2, 128, norm=order, activation=activation, dropout=0.1))
+    packing = Packing((211, 131, 7, 67))
+    found = []
+    for used in (True, False):
+        if not used:
+            monkeypatch.setenv(loading.SWITCH, "0")
+            monkeypatch.setattr(loading, "_loaded", [])
+            assert kernels.why_not() == "switched off by GLASSFORMER_KERNELS=0"
+        torch.manual_seed(5)  # the same units are dropped
+        encoder.zero_grad()
+        out = encoder(drawn(packing.total, 64), packing)
+        out.backward(drawn(packing.total, 64, seed=7))
+        found.append([out.detach(), *(p.grad for p in encoder.parameters())])
+    for ours, torchs in zip(*found, strict=True):
+        agree(ours, torchs.double(), 1e-4)
 
 
 def test_a_refusal_says_why(monkeypatch):
-    q = torch.zeros(5, 2, 24)
-    monkeypatch.setattr(kernels, "why_not", lambda: None)
-    with pytest.raises(
-        ConfigError, match="no kernel for this: it wants fp32 or bf16 on a CPU and heads of a multiple of 16"
-    ):
-        attend(q, q, q, Packing((5,)), branch="kernel")
-    monkeypatch.setattr(kernels, "why_not", lambda: "no library")
-    with pytest.raises(ConfigError, match="no kernel for this: no library"):
-        attend(q, q, q, Packing((5,)), branch="kernel")
+    q, wants = torch.zeros(5, 2, 24), "it wants fp32 or bf16 on a CPU and heads of a multiple of 16"
+    for reason, said in ((None, wants), ("no library", "no library")):
+        monkeypatch.setattr(kernels, "why_not", lambda reason=reason: reason)
+        with pytest.raises(ConfigError, match=rf"no kernel for this: {said}(.|\n)*branch=auto"):
+            attend(q, q, q, Packing((5,)), branch="kernel")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,6 @@ from glassformer.report.published import (
     in_form,
     measured,
     measured_finding,
-    measured_study,
     published_rows,
 )
 from glassformer.report.published_page import measures, page, pages
@@ -38,13 +36,6 @@ def write_result(folder, name, accuracies, **more):
         for i, a in enumerate(accuracies)
     ]
     (folder / f"recipe-{name}.json").write_text(json.dumps({"runs": runs} | more), encoding="utf-8")
-
-
-def test_times_that_differ_are_a_range(tmp_path):
-    write_result(tmp_path, "imdb-bert", [0.9, 0.9, 0.9])  # 60, 120 and 180 seconds
-    text = pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-01.md"]
-    assert "| ours | 90.00% | 3 | 60 s to 3 min | X, threads: 2 |" in text
-    assert "| – | 90.00% | 60 s |" in text
 
 
 @pytest.mark.parametrize(
@@ -101,14 +92,6 @@ def test_a_run_in_form_that_imitated_other_weights_is_named(tmp_path, named, tol
     assert (f"`cifar10-vit-base` (`{named}`)." in text) is told
 
 
-def test_a_result_file_counts(tmp_path):
-    write_result(tmp_path, "imdb-bert", [0.9, 0.91, 0.92], overrides=["threads=1"])
-    found = measured("imdb-bert", tmp_path, tmp_path / "runs")
-    assert found is not None
-    assert (found.score, found.seeds, found.seconds) == ("91.00% (90.00% to 92.00%)", 3, 120.0)
-    assert (found.machine, found.date, found.overrides) == ("X, threads: 2", "2026-01-02", ("threads=1",))
-
-
 def test_run_folders_count_where_there_is_no_file(tmp_path):
     for seed, value in ((0, 0.25), (1, 0.75)):
         folder = tmp_path / "runs" / f"imdb-mlm-seed{seed}"
@@ -146,23 +129,6 @@ def test_each_task_has_its_figure(metrics, told):
     assert form.format(value) == told
 
 
-def test_a_recipe_as_given_is_told_by_greedy_search():
-    metrics = {"judged": "test", "scores": {"test": {"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}}}}
-    for name, told in (("multi30k-rnn-given", "30.0 BLEU, greedy"), ("multi30k-rnn", "31.2 BLEU")):
-        value, form = headline(metrics, name)
-        assert form.format(value) == told
-    page = Path(__file__).parents[2] / "docs" / "results" / "row-06.md"
-    lines = page.read_text(encoding="utf-8").splitlines()
-    reached = next(line for line in lines if line.startswith("| [`multi30k-rnn-additive-given`]"))
-    section = lines[lines.index("## multi30k-rnn-additive-given") :]
-    seed = next(line for line in section if line.startswith("| 0 |"))
-    results = Path(__file__).parents[2] / "benchmarks" / "results" / "recipe-multi30k-rnn-additive-given.json"
-    runs = json.loads(results.read_text(encoding="utf-8"))["runs"]
-    scores = [run["scores"]["test"]["greedy"]["bleu"] for run in runs]
-    assert f"{sum(scores) / len(scores):.1f} BLEU, greedy" in reached
-    assert f"{scores[0]:.1f} BLEU, greedy" in seed
-
-
 def test_nothing_measured_is_said_plainly():
     made = pages(lambda name: None)
     text = made["results.md"]
@@ -189,46 +155,10 @@ def test_the_pages_have_what_was_measured(tmp_path):
     assert "```toml\n# of imdb-bert-given\n```" in text
 
 
-def test_the_table_names_the_best_plain_model_beside_ours(tmp_path):
-    write_result(tmp_path, "imdb-minilm-best", [0.9])
-    file = tmp_path / "recipe-imdb-minilm-best.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    content["runs"][0]["baselines"] = {"bag": {"accuracy": 0.88}, "TF-IDF": {"accuracy": 0.91}, "none": {}}
-    file.write_text(json.dumps(content), encoding="utf-8")
-    text = pages(lambda name: measured(name, tmp_path, tmp_path))["results.md"]
-    first, second = (line for line in text.splitlines() if line.startswith(("| 1 |", "| 2 |")))
-    assert first.endswith("; plain: TF-IDF 91.00% |")
-    assert "plain" not in second
-
-
-def test_recipes_of_a_row_on_unlike_data_say_which():
-    data = {"countries-word2vec-given": "countries-given", "imdb-word2vec": "imdb"}
-    made = pages(
-        lambda name: None, settings=lambda name: f'[data]\nsource = "{data.get(name, "countries")}"\n'
-    )
-    for name, source in data.items():
-        assert re.search(
-            rf"\| \[`{name}`\]\(#{name}\) \| [a-z ]+, on `{source}` \| ", made["results/row-07.md"]
-        )
-    assert ", on `" not in made["results/row-06.md"]  # all on one source
-
-
 def test_several_recipes_as_given_are_named_by_what_tells_them_apart(tmp_path):
     write_result(tmp_path, "ntc-lstm", [0.8, 0.9])
     row = page(lambda name: measured(name, tmp_path, tmp_path)).split("\n| 3 |")[1].split(" | ")
     assert row[3] == "encoder: not measured<br>lstm: 85.00% (2 seeds)<br>textcnn: not measured"
-
-
-def test_a_study_stands_in_its_row(tmp_path):
-    assert measured_study("hotdog-ladder-cifar", tmp_path) is None
-    assert "**Study `hotdog-ladder-cifar`**: not measured" in pages(lambda name: None)["results/row-10.md"]
-    arms = [{"accuracy": {"mean": a}} for a in (0.625, 0.5, 0.75)]
-    found = {"arms": arms, "seeds": [0, 1], "n": 50, "judged": "validation", "verdict": "No difference."}
-    (tmp_path / "study-hotdog-ladder-cifar.json").write_text(json.dumps(found), encoding="utf-8")
-    made = pages(lambda name: None, lambda name: measured_study(name, tmp_path))
-    assert "| study: 50.0% to 75.0% |" in made["results.md"]
-    told = "**50.0% to 75.0%** (3 arms, 2 seeds, 50 validation examples). No difference ([Studies, measured](../studies.md))"
-    assert f"**Study `hotdog-ladder-cifar`**: {told}" in made["results/row-10.md"]
 
 
 def test_recipes_stand_once_in_a_row():
@@ -236,42 +166,6 @@ def test_recipes_stand_once_in_a_row():
         assert len(set(row.recipes)) == len(row.recipes)
         assert not set(row.others) & {*row.given, row.best}
         assert row.words
-
-
-def test_the_curve_of_a_recipe_is_that_of_its_first_seed(tmp_path):
-    write_result(tmp_path, "imdb-bert", [0.9, 0.8])
-    file = tmp_path / "recipe-imdb-bert.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    for loss, run in zip((2.0, 7.0), content["runs"]):
-        run["evaluations"] = [
-            {"train_loss": loss, "loss": loss + 1, "accuracy": 0.5},
-            {"train_loss": loss - 1, "loss": loss, "accuracy": 0.75},
-        ]
-    file.write_text(json.dumps(content), encoding="utf-8")
-    made = pages(lambda name: measured(name, tmp_path, tmp_path))
-    assert "](imdb-bert.svg)" in made["results/row-01.md"]
-    lines = {"training": [2.0, 1.0], "validation": [3.0, 2.0]}
-    assert made["results/imdb-bert.svg"] == curves({"loss": lines, "accuracy": {"validation": [0.5, 0.75]}})
-    assert ">3.00</text>" in made["results/imdb-bert.svg"]
-
-
-def test_epochs_that_were_judged_have_a_table_and_a_line(tmp_path):
-    write_result(tmp_path, "imdb-bert", [0.9, 0.8])
-    file = tmp_path / "recipe-imdb-bert.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    for shift, run in zip((0.0, 0.1), content["runs"]):
-        run["epochs"] = [
-            {"epoch": i + 1, "batch_loss": 2.0 - i + shift, "accuracy": 0.7 + i / 10 - shift, "log_loss": 0.5}
-            for i in range(2)
-        ]
-        run["evaluations"] = [{"epoch": i, "train_loss": 1.5 - i, "train_accuracy": 0.6} for i in range(2)]
-    file.write_text(json.dumps(content), encoding="utf-8")
-    made = pages(lambda name: measured(name, tmp_path, tmp_path))
-    assert "| 1 | 2.0500 | 65.00% (60.00% to 70.00%) |" in made["results/row-01.md"]
-    assert "| 2 | 1.0500 | 75.00% (70.00% to 80.00%) |" in made["results/row-01.md"]
-    drawn = {"loss": {"training": [1.5, 0.5], "test": [0.5, 0.5]}}
-    drawn["accuracy"] = {"training": [0.6, 0.6], "test": [0.7, 0.8]}
-    assert made["results/imdb-bert.svg"] == curves(drawn, 2)
 
 
 def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
@@ -353,39 +247,3 @@ def test_figures_of_epochs_and_none():
 
 def test_durations():
     assert [duration(s) for s in (5, 95, 3600, 7260)] == ["5 s", "2 min", "60 min", "2 h 1 min"]
-
-
-def test_a_measurement_of_a_row_may_have_a_curve(tmp_path):
-    row = next(row for row in published_rows() if "few-labels" in row.findings)
-    name = row.findings[0]
-    panels = {"window 5": {"center": [0.1, 0.3], "sum": [0.2, 0.9]}}
-    found = {
-        "title": "Over the steps",
-        "verdict": "It rises.",
-        "seeds": [0],
-        "machine": {},
-        "date": "2026-01-02",
-    }
-    found |= {"tables": [], "curve": {"panels": panels, "ends": ["100", "200 steps"]}}
-    (tmp_path / f"{name}.json").write_text(json.dumps(found), encoding="utf-8")
-    made = pages(lambda name: None, measure_finding=lambda name: measured_finding(name, tmp_path))
-    assert f"![Over the steps, drawn]({name}.svg)" in made[f"results/row-{row.number:02d}.md"]
-    drawn = made[f"results/{name}.svg"]
-    assert ">100</text>" in drawn
-    assert ">200 steps</text>" in drawn
-    assert ">epoch" not in drawn
-
-
-def test_the_seeds_of_a_pretraining_show_next_sentence(tmp_path):
-    write_result(tmp_path, "imdb-mlm-given", [0.3])
-    file = tmp_path / "recipe-imdb-mlm-given.json"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    content["runs"][0]["masked"] = {"accuracy": 0.3, "masked_tokens": 1_013, "next_sentence_accuracy": 0.625}
-    file.write_text(json.dumps(content), encoding="utf-8")
-    made = pages(lambda name: measured(name, tmp_path, tmp_path))
-    page = made["results/row-04.md"]
-    assert "| 1,013 |" in page
-    assert "62.5% of held-out pairs (chance 50%)" in page
-    assert "In brackets" not in page  # one seed has no range
-    write_result(tmp_path, "imdb-mlm-given", [0.3, 0.4])
-    assert "In brackets" in pages(lambda name: measured(name, tmp_path, tmp_path))["results/row-04.md"]

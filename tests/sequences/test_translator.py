@@ -6,12 +6,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import load_recipe
-from glassformer.train.callbacks import Callback, Interrupted
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
 TARGET = [
@@ -138,38 +136,6 @@ def test_validation_keeps_the_best_and_is_judged_per_token():
         float
     }
     assert translator.best_step_ in {r["step"] for r in records}
-
-
-def test_fit_leaves_the_callers_generators_alone():
-    torch.manual_seed(5)
-    wanted = torch.rand(3)
-    torch.manual_seed(5)
-    fitted(epochs=1, dropout=0.2)
-    assert torch.equal(torch.rand(3), wanted)
-
-
-class StopAt(Callback):
-    def __init__(self, step):
-        self.at = step
-
-    def step(self, training, info):
-        if training.step == self.at:
-            raise Interrupted("stopped")
-
-
-@pytest.mark.parametrize("options", [{}, {"model": "rnn", "attention": "dot"}])
-def test_resume_gives_the_same_bits(options, tmp_path):
-    settings = tiny(epochs=4, dropout=0.3, checkpoint_every=3, average=0.9, **options)
-    whole = gf.Translator(**settings).fit(SOURCE, TARGET)
-    with pytest.raises(Interrupted):
-        gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, callbacks=[StopAt(5)])
-    again = gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
-    for a, b in zip(whole.model_.state_dict().values(), again.model_.state_dict().values(), strict=True):
-        assert torch.equal(a, b)
-    with pytest.raises(CheckpointError, match="has checkpoints"):
-        gf.Translator(**settings).fit(SOURCE, TARGET, checkpoints=tmp_path)
-    with pytest.raises(CheckpointError, match="was made with lr"):
-        gf.Translator(**(settings | {"lr": 1e-4})).fit(SOURCE, TARGET, checkpoints=tmp_path, resume=True)
 
 
 def test_bad_input_is_one_clear_line(translator, tmp_path):

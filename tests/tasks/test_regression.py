@@ -19,7 +19,6 @@ from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.targets.regression import half_width
 from glassformer.tasks.catalog import build_recipe
-from glassformer.train.callbacks import Callback
 
 SMALL = {
     "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",
@@ -114,23 +113,6 @@ def test_packed_is_padded_and_one_by_one(fitted):
     np.testing.assert_allclose(fitted.predict(TEXTS[:7]), alone, atol=1e-4)
     coarse = gf.TextRegressor(**fitted.get_params() | {"precision": "bf16"}).fit(TEXTS, NUMBERS)
     assert coarse.score(TEXTS, NUMBERS) > 0.5
-
-
-class StopAt(Callback):
-    def step(self, training, info):
-        if info.step == 17:
-            raise KeyboardInterrupt
-
-
-def test_a_stopped_fit_goes_on_to_the_same_bits(tmp_path):
-    whole = regressor(epochs=2).fit(TEXTS, NUMBERS)
-    options = {"checkpoints": tmp_path, "resume": True}
-    with pytest.raises(KeyboardInterrupt):
-        regressor(epochs=2, checkpoint_every=3).fit(TEXTS, NUMBERS, callbacks=[StopAt()], **options)
-    resumed = regressor(epochs=2, checkpoint_every=3).fit(TEXTS, NUMBERS, **options)
-    np.testing.assert_array_equal(resumed.predict(TEXTS), whole.predict(TEXTS))
-    with pytest.raises(CheckpointError):
-        regressor(epochs=2, checkpoint_every=3).fit(TEXTS, [*NUMBERS[:-1], 0.0], **options)
 
 
 def test_pairs_weights_and_every_weight_learns():

@@ -88,12 +88,3 @@ def make_rig() -> Callable[..., Rig]:
         return rig
 
     return make
-
-
-def without_clock(history: list[dict]) -> list[dict]:
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
-
-
-@pytest.fixture(name="without_clock")
-def without_clock_fixture() -> Callable[[list[dict]], list[dict]]:
-    return without_clock

@@ -13,6 +13,7 @@ import types
 
 import pytest
 import torch
+from tests.stopping import without_clock
 
 from glassformer.checkpoints.native import list_states, save_state
 from glassformer.train import state
@@ -125,7 +126,7 @@ def test_a_copy_of_hard_links_keeps_its_history(make_rig, tmp_path):
     assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history
 
 
-def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path, without_clock):
+def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path):
     """Steps after the last checkpoint are done again: they must not stand there twice."""
     file = tmp_path / "history.jsonl"
 
@@ -146,7 +147,7 @@ def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path, without_
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number, without_clock):
+def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number):
     before = signal.getsignal(number)
     rig, stop = make_rig(dropout=0.3), StopOnSignal(tmp_path)
     torch.manual_seed(9)

@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
+from tests.stopping import same, stopped_and_resumed
 
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.train import features
@@ -155,21 +156,8 @@ def test_what_changes_from_step_to_step_is_not_cached(counted, settings):
 
 
 def test_resume_gives_the_same_bits(tmp_path, counted):
-    class Stop(Exception):
-        pass
-
-    from glassformer.train.callbacks import Callback
-
-    class StopAt(Callback):
-        def step(self, training, info):
-            if info.step == 8:
-                raise Stop
-
-    straight = make().fit(TEXTS, LABELS)
-    with pytest.raises(Stop):
-        make(checkpoint_every=4).fit(TEXTS, LABELS, checkpoints=tmp_path / "c", callbacks=[StopAt()])
-    resumed = make().fit(TEXTS, LABELS, checkpoints=tmp_path / "c", resume=True)
-    assert all(torch.equal(weights(resumed)[n], w) for n, w in weights(straight).items())
+    found = stopped_and_resumed(make(checkpoint_every=4), TEXTS, LABELS, folder=tmp_path / "c", at=(8,))
+    assert same(found, make().fit(TEXTS, LABELS))
 
 
 def test_the_oldest_features_go_first(tmp_path, monkeypatch, cache):
