@@ -336,12 +336,12 @@ def test_wrong_lists_of_fast_bpe(file, content, said, tmp_path):
             "id of a special token is no number|the id of '<s>' is one",
         ),
         ("vocab.json", '{"<s>": [], "</s>": 2}', "id of a special token is no number"),
-        ("vocab.json", '{"<s>": 0, "</s>": 99999999999}', "the id of '</s>' is 99999999999"),
+        ("vocab.json", '{"<s>": 0, "</s>": 99999999999}', "integer `99999999999`, expected u32"),
         ("merges.txt", "#version: 0.2\na b c\n", "merges.txt: line 2 is no merge of two pieces"),
         (
             "merges.txt",
             "\u2603 \u2603\n",
-            "vocab.json with merges.txt: .*needs '\u2603', which its vocabulary lacks",
+            "vocab.json with merges.txt: .*Token `\u2603` out of vocabulary",
         ),
     ],
 )

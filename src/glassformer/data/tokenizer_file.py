@@ -270,6 +270,7 @@ def _frame(special: Mapping[str, str], pieces: Mapping[str, Any]) -> dict[str, A
 MAX_TOKENIZER_BYTES = 128 << 20
 MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a hundred bytes
 MAX_HOLES = 4096  # ids that stand for no token
+MAX_SPECIAL = 64  # tokens around a text
 WANTED = (
     "Wanted: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
     f"(a piece a line, {UNK} among them)"
@@ -416,8 +417,9 @@ def _from_lists(file: Path, text: str) -> Tokenizer:
     read, (_, beside) = (byte_level, BYTE_LEVEL) if file.name == BYTE_LEVEL[0] else (fast, FAST)
     _check_values(text, file)
     definition = read(text, _read_bounded(file.with_name(beside)), file, _settings(file), _more(file))
-    made = json_text(checked(definition, f"{file} with {beside}"), ascii=True)
-    return _built(lambda: Tokenizer.from_str(made), str(file), "Fetch it anew")
+    where = f"{file} with {beside}"
+    made = json_text(checked(definition, where), ascii=True)
+    return _built(lambda: Tokenizer.from_str(made), where, FIX)
 
 
 def _from_json(file: Path, text: str) -> Tokenizer:
@@ -478,13 +480,17 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
     """Put some texts and ids through it: what fails on them would fail on a user's."""
     rows = id_count(tokenizer)
     if not 0 < rows <= MAX_ID or rows > 2 * tokenizer.get_vocab_size() + MAX_HOLES:
-        what = f"its {tokenizer.get_vocab_size():,} tokens have ids up to {rows - 1:,}"
+        what = (
+            f"its {tokenizer.get_vocab_size():,} tokens have ids up to {rows - 1:,}"
+            if rows
+            else "no vocabulary"
+        )
         raise CheckpointError(what, where=where, fix="Fetch it anew, or number its tokens from 0 on")
     try:
-        tokenizer.num_special_tokens_to_add(False)
+        if tokenizer.num_special_tokens_to_add(False) > MAX_SPECIAL:
+            raise ValueError(f"more than {MAX_SPECIAL} tokens around a text")
         for text in TRIED:
-            tokenizer.encode(text)
-            if max(tokenizer.encode(text, add_special_tokens=False).ids, default=0) >= rows:
+            if max(tokenizer.encode(text).ids + tokenizer.encode(text, text).ids, default=0) >= rows:
                 raise ValueError("an id that is none of its vocabulary")
         for number in range(0, rows, max(1, rows // TRIED_IDS)):
             tokenizer.decode([number], skip_special_tokens=False)

@@ -14,7 +14,7 @@ import struct
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import permutations
 from typing import Any
@@ -330,14 +330,15 @@ def _longest(content: str, later: Sequence[dict[str, Any]]) -> str:
 
 
 # --- the stages -----------------------------------------------------------------------------------
+# The library refuses values of other types and tokens that are not there. What it trusts is bounded here.
 
 MAX_ID = 10_000_000  # tokens of the largest table that a model may have
 MAX_STAGES = 64  # steps of one kind, those within others counted
 MAX_TEXT = 1_000  # characters of one string in a setting, or of an added token
 MAX_ADDED = 100_000  # added tokens
-MAX_SPECIAL = 64  # tokens around a text
 MAX_WORD = 1_000  # characters of a word that WordPiece takes apart: its work grows with their square
 MAX_PIECE = 512  # characters of a piece of Unigram, which looks for all that begin at a place
+MAX_PREPENDED = 64  # characters that are put before a text
 
 NORMALIZERS = (
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents"
@@ -348,7 +349,7 @@ PRE_TOKENIZERS = (
 ).split()
 PROCESSORS = ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing")
 DECODERS = "BPEDecoder ByteFallback ByteLevel CTC Fuse Metaspace Replace Strip WordPiece".split()
-MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")
+SLOTS = ("model", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 
 class Wrong(ValueError):
@@ -359,32 +360,60 @@ def checked(definition: Any, where: str) -> dict[str, Any]:
     """The same definition without what is not read (padding, truncation, keys that nobody knows).
 
     Raises:
-        CheckpointError: a part that is missing, of no known kind, or out of bounds; it is named.
+        CheckpointError: a part of no known kind, or one that the library would stop at or not come back from.
     """
     fix = "Fetch it anew, or do not use it"
     if not isinstance(definition, dict):
         raise CheckpointError("not a tokenizer: no JSON object", where=where, fix=fix)
     try:
-        return _checked(definition)
+        _check_model(definition.get("model"))
+        _check_added(definition.get("added_tokens"))
+        _check_stages(definition)
     except Wrong as error:
         raise CheckpointError(f"not a tokenizer that can be used: {error}", where=where, fix=fix) from None
+    kept = {key: definition[key] for key in SLOTS if definition.get(key) is not None}
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": []} | kept
 
 
-def _checked(definition: dict[str, Any]) -> dict[str, Any]:
-    model, highest = _model(definition.get("model"))
-    added = definition.get("added_tokens") or []
-    highest = max(highest, _added(added))
+def _check_model(model: Any) -> None:
+    if not isinstance(model, dict):
+        raise Wrong("no model")
+    if model.get("dropout"):
+        raise Wrong("'dropout' would make its answers random")
+    longest = model.get("max_input_chars_per_word")
+    if isinstance(longest, int) and longest > MAX_WORD:
+        raise Wrong(f"max_input_chars_per_word = {str(longest)[:40]}, {MAX_WORD:,} at most are read")
+    vocab = model.get("vocab")
+    for entry in vocab if isinstance(vocab, list) else ():
+        piece = entry[0] if isinstance(entry, list) and entry else None
+        if isinstance(piece, str) and not 0 < len(piece) <= MAX_PIECE:
+            raise Wrong(f"a piece of {len(piece):,} characters, 1 to {MAX_PIECE} are read")
+    prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
+    if not isinstance(prefix, str) or not isinstance(merges, list):
+        return
+    for merge in merges:  # the library cuts the prefix off unseen
+        right = merge.split(" ")[-1] if isinstance(merge, str) else merge[-1] if merge else ""
+        if not str(right).startswith(prefix):
+            raise Wrong(f"the merge {str(merge)[:60]!r} lacks the prefix {prefix!r}")
+
+
+def _check_added(tokens: Any) -> None:
+    tokens = tokens if isinstance(tokens, list) else []
+    if len(tokens) > MAX_ADDED:
+        raise Wrong(f"'added_tokens' has {len(tokens):,} entries, {MAX_ADDED:,} at most are read")
+    for token in tokens:
+        if not isinstance(token, dict) or not 0 < len(str(token.get("content"))) <= MAX_TEXT:
+            raise Wrong(f"'content' of an added token is no text of 1 to {MAX_TEXT:,} characters")
+
+
+def _check_stages(definition: dict[str, Any]) -> None:
     normalizers = list(_stages(definition.get("normalizer"), "normalizer", "normalizers", NORMALIZERS))
     cutters = list(_stages(definition.get("pre_tokenizer"), "pre-tokenizer", "pretokenizers", PRE_TOKENIZERS))
-    processors = list(_stages(definition.get("post_processor"), "post-processor", "processors", PROCESSORS))
     decoders = list(_stages(definition.get("decoder"), "decoder", "decoders", DECODERS))
+    for stage in _stages(definition.get("post_processor"), "post-processor", "processors", PROCESSORS):
+        _check_template(stage)
     for stage in (*normalizers, *cutters, *decoders):
-        if check := CHECKS.get(
-            stage["type"]
-        ):  # the others have truth values and choices, which the library checks
-            check(stage)
-    for stage in processors:
-        _processor(stage, highest + len(added))
+        _check_stage(stage)
     tables = [stage for stage in normalizers if stage["type"] == "Precompiled"]
     if len(tables) > 1:
         raise Wrong("more than one table of characters")
@@ -402,9 +431,6 @@ def _checked(definition: dict[str, Any]) -> dict[str, Any]:
             shown = f"10^{math.log10(times):.0f}" if times < 1e300 else "endless"
             shown = f"{times:,.0f}" if times < 1e15 else shown
             raise Wrong(f"the {what} makes a text up to {shown} times as long, {most} times at most are read")
-    kept = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
-    made = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "model": model}
-    return made | {key: definition.get(key) for key in kept}
 
 
 def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -425,125 +451,25 @@ def _stages(value: Any, what: str, inner: str, kinds: Sequence[str]) -> Iterator
             raise Wrong(f"a {what} of the kind {str(kind)[:60]!r}, known are {', '.join(kinds)}")
 
 
-# --- the model ------------------------------------------------------------------------------------------
+def _check_stage(stage: dict[str, Any]) -> None:
+    kind = stage["type"]
+    if kind in ("Replace", "Split"):
+        _check_pattern_of(stage)
+    content = stage.get("content")
+    if kind == "Replace" and (not isinstance(content, str) or len(content) > MAX_TEXT):
+        raise Wrong(f"'content' of a Replace is no text of at most {MAX_TEXT:,} characters")
+    if kind == "Prepend" and len(str(stage.get("prepend"))) > MAX_PREPENDED:
+        raise Wrong(f"'prepend' has more than {MAX_PREPENDED} characters")
+    if kind == "FixedLength" and stage.get("length") == 0:
+        raise Wrong("length = 0, from 1 on are read")
+    if kind == "Strip" and stage.get("stop"):  # beyond the pieces' ends it reads what is not there
+        raise Wrong(f"stop = {str(stage['stop'])[:40]}, only 0 is read")
 
 
-def _model(model: Any) -> tuple[dict[str, Any], int]:
-    """The model with its kind written into it, which old files leave out, and its highest id."""
-    if not isinstance(model, dict):
-        raise Wrong("no model")
-    kind = model.get("type")
-    if kind is None:
-        pieces = "max_input_chars_per_word" in model or "continuing_subword_prefix" in model
-        kind = "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece" if pieces else "WordLevel"
-        kind = "BPE" if "merges" in model else kind
-    if kind not in MODELS:
-        raise Wrong(f"a model of the kind {str(kind)[:60]!r}, known are {', '.join(MODELS)}")
-    vocab, unknown = model.get("vocab"), model.get("unk_token")
-    if kind == "Unigram":
-        return {**model, "type": kind}, _unigram(model, vocab)
-    if not isinstance(vocab, dict) or not vocab:
-        raise Wrong("no vocabulary")
-    highest = -1
-    for token, number in vocab.items():
-        highest = max(highest, _id(number, token))
-    if kind != "BPE" or unknown is not None:
-        if not isinstance(unknown, str):
-            raise Wrong("no token for what is unknown ('unk_token')")
-        if unknown not in vocab:
-            raise Wrong(f"its vocabulary lacks the token for what is unknown, {unknown[:60]!r}")
-    if kind == "WordPiece":
-        _number(model, "max_input_chars_per_word", 1, MAX_WORD, 100)
-    for key in ("continuing_subword_prefix", "end_of_word_suffix"):
-        _text(model, key, 64, empty=True)
-    if kind == "BPE":
-        _merges(model, vocab)
-    return {**model, "type": kind}, highest
-
-
-def _unigram(model: dict[str, Any], vocab: Any) -> int:
-    if not isinstance(vocab, list) or not 0 < len(vocab) <= MAX_ID:
-        raise Wrong("no vocabulary")
-    for entry in vocab:
-        if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
-            raise Wrong("an entry of its vocabulary is no piece with a number")
-        piece, score = entry
-        if not 0 < len(piece) <= MAX_PIECE:
-            raise Wrong(f"a piece of {len(piece):,} characters, 1 to {MAX_PIECE} are read")
-        if isinstance(score, bool) or not isinstance(score, int | float) or not abs(score) < 1e30:
-            raise Wrong(f"the score of {piece[:60]!r} is no number")
-    unknown = model.get("unk_id")
-    if isinstance(unknown, bool) or not isinstance(unknown, int) or not 0 <= unknown < len(vocab):
-        raise Wrong("no token for what is unknown ('unk_id')")
-    return len(vocab) - 1
-
-
-def _merges(model: dict[str, Any], vocab: dict[str, Any]) -> None:
-    dropout, merges = model.get("dropout"), model.get("merges")
-    if dropout not in (None, 0):
-        raise Wrong("'dropout' would make its answers random")
-    if not isinstance(merges, list) or len(merges) > MAX_ID:
-        raise Wrong("no list of merges")
-    prefix = model.get("continuing_subword_prefix") or ""
-    for merge in merges:
-        pair = merge.split(" ") if isinstance(merge, str) else merge
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(p, str) for p in pair):
-            raise Wrong(f"a merge is no pair: {str(merge)[:60]!r}")
-        left, right = pair
-        if prefix and not right.startswith(prefix):
-            raise Wrong(f"the merge {str(merge)[:60]!r} lacks the prefix {prefix!r}")
-        for token in (left, right, left + right[len(prefix) :]):
-            if token not in vocab:
-                raise Wrong(f"the merge {str(merge)[:60]!r} needs {token[:60]!r}, which its vocabulary lacks")
-
-
-def _id(number: Any, token: str) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < MAX_ID:
-        raise Wrong(f"the id of {token[:60]!r} is {str(number)[:40]}, from 0 to {MAX_ID - 1:,} are read")
-    return number
-
-
-def _added(tokens: Any) -> int:
-    """The highest id of the added tokens; -1 without any."""
-    if not isinstance(tokens, list) or len(tokens) > MAX_ADDED:
-        raise Wrong(f"'added_tokens' is no list, or has more than {MAX_ADDED:,}")
-    highest = -1
-    for token in tokens:
-        if not isinstance(token, dict):
-            raise Wrong("an added token is no object")
-        content = _text(token, "content", MAX_TEXT, needed=True)
-        highest = max(highest, _id(token.get("id"), str(content)))
-        for key in ("single_word", "lstrip", "rstrip", "normalized", "special"):
-            if not isinstance(token.get(key, False), bool):
-                raise Wrong(f"{key!r} of the added token {str(content)[:60]!r} is no truth value")
-    return highest
-
-
-# --- settings of the stages ---------------------------------------------------------------------------
-
-
-def _text(stage: dict[str, Any], key: str, most: int, *, empty: bool = False, needed: bool = False) -> Any:
-    value = stage.get(key)
-    if value is None and not needed:
-        return None
-    if not isinstance(value, str) or len(value) > most or not (value or empty):
-        raise Wrong(f"{key!r} is no text of {0 if empty else 1} to {most:,} characters")
-    return value
-
-
-def _number(stage: dict[str, Any], key: str, least: int, most: int, default: int | None = None) -> None:
-    value = stage.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise Wrong(f"{key} = {str(value)[:40]}, from {least} to {most:,} are read")
-
-
-def _only(entry: Any) -> tuple[str, Any]:
-    """The key and the value of an object that has one; else empty and None."""
-    return next(iter(entry.items())) if isinstance(entry, dict) and len(entry) == 1 else ("", None)
-
-
-def _pattern(stage: dict[str, Any]) -> None:
-    kind, value = _only(stage.get("pattern"))
+def _check_pattern_of(stage: dict[str, Any]) -> None:
+    pattern = stage.get("pattern")
+    pairs = [*pattern.items()] if isinstance(pattern, dict) else []
+    kind, value = pairs[0] if len(pairs) == 1 else ("", None)
     if kind not in ("String", "Regex") or not isinstance(value, str):
         raise Wrong(f"the pattern of a {stage['type']} is neither a String nor a Regex")
     if kind == "String" and not 0 < len(value) <= MAX_TEXT:
@@ -552,76 +478,18 @@ def _pattern(stage: dict[str, Any]) -> None:
         raise Wrong(wrong)
 
 
-def _replace(stage: dict[str, Any]) -> None:
-    _pattern(stage)
-    _text(stage, "content", MAX_TEXT, empty=True, needed=True)
-
-
-def _strip(stage: dict[str, Any]) -> None:
-    if "content" in stage:  # a decoder's
-        _text(stage, "content", 1, needed=True)
-        _number(stage, "start", 0, MAX_TEXT)
-        _number(stage, "stop", 0, 0)  # beyond the pieces' ends it reads what is not there
-
-
-CHECKS: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "Replace": _replace,
-    "Split": _pattern,
-    "Strip": _strip,
-    "Prepend": lambda stage: _text(stage, "prepend", 64, empty=True, needed=True),
-    "FixedLength": lambda stage: _number(stage, "length", 1, MAX_ID, 5),
-    "Metaspace": lambda stage: _text(stage, "replacement", 1, needed=True),
-    "CharDelimiterSplit": lambda stage: _text(stage, "delimiter", 1, needed=True),
-    "WordPiece": lambda stage: _text(stage, "prefix", MAX_TEXT, empty=True),
-    "BPEDecoder": lambda stage: _text(stage, "suffix", MAX_TEXT, empty=True),
-}
-
-
-# --- tokens around a text --------------------------------------------------------------------------------
-
-
-def _processor(stage: dict[str, Any], highest: int) -> None:
-    if stage["type"] in ("BertProcessing", "RobertaProcessing"):
-        for key in ("sep", "cls"):
-            pair = stage.get(key)
-            if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
-                raise Wrong(f"{key!r} of a {stage['type']} is no token with its id")
-            _within(pair[1], pair[0], highest)
-    if stage["type"] == "TemplateProcessing":
-        _template(stage, highest)
-
-
-def _template(stage: dict[str, Any], highest: int) -> None:
-    special = stage.get("special_tokens")
-    if not isinstance(special, dict):
-        raise Wrong("a template without 'special_tokens'")
-    for name, token in special.items():
-        ids, tokens = (token.get(key) if isinstance(token, dict) else None for key in ("ids", "tokens"))
-        if not isinstance(ids, list) or not isinstance(tokens, list) or len(ids) != len(tokens) or not ids:
-            raise Wrong(f"the special token {name[:60]!r} of a template has no ids and tokens")
-        for number in ids:
-            _within(number, name, highest)
-    for key, sequences in (("single", ["A"]), ("pair", ["A", "B"])):
+def _check_template(stage: dict[str, Any]) -> None:
+    """That each text stands in a template once, and no token that it does not define."""
+    known = stage.get("special_tokens")
+    for key, texts in (
+        (("single", ["A"]), ("pair", ["A", "B"])) if stage["type"] == "TemplateProcessing" else ()
+    ):
         pieces = stage.get(key)
-        if not isinstance(pieces, list) or len(pieces) > MAX_SPECIAL:
-            raise Wrong(f"{key!r} of a template is no list of at most {MAX_SPECIAL} pieces")
-        found = []
-        for piece in pieces:
-            kind, value = _only(piece)
-            name = value.get("id") if isinstance(value, dict) else None
-            if kind == "Sequence" and name in ("A", "B"):
-                found.append(name)
-            elif kind != "SpecialToken" or not isinstance(name, str) or name not in special:
-                raise Wrong(
-                    f"a template names the token {str(name)[:60]!r}, which is none of its special ones"
-                )
-        if found != sequences and (key == "single" or pieces):
+        parts = [part for piece in pieces or () if isinstance(piece, dict) for part in piece.items()]
+        named = [(kind, value.get("id")) for kind, value in parts if isinstance(value, dict)]
+        strange = [name for kind, name in named if kind == "SpecialToken" and name not in [*(known or ())]]
+        if strange:
+            what = f"a template names the token {str(strange[0])[:60]!r}, which is none of its special ones"
+            raise Wrong(what)
+        if [name for kind, name in named if kind == "Sequence"] != texts and (key == "single" or pieces):
             raise Wrong(f"{key!r} of a template does not hold each text once")
-        around = sum(len(special[p["SpecialToken"]["id"]]["ids"]) for p in pieces if "SpecialToken" in p)
-        if around > MAX_SPECIAL:
-            raise Wrong(f"a template puts {around:,} tokens around a text, {MAX_SPECIAL} at most are read")
-
-
-def _within(number: Any, token: str, highest: int) -> None:
-    if _id(number, token) > highest:
-        raise Wrong(f"the id of {token[:60]!r}, {number:,}, is none of its vocabulary")
