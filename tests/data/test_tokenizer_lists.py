@@ -311,7 +311,7 @@ def test_unigram_words_stay_together():
         ("bpe.codes", "a b 3\nab\n", "bpe.codes: line 2 is no merge of two pieces"),
         ("bpe.codes", b"\xff\xfe 3\n", "bpe.codes: not UTF-8"),
         ("tokenizer_config.json", "[]", "tokenizer_config.json: not a JSON object"),
-        ("tokenizer_config.json", '{"mask_token": 7}', "mask_token beside it is no token"),
+        ("tokenizer_config.json", '{"mask_token": 7}', "tokenizer_config.json: mask_token is no token"),
     ],
 )
 def test_wrong_lists_of_fast_bpe(file, content, said, tmp_path):

@@ -160,7 +160,7 @@ def byte_level(
     pieces = _parsed(vocab, str(file))
     if not isinstance(pieces, dict):
         raise CheckpointError("no object of pieces with their ids", where=str(file), fix=FIX)
-    special = {kind: _named(config, kind, str(file)) for kind in NAMES}
+    special = {kind: _named(config, kind, NAMES[kind][1], file) for kind in NAMES}
     for kind in ("cls", "sep"):
         if special[kind] not in pieces:
             raise CheckpointError(f"the vocabulary lacks {special[kind]}", where=str(file), fix=FIX)
@@ -189,7 +189,7 @@ def fast(
     Raises:
         CheckpointError: a line that is none of such a list, or stands there twice; file and line are named.
     """
-    special = {kind: _named(config, kind, str(file)) for kind in NAMES}
+    special = {kind: _named(config, kind, NAMES[kind][1], file) for kind in NAMES}
     pieces = {special[kind]: n for n, kind in enumerate(("cls", "pad", "sep", "unk"))}
     for n, line in _lines(vocab, file):
         word, blank, _ = line.strip().rpartition(" ")
@@ -218,14 +218,13 @@ def fast(
     }
 
 
-def _named(config: Mapping[str, Any], kind: str, where: str) -> str:
-    """A special token as the settings name it, else as RoBERTa's vocabularies do."""
+def _named(config: Mapping[str, Any], kind: str, default: str, file: Path) -> str:
+    """A special token as the settings beside a file name it, else as vocabularies of its kind do."""
     value = config.get(f"{kind}_token")
     token = value.get("content") if isinstance(value, dict) else value
-    if token is None:
-        return NAMES[kind][1]
-    if not isinstance(token, str) or not 0 < len(token) <= 1_000:
-        raise CheckpointError(f"{kind}_token beside it is no token", where=where, fix=FIX)
+    token = default if token is None else token
+    if not isinstance(token, str) or not 0 < len(token) <= MAX_TEXT:
+        raise CheckpointError(f"{kind}_token is no token", where=str(file.with_name(SETTINGS)), fix=FIX)
     return token
 
 
@@ -446,12 +445,7 @@ def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Toke
     if frame is None:
         return tokenizer
 
-    def special(name: str, usual: str) -> str:
-        said = config.get(f"{name}_token", usual)
-        said = said.get("content", usual) if isinstance(said, dict) else said
-        return said if isinstance(said, str) else usual
-
-    cls, sep = (special(*names) for names in zip(("cls", "sep"), USUAL_FRAME[frame], strict=True))
+    cls, sep = (_named(config, *kind, file) for kind in zip(("cls", "sep"), USUAL_FRAME[frame], strict=True))
     ids: dict[str, Any] = {token: tokenizer.token_to_id(token) for token in (cls, sep)}
     if None in ids.values():
         return tokenizer
@@ -537,38 +531,18 @@ def _parsed(text: str, where: str, unique: bool = True) -> Any:
 def _from_vocabulary(file: Path, text: str) -> Tokenizer:
     """BERT's slow format: a piece a line, the settings in tokenizer_config.json beside it."""
     vocab = {line.rstrip("\r"): index for index, line in enumerate(text.removesuffix("\n").split("\n"))}
-    config_file, config = file.with_name(SETTINGS), _settings(file)
-
-    def named(key: str, default: str) -> str:
-        value = config.get(key, default)
-        token = value.get("content", default) if isinstance(value, dict) else value
-        token = default if value is None else token
-        if not isinstance(token, str) or not 0 < len(token) <= MAX_TEXT:
-            raise CheckpointError(f"{key} is no token", where=str(config_file), fix=FIX)
-        return token
-
-    def special(key: str, default: str) -> str:
-        token = named(key, default)
-        if token not in vocab:
-            raise CheckpointError(f"the vocabulary lacks {token}", where=str(file), fix=WANTED)
-        return token
-
-    def chosen(key: str, default: bool | None) -> Any:
-        value = config.get(key, default)
-        if value is not None and not isinstance(value, bool | int):
-            raise CheckpointError(f"{key} is no truth value", where=str(config_file), fix=FIX)
-        return default if value is None else bool(value)
-
-    kinds = {kind: special(f"{kind}_token", NAMES[kind][0]) for kind in ("unk", "cls", "sep")}
-    kinds |= {kind: named(f"{kind}_token", NAMES[kind][0]) for kind in ("pad", "mask")}
+    config = _settings(file)
+    kinds = {kind: _named(config, kind, NAMES[kind][0], file) for kind in NAMES}
+    if lacking := next((kinds[kind] for kind in ("unk", "cls", "sep") if kinds[kind] not in vocab), None):
+        raise CheckpointError(f"the vocabulary lacks {lacking}", where=str(file), fix=WANTED)
     added = added_tokens(kinds, vocab, file, config, _more(file))
 
     def build() -> Tokenizer:
         tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=kinds["unk"]))
         tokenizer.normalizer = normalizers.BertNormalizer(
-            lowercase=chosen("do_lower_case", True),
-            strip_accents=chosen("strip_accents", None),  # None: as lowercase
-            handle_chinese_chars=chosen("tokenize_chinese_chars", True),
+            lowercase=config.get("do_lower_case") is not False,
+            strip_accents=config.get("strip_accents"),  # None: as lowercase
+            handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
         )
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece(prefix=PREFIX)
