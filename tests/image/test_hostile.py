@@ -90,7 +90,7 @@ def test_ordinary_jpegs_pass_at_the_limit_of_size(mode: str, options: dict):
         np.testing.assert_array_equal(np.asarray(open_picture(content)), np.asarray(image.convert("RGB")))
 
 
-def test_segments_chunks_texts_and_blocks_are_counted(made):
+def test_segments_and_profiles_are_counted_and_harmless_chunks_are_not(made):
     jpeg, png = (encoded(Image.fromarray(RGB), kind) for kind in ("JPEG", "PNG"))
     gif = encoded(Image.fromarray(RGB).quantize(8), "GIF")
     remark, chunk, at = made["segment"](0xFE, b""), made["with_chunks"], gif.index(b",")
@@ -100,27 +100,25 @@ def test_segments_chunks_texts_and_blocks_are_counted(made):
     refused(jpeg[:2] + remark + b"\0" * (bounds.MAX_JUNK + 1) + jpeg[2:], "bytes between")
     exif = made["segment"](0xE1, b"Exif\0\0" + bytes(65_000))
     refused(jpeg[:2] + exif * 70 + jpeg[2:], "EXIF")
-    assert open_picture(chunk(png, *[(b"tEXt", b"a\0b")] * bounds.MAX_TEXTS)).size == (67, 53)
-    for kind in (b"tEXt", b"zTXt", b"iTXt", b"iCCP", b"eXIf"):
-        refused(chunk(png, *[(kind, b"a\0\0b")] * (bounds.MAX_TEXTS + 1)), "texts and profiles")
-    refused(chunk(png, *[(b"IDAT", b"")] * bounds.MAX_CHUNKS), "chunks")
+    refused(chunk(png, *[(b"iCCP", b"a\0\0b")] * (bounds.MAX_PROFILES + 1)), "profiles")
+    for many in ([(b"tEXt", b"a\0b")] * 1000, [(b"IDAT", b"")] * 70_000):
+        assert open_picture(chunk(png, *many)).size == (67, 53)
     refused(chunk(png, (b"zTXt", b"a\0\0" + zlib.compress(bytes(3_000_000)))), "damaged")
-    refused(gif[:at] + b"!\xfe" + b"\1a" * bounds.MAX_BLOCKS + b"\0" + gif[at:], "blocks")
-    refused(b"RIFF\0\0\0\0WEBP" + b"abcd\0\0\0\0" * (bounds.MAX_CHUNKS + 1), "frames")
+    assert open_picture(gif[:at] + b"!\xfe" + b"\1a" * 9000 + b"\0" + gif[at:]).size == (67, 53)
 
 
 def test_metadata_holds_no_more_than_it_has(made):
     ifd, u32 = made["ifd"], made["u32"]
     same = ifd([(1000 + i, 7, 30_000, u32(20_000)) for i in range(300)], 0, bytes(47_000))
     jpeg, png = (encoded(Image.fromarray(RGB), kind) for kind in ("JPEG", "PNG"))
-    refused(jpeg[:2] + made["segment"](0xE1, b"Exif\0\0" + same) + jpeg[2:], "bytes hold 9,000,000")
-    refused(made["with_chunks"](png, (b"eXIf", same)), "bytes hold")
+    refused(jpeg[:2] + made["segment"](0xE1, b"Exif\0\0" + same) + jpeg[2:], "they hold 9,000,000")
+    refused(made["with_chunks"](png, (b"eXIf", same)), "they hold")
     text = b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n9\n" + same.hex().encode())
-    refused(made["with_chunks"](png, (b"zTXt", text)), "bytes hold")
-    refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "bytes hold")
+    refused(made["with_chunks"](png, (b"zTXt", text)), "they hold")
+    refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "they hold")
     with pytest.raises(DataError, match="entries"):
         check_tags(ifd([(i, 3, 1, u32(1)) for i in range(MAX_TAGS + 1)]), "x")
-    assert check_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") is not None  # in circles
+    assert check_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") == {34665: 8, 34853: 8}
 
 
 def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
@@ -146,12 +144,12 @@ def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
 
 def test_tiles_strips_and_pages(made):
     zeros = zlib.compress(bytes(6007 * 1000), 9)
-    refused(made["strips"](6007, 6007, 6007, 8, zeros, 1), "share their bytes")
-    refused(made["strips"](101, 3000, 70_000, 1, bytes(101), 1), "strips or tiles")
+    shared = made["strips"](607, 607, 607, 8, zlib.compress(bytes(607 * 607), 9), 1)
+    assert open_picture(shared).getextrema() == ((0, 0),) * 3
     refused(made["strips"](17, 2**20, 1, 8, zeros, 2**20), "more a line|damaged")
     refused(made["tiled"](1, 1, 30_011, 30_011, 1, zeros), "tiles of 30,011 x 30,011")
     refused(made["tiled"](50_021, 797, 16, 16_384, 3127, zeros[:999]), "tiles of 16 x 16,384")
-    refused(made["strips"](6007, 6007, 1, 7, made["refining"](6007, 6007, 99), 6007), "scans")
+    refused(made["strips"](6007, 6007, 1, 7, made["refining"](6007, 6007, 99), 6007), "damaged")
     for compression in ("tiff_lzw", "tiff_adobe_deflate", "packbits", None):
         pages = [Image.fromarray(RGB).resize((5, 7))] * 50
         content = encoded(
@@ -161,13 +159,11 @@ def test_tiles_strips_and_pages(made):
 
 
 def test_what_pillow_decodes_in_python_is_small(made):
-    refused(b"P5 4001 3989 254\n" + bytes(4001 * 3989), "scaled values")
-    refused(b"P5 2003 1999 4095\n" + bytes(2 * 2003 * 1999), "scaled values")
-    refused(b"P3 2003 1999 255\n7 7 7 ", "plain values")
+    refused(b"P5 4001 3989 254\n" + bytes(4001 * 3989), "15,959,989 values that are slow")
+    refused(b"P5 2003 1999 4095\n" + bytes(2 * 2003 * 1999), "values that are slow")
+    refused(b"P3 2003 1999 255\n7 7 7 ", "values that are slow")
     refused(b"P2 99 99 255\n" + b"#\n" * 2000 + b"7 " * 9801, "remarks")
-    refused(b"P6 #" + b"x" * 9999 + b"\n17 13 255\n" + bytes(663), "header")
-    refused(made["bmp"](6007, 5981, 1, 8, b"\1\0\0\0" * 5981), "run-length")
-    refused(made["bmp"](1999, 2003, 1, 8, b"\1\0" * 1_500_000), "bytes of runs")
+    refused(made["bmp"](6007, 5981, 1, 8, b"\1\0\0\0" * 5981), "values that are slow")
     assert open_picture(b"P5 401 397 65535\n" + bytes(2 * 401 * 397)).size == (401, 397)
     assert open_picture(b"P5 # made by hand\n17\t13 # and here\n255\n" + bytes(221)).size == (17, 13)
     assert open_picture(encoded(Image.fromarray(RGB), "PPM")).size == (67, 53)

@@ -22,7 +22,7 @@ import numpy as np
 
 from glassformer.data.checks import is_missing, place
 from glassformer.data.files import is_clutter
-from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_tags
+from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tags
 from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.errors import DataError
@@ -308,6 +308,7 @@ def opened(content: bytes, where: str) -> Image:
     with decoding(where):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
         _check_size(image.size, where, MAX_WEBP if image.format == "WEBP" else MAX_PIXELS)
+        check_slow(image, content, where)
         return image
 
 
