@@ -177,6 +177,8 @@ BAD = [
     ({"model": level(vocab={})}, "no vocabulary"),
     ({"model": piece(max_input_chars_per_word=10**9)}, "max_input_chars_per_word = 1000000000, 1,000 at most"),
     ({"model": level(type="BPE", merges=["a b"])}, "Token `ab` out of vocabulary"),
+    ({"model": level(type="BPE", merges=["a \u00e9"], continuing_subword_prefix="##")}, "lacks the prefix '##'"),
+    ({"model": level(type="BPE", merges=[7], continuing_subword_prefix="##")}, "the merge '7' lacks the prefix"),
     ({"model": level(type="BPE", merges=[], dropout=0.5)}, "'dropout' would make its answers random"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}}, "`unk_id` is missing"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 7}}, "UnkIdNotInVocabulary"),

@@ -389,11 +389,11 @@ def _check_model(model: Any) -> None:
         if isinstance(piece, str) and not 0 < len(piece) <= MAX_PIECE:
             raise Wrong(f"a piece of {len(piece):,} characters, 1 to {MAX_PIECE} are read")
     prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
-    if not isinstance(prefix, str) or not isinstance(merges, list):
+    if not prefix or not isinstance(prefix, str) or not isinstance(merges, list):
         return
     for merge in merges:  # the library cuts the prefix off unseen
-        right = merge.split(" ")[-1] if isinstance(merge, str) else merge[-1] if merge else ""
-        if not str(right).startswith(prefix):
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if not isinstance(pair, list) or not str(*pair[-1:]).startswith(prefix):
             raise Wrong(f"the merge {str(merge)[:60]!r} lacks the prefix {prefix!r}")
 
 
