@@ -131,7 +131,7 @@ def test_what_runs_for_long(asked, monkeypatch, trained: Path):
     metrics = json.loads((trained / "metrics.json").read_text(encoding="utf-8"))
     made = Run(trained, metrics, trained / "report.html")
     monkeypatch.setattr(demo, "demo", lambda folder, settings, name: (made, read_run_recipe(trained)))
-    assert asked("demo", "demo")["runs"].keys() == {"europe", "digits"}
+    assert asked("demo", "demo")["runs"].keys() == {"messages", "digits"}
     monkeypatch.setattr(runner, "run_task", lambda *given, **options: made)
     monkeypatch.setattr(reproduce, "check_weights", lambda recipe, row: None)
     row = next(r for r in asked("reproduce", "reproduce", "--table")["rows"] if r["reached"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import Counter
 
 import huggingface_hub
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.data import NAMED_SOURCES, load_text_dataset
+from glassformer.data.messages import messages, read_messages
 from glassformer.errors import DataError
 
 
@@ -354,3 +356,15 @@ def test_a_number_without_a_name_is_left_out_where_that_is_asked(tmp_path):
     ]
     hidden = class_label_parquet(tmp_path / "u.parquet", ["a film", "b film"], [-1, -1])
     assert load_text_dataset(hidden, on_bad_row="skip").splits["train"].labels is None
+
+
+def test_the_messages_are_split_by_intent():
+    """Eight of each of six intents to learn from; no message stands twice, and every draw is another one."""
+    texts, intents = read_messages()
+    assert len(set(texts)) == len(texts) == 396
+    assert set(Counter(intents).values()) == {66}
+    train, test = (load_text_dataset("messages").splits[name] for name in ("train", "test"))
+    assert set(Counter(train.labels).values()) == {8}
+    assert sorted([*train.texts, *test.texts]) == sorted(texts)
+    assert [intents[i] for i in test.rows] == test.labels
+    assert messages(seed=1)[0]["train"].texts != train.texts

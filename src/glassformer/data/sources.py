@@ -47,6 +47,7 @@ from glassformer.data.folders import (
     text_files,
 )
 from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
+from glassformer.data.messages import messages
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column
 from glassformer.data.readers import check_request, with_limit
@@ -331,6 +332,13 @@ NAMED_SOURCES = {
         licence="as this package",
         load=_made("europe", corpus.europe),
         notes=("split by distinct sentence: no sentence stands in two splits",),
+        language="en",
+    ),
+    "messages": NamedSource(
+        description="396 messages to an online shop, written for this project, in six intents: 8 of each to "
+        "learn from, 348 to be tested on",
+        licence="as this package",
+        load=_made("messages", messages),
         language="en",
     ),
     "countries": NamedSource(
