@@ -165,7 +165,7 @@ def test_pictures_begin_at_the_loss_of_the_peer(tool, tmp_path):
     save_pretrained(ViT(config), tmp_path)
     rng = np.random.default_rng(0)
     part = pictures.Round(rng.integers(0, 256, (7, 3, 12, 12), np.uint8), rng.integers(0, 10, 7))
-    work = pictures.Work(tmp_path, [part], ImageTransform((12, 12)), config.embedding.num_tokens, 7)
+    work = pictures.RunContext(tmp_path, [part], ImageTransform((12, 12)), config.embedding.num_tokens, 7)
     ours = pictures.MAKERS["glassformer"](work)
     found = {key: pictures.MAKERS[key](work).run(0) for key in ("fp32", "autocast", "bf16")}
     window = ours.run(0)

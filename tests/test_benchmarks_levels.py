@@ -65,7 +65,7 @@ def test_products_count_whoever_makes_them(tool):
             layer(x)
 
     batch = SimpleNamespace(packing=Packing((11, 20)))
-    work = tool("rate").Work("prediction", [batch], predict, model, backward=False)
+    work = tool("rate").RunContext("prediction", [batch], predict, model, backward=False)
     work.count()
     assert work.linear == 2 * 31 * 64 * 96
     assert work.attention == 4 * 64 * (2 * (11**2 + 20**2) + 31)

@@ -98,7 +98,7 @@ def test_fp32_stands_beside_the_run_in_bf16_of_the_same_seed(tmp_path, monkeypat
     small = ["limit=60", "epochs=1", "validation_size=20", "baselines=false", "threads=1"]
     folders = [tmp_path / precision for precision in ("bf16", "fp32")]
     for folder in folders:
-        run_task(load_recipe("europe", [*small, f"precision={folder.name}"]), folder, say=str)
+        run_task(load_recipe("europe", [*small, f"precision={folder.name}"]), folder, log=str)
     found = finding("europe", *folders, [folders[0]])
     assert found["verdict"].endswith(
         "same answer to 100.0%: the number format changes no less than the seed does."

@@ -136,7 +136,7 @@ def run_in_form(
     recipe = load_recipe(name, [*overrides, f"model={weights}"])
     check_folder(folder, recipe, resume=folder.exists())  # a finished run of other settings is not taken over
     if not (folder / "metrics.json").is_file():
-        run_task(recipe, folder, resume=folder.exists(), say=say)
+        run_task(recipe, folder, resume=folder.exists(), log=say)
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     judged = metrics["test"]
     again = evaluate_task(folder)["accuracy"]

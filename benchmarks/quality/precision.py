@@ -92,7 +92,7 @@ def main() -> None:
     at = args.commit
     if not (full / "metrics.json").is_file():
         settings = [f"seed={args.seed}", "threads=1", "baselines=false", "precision=fp32"]
-        run_task(load_recipe(args.recipe, settings), full, resume=full.exists(), say=print)
+        run_task(load_recipe(args.recipe, settings), full, resume=full.exists(), log=print)
         at = commit()
     ran = json.loads((full / "metrics.json").read_text(encoding="utf-8"))
     head = {"benchmark": "precision", "title": f"In fp32: `{args.recipe}`", "recipe": args.recipe}

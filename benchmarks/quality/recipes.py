@@ -230,7 +230,7 @@ def main() -> None:
         if (folder / "metrics.json").is_file():
             at = args.commit
         else:
-            run_task(recipe, folder, resume=folder.exists(), say=console.print)
+            run_task(recipe, folder, resume=folder.exists(), log=console.print)
         shared = {"beside": args.beside} if args.beside else {}
         results.append({**figures(folder), **shared, "commit": at})
     results = in_order(results)

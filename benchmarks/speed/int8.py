@@ -51,7 +51,7 @@ SWITCHES = {
 SHAPES = ((384, 384), (384, 1536), (1536, 384))  # inputs, columns
 ROWS = (64, 256, 1024, 2048)
 TRAINED, HELD = 1000, 1000  # reviews of the training split; of the second some decide the gate
-Work = Callable[[], Any]
+RunContext = Callable[[], Any]
 
 
 def rows_in_int8(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,7 +60,7 @@ def rows_in_int8(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round().to(torch.int8), scale
 
 
-def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, Work], dict[str, bool]]:
+def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, RunContext], dict[str, bool]]:
     """Each way to ``x W^T + b``, and whether the whole numbers of torch's are the right ones."""
     packed = int8.pack(weight, bias)
     half = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
@@ -90,7 +90,7 @@ def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, Work], dict
         "torch._int_mm": torch.equal(torch._int_mm(rows, turned).double(), right),
         "onednn.qlinear_pointwise": torch.equal(one_dnn(shifted, ones, torch.float32).double(), right),
     }
-    found: dict[str, Work] = {"torch, fp32": lambda: F.linear(x, weight, bias)}
+    found: dict[str, RunContext] = {"torch, fp32": lambda: F.linear(x, weight, bias)}
     if own == torch.bfloat16:
         found["torch, bf16"] = lambda: F.linear(*half)
     found |= {
@@ -103,7 +103,7 @@ def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, Work], dict
     return found, exact
 
 
-def timed(work: Work, least: float) -> float:
+def timed(work: RunContext, least: float) -> float:
     """Microseconds of the process's time a call."""
     begin, calls = time.process_time(), 0
     while not calls or time.process_time() < begin + least:

@@ -45,7 +45,7 @@ LIMITS = {
 }
 SIZES = EncoderConfig(384, 6, 12, 1536)
 TEXTS = 4  # of a batch
-Work = Callable[[], Any]
+RunContext = Callable[[], Any]
 
 
 def batches(seed: int) -> list[Packing]:
@@ -55,19 +55,19 @@ def batches(seed: int) -> list[Packing]:
     return [Packing(tuple(lengths[at : at + TEXTS])) for at in (96, 224, 352)]
 
 
-def both_ways(work: Callable[..., Tensor], *shapes: tuple[int, ...]) -> Work:
+def both_ways(work: Callable[..., Tensor], *shapes: tuple[int, ...]) -> RunContext:
     """Forward and backward of ``work`` on numbers drawn for it."""
     given = [torch.randn(shape).requires_grad_() for shape in shapes]
     upstream = torch.randn_like(work(*given))
     return lambda: torch.autograd.grad(work(*given), given, upstream)
 
 
-def parts(packings: Sequence[Packing]) -> dict[str, Work]:
+def parts(packings: Sequence[Packing]) -> dict[str, RunContext]:
     """What there are kernels for, forward and backward; ``attend`` and the others take them where they may."""
     rows = sum(packing.total for packing in packings)
     long = Packing.uniform(2, 512)
 
-    def attention(packing: Packing, heads: int, dim: int) -> Work:
+    def attention(packing: Packing, heads: int, dim: int) -> RunContext:
         def work(qkv: Tensor) -> Tensor:
             return attend(*qkv.unbind(1), packing)
 
@@ -81,7 +81,7 @@ def parts(packings: Sequence[Packing]) -> dict[str, Work]:
     }
 
 
-def wholes(packings: Sequence[Packing]) -> dict[str, Work]:
+def wholes(packings: Sequence[Packing]) -> dict[str, RunContext]:
     """A step over each batch (forward, backward, AdamW) and their prediction, from embedded rows to [CLS] rows."""
     encoder = Encoder(SIZES)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-5, fused=True)
@@ -101,7 +101,7 @@ def wholes(packings: Sequence[Packing]) -> dict[str, Work]:
     return {"training step": train, "prediction": predict}
 
 
-def compare(work: Work, rounds: int, least: float) -> dict[str, Any]:
+def compare(work: RunContext, rounds: int, least: float) -> dict[str, Any]:
     """Milliseconds of the process's time without and with the kernels, in turn, and their ratio in each round."""
     with_kernels, without = loading._loaded[:], ["left out for a comparison"]
     times: dict[str, list[float]] = {"torch": [], "glassformer": []}

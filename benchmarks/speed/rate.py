@@ -80,7 +80,7 @@ def machine_rate(
     return rates
 
 
-class Work:
+class RunContext:
     """Batches of real reviews, and one way to compute each of them."""
 
     def __init__(
@@ -147,7 +147,7 @@ class Work:
         }
 
 
-def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
+def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> RunContext:
     settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, warmup=0.06, seed=0)
     optimizer = MasterOptimizer(model, settings, dtype)
     objective = Classification(np.arange(len(table)) % 2)
@@ -159,10 +159,10 @@ def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> W
         (objective(model, batch).loss / 32).backward()
         optimizer.step(settings.lr)
 
-    return Work("training step", batches, step, model, backward=True)
+    return RunContext("training step", batches, step, model, backward=True)
 
 
-def prediction(model: Any, table: TokenTable, batches: int) -> Work:
+def prediction(model: Any, table: TokenTable, batches: int) -> RunContext:
     index = evaluation_batches(table.lengths, 8192)[:batches]
 
     def forward(batch: Any) -> None:
@@ -171,7 +171,7 @@ def prediction(model: Any, table: TokenTable, batches: int) -> Work:
             model(batch.ids, packing=batch.packing)
 
     packed = [pack_texts(table, i) for i in index]
-    return Work("prediction, tokens to logits", packed, forward, model, backward=False)
+    return RunContext("prediction, tokens to logits", packed, forward, model, backward=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ from glassformer.nn.kernels import rows
 from glassformer.process import keep_freed_memory
 
 EPS = 1e-12
-Work = Callable[..., Tensor]
+RunContext = Callable[..., Tensor]
 
 
 def summed_norm(x: Tensor, plus: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -36,9 +36,9 @@ def ours(x: Tensor, plus: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     return rows.layer_norm(x, plus, weight, bias, EPS)
 
 
-def works() -> dict[str, tuple[dict[str, Work], list[Tensor]]]:
+def works() -> dict[str, tuple[dict[str, RunContext], list[Tensor]]]:
     """For each name the ways to compute it, and on what."""
-    found: dict[str, tuple[dict[str, Work], list[Tensor]]] = {}
+    found: dict[str, tuple[dict[str, RunContext], list[Tensor]]] = {}
     for model, width in (("MiniLM", 384), ("BERT-base", 768)):
         drawn = [torch.randn(ROWS, 4 * width), torch.randn(ROWS, width), torch.randn(ROWS, width)]
         drawn += [torch.randn(width), torch.randn(width)]
@@ -48,7 +48,7 @@ def works() -> dict[str, tuple[dict[str, Work], list[Tensor]]]:
     return found
 
 
-def measure(ways: dict[str, Work], given: list[Tensor], rounds: int) -> dict[str, Any]:
+def measure(ways: dict[str, RunContext], given: list[Tensor], rounds: int) -> dict[str, Any]:
     upstream = torch.randn(given[0].shape).bfloat16()
     outs = {name: way(*given) for name, way in ways.items()}
 

@@ -94,7 +94,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class Work:
+class RunContext:
     """What every contender is given: a folder with the first weights, the rounds (the last is the warm-up's)."""
 
     folder: Path
@@ -140,7 +140,7 @@ def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int
 # --- transformers ---------------------------------------------------------------------------------
 
 
-def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bool) -> Contender:
+def plain_contender(name: str, work: RunContext, *, weights: torch.dtype, autocast: bool) -> Contender:
     """The loop that everybody writes, over transformers' model."""
     import transformers
 
@@ -196,7 +196,7 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def glassformer_contender(work: Work) -> Contender:
+def glassformer_contender(work: RunContext) -> Contender:
     config = ClassifierFitConfig(
         epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=work.batch
     )
@@ -228,7 +228,7 @@ MAKERS = {
 }
 
 
-def make(key: str, work: Work) -> Contender:
+def make(key: str, work: RunContext) -> Contender:
     """The contender of that key, made in its own process."""
     logging.disable(logging.WARNING)
     keep_freed_memory()
@@ -258,7 +258,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return error.exit_code
         save_pretrained(network, Path(temporary))
         tokens = network.config.embedding.num_tokens
-        work = Work(Path(temporary), rounds, transform, tokens, size.batch)
+        work = RunContext(Path(temporary), rounds, transform, tokens, size.batch)
         contenders = [
             in_own_process(make, key, work) for key in MAKERS if half() or key in ("fp32", "glassformer")
         ]

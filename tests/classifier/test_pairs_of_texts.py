@@ -94,14 +94,14 @@ def test_a_held_out_part_has_no_copies_even_swapped():
     pairs += [(b, a) for a, b in pairs]
     seen = {}
 
-    class Look(gf.TextClassifier):
+    class DataPreview(gf.TextClassifier):
         def _prepare(self, fit):
             seen["kept"], seen["held"] = fit.examples.X, fit.held[0]
             return super()._prepare(fit)
 
         __init__ = gf.TextClassifier.__init__
 
-    clf = Look("encoder-mini", **{**SMALL, "epochs": 1}, **TINY, validation_fraction=0.3)
+    clf = DataPreview("encoder-mini", **{**SMALL, "epochs": 1}, **TINY, validation_fraction=0.3)
     clf.fit(pairs, [i % 2 for i in range(30)] * 2)
     kept, held = ({frozenset(pair.sides) for pair in seen[name]} for name in ("kept", "held"))
     assert len(seen["held"]) >= 16

@@ -153,11 +153,11 @@ def test_early_stopping_stops(small, data):
 def test_validation_fraction_holds_out_a_stratified_part(small, data):
     seen = []
 
-    class Look(Callback):
+    class DataPreview(Callback):
         def start(self, training):
             seen.append(training)
 
-    clf = small(epochs=2, validation_fraction=0.2, seed=3).fit(*data, callbacks=[Look()])
+    clf = small(epochs=2, validation_fraction=0.2, seed=3).fit(*data, callbacks=[DataPreview()])
     assert len(judged(clf)) == 2
     assert "accuracy" in judged(clf)[0]
     steps = [r for r in clf.history_ if r["kind"] == "step" and r["epoch"] == 0]

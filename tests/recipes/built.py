@@ -163,4 +163,4 @@ def splits(name: str, *changes: str) -> tuple[int, int | None, int]:
     return len(found.train), None if found.validation is None else len(found.validation), len(found.judged)
 
 
-Look = Callable[[Built], Any]
+DataPreview = Callable[[Built], Any]

@@ -18,7 +18,7 @@ from glassformer.models.text import TextEncoder
 from glassformer.nn.positions import LearnedPositions, SinusoidalPositions
 from glassformer.tasks.catalog import load_recipe
 
-from .built import Built, Look, splits
+from .built import Built, DataPreview, splits
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Fact:
     row: int
     recipe: str
     what: str
-    look: Look
+    look: DataPreview
     wanted: Any
     change: str
 
@@ -139,7 +139,7 @@ WIDE = "imdb-encoder-base-given"
 
 def training(row: int, recipe: str, **stated: Any) -> list[Fact]:
     """Facts of the optimizer and the batches."""
-    looks: dict[str, tuple[Look, str]] = {
+    looks: dict[str, tuple[DataPreview, str]] = {
         "optimizer": (
             lambda b: name_of(b.adam),
             "optimizer=adamw" if stated.get("optimizer") != "AdamW" else "optimizer=adam",

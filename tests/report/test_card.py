@@ -48,7 +48,7 @@ def fitted():
 
 @pytest.mark.parametrize("task", list(TASKS))
 def test_every_task_saves_a_card_that_the_hub_reads(task, tmp_path):
-    estimator, data = TASKS[task].tiny()
+    estimator, data = TASKS[task].example_fixture()
     folder = estimator.fit(*data).save(tmp_path / "model")
     card = ModelCard.load(folder / README)
     assert card.data.library_name == "glassformer"

@@ -72,7 +72,7 @@ class Parsed(HTMLParser):
 
 @pytest.mark.parametrize("task", list(TASKS))
 def test_every_estimator_shows_itself_before_and_after_a_fit(task):
-    estimator, _ = TASKS[task].tiny()
+    estimator, _ = TASKS[task].example_fixture()
     before = Parsed(estimator._repr_html_())
     assert before.cells[0] == f"{type(estimator).__name__}, not fitted"
     assert "seed=3" in " ".join(before.cells)

@@ -63,7 +63,7 @@ def test_a_head_comes_back_from_its_arrays_and_others_are_refused(kind, vectors)
 
 @pytest.fixture(scope="module")
 def pictures():
-    clf, data = TASKS["image-classification"].tiny()
+    clf, data = TASKS["image-classification"].example_fixture()
     return clf.fit(*data), data
 
 

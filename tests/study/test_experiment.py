@@ -65,7 +65,7 @@ def run(reviews, watch, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(labelled, "JUDGED_OF_TRAINING", 43)
-        return run_task(recipe, folder, say=lines.append, callbacks=[watch]), recipe, lines
+        return run_task(recipe, folder, log=lines.append, callbacks=[watch]), recipe, lines
 
 
 def test_a_run_agrees_with_itself(run):

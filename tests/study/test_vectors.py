@@ -132,7 +132,7 @@ def test_words_without_a_vector_are_said(tmp_path):
         'neighbours=["king", "zebra"]',
         'analogies=["king man yak"]',
     ]
-    done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", say=said.append)
+    done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", log=said.append)
     assert "left out, for they have no vector: zebra, yak" in said
     assert set(done.metrics["neighbours"]) == {"king"}
 

@@ -104,7 +104,7 @@ def test_the_run_says_how_many(source, tmp_path):
     keys = [f"source={source}", "min_count=1", "tests=[]", "epochs=1", "dim=3"]
     recipe = load_recipe("imdb-word2vec", [*keys, 'splits=["train"]'])
     assert recipe.data.exclude == ("test",)
-    run = run_task(recipe, tmp_path / "run", say=said.append)
+    run = run_task(recipe, tmp_path / "run", log=said.append)
     assert "4 texts also stand in test and were left out" in said
     assert run.metrics["excluded"] == {"test": 4}
     assert run.metrics["texts"] == 2

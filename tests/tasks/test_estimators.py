@@ -23,7 +23,7 @@ from glassformer.tasks.recipe import recipe_names
 from glassformer.train.callbacks import Callback
 
 KINDS = [task.estimator for task in TASKS.values()]
-TINY = {task.estimator: task.tiny for task in TASKS.values()}
+TINY = {task.estimator: task.example_fixture for task in TASKS.values()}
 
 
 def example(kind: type[Estimator]) -> tuple[Estimator, tuple]:

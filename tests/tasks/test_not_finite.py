@@ -99,7 +99,7 @@ def fitted() -> dict[str, tuple[Any, tuple]]:
 
     def of(task: str) -> tuple[Any, tuple]:
         if task not in made:
-            estimator, data = TASKS[task].tiny()
+            estimator, data = TASKS[task].example_fixture()
             if task == "text-regression":
                 estimator.set_params(validation_fraction=0.5)
             made[task] = estimator.fit(*data), data

@@ -195,7 +195,7 @@ def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_folder_of_any_task_says_what_its_body_reads(name, tmp_path):
-    estimator, data = TASKS[name].tiny()
+    estimator, data = TASKS[name].example_fixture()
     estimator.fit(*data).save(tmp_path / "model")
     known(tmp_path, getattr(getattr(estimator, "model_", None), "reads", None))
 

@@ -23,7 +23,7 @@ from glassformer.tasks import catalog
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies
 from glassformer.tasks.estimator import Estimator, with_settings
 from glassformer.tasks.run import evaluate_task, run_task
-from glassformer.tasks.task import Look, Task, Work
+from glassformer.tasks.task import DataPreview, RunContext, Task
 
 PACKAGE = Path(gf.__file__).parent
 ASKS = ("tasks/catalog.py", "tasks/run.py", "tasks/load.py", "study/", "scale/", "serve/", "cli/")
@@ -145,7 +145,7 @@ def lines(path: str) -> list[str]:
     return Path(path).read_text(encoding="utf-8").split("\n")
 
 
-def off(work: Work, texts: list[str]) -> float:
+def off(work: RunContext, texts: list[str]) -> float:
     return float(np.mean([abs(len(text) - work.estimator.mean_) for text in texts]))
 
 
@@ -159,13 +159,13 @@ MEAN = Task(
     recipe=MeanRecipe,
     estimator=MeanLength,
     load=lambda recipe: lines(recipe.data.source),
-    look=lambda work: Look([f"{len(work.data)} texts"]),
+    preview_data=lambda context: DataPreview([f"{len(context.data)} texts"]),
     fit=lambda work, **options: work.estimator.fit(work.data, **options),
-    judge=lambda work: {"off": off(work, work.data)},
-    again=lambda work, source: {"off": off(work, lines(source or work.recipe.data.source))},
-    page=show_page,
-    tiny=lambda: (MeanLength(), (["a", "bcd"],)),
-    show=lambda work: {"lengths.json": [len(text) for text in work.data]},
+    evaluate=lambda context: {"off": off(context, context.data)},
+    evaluate_saved=lambda context, source: {"off": off(context, lines(source or context.recipe.data.source))},
+    render_report=show_page,
+    example_fixture=lambda: (MeanLength(), (["a", "bcd"],)),
+    collect_artifacts=lambda work: {"lengths.json": [len(text) for text in work.data]},
     verb="vectors",
 )
 

@@ -37,7 +37,7 @@ CHANGES = [
 
 
 def fitted(name: str, **changes: Any) -> tuple[Any, tuple]:
-    estimator, data = TASKS[name].tiny()
+    estimator, data = TASKS[name].example_fixture()
     return estimator.set_params(**changes).fit(*data), data
 
 
@@ -94,7 +94,7 @@ def test_who_draws_in_the_middle_of_a_fit_draws_from_the_callers_generators():
             drawn.append(torch.rand(()).item())
 
     wanted, drawn = bits(fitted("text-classification", dropout=0.3)[0]), []
-    estimator, data = TASKS["text-classification"].tiny()
+    estimator, data = TASKS["text-classification"].example_fixture()
     torch.manual_seed(5)
     estimator.set_params(dropout=0.3).fit(*data, callbacks=[Draws()])
     assert bits(estimator) == wanted
@@ -108,7 +108,7 @@ def test_a_fit_inside_of_a_fit():
             inner.append(bits(fitted("text-regression")[0]))
 
     wanted, inner = bits(fitted("text-classification")[0]), []
-    estimator, data = TASKS["text-classification"].tiny()
+    estimator, data = TASKS["text-classification"].example_fixture()
     assert bits(estimator.fit(*data, callbacks=[Fits()])) == wanted
     assert inner == [bits(fitted("text-regression")[0])]
 
@@ -121,7 +121,7 @@ def test_threads_are_those_of_the_estimator_and_the_callers_afterwards():
             seen.append(torch.get_num_threads())
 
     before = torch.get_num_threads()
-    estimator, data = TASKS["text-classification"].tiny()
+    estimator, data = TASKS["text-classification"].example_fixture()
     estimator.set_params(threads=before + 1).fit(*data, callbacks=[Looks()])
     assert set(seen) == {before + 1}
     estimator.predict(data[0])

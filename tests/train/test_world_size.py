@@ -69,13 +69,13 @@ def test_what_no_launcher_sets(values, said, environment):
 @pytest.mark.parametrize("task", ["text-classification", "token-tagging", "similarity", "masked-lm"])
 def test_a_fit_names_the_variable(task, environment):
     environment(WORLD_SIZE="2")
-    estimator, data = TASKS[task].tiny()
+    estimator, data = TASKS[task].example_fixture()
     with pytest.raises(ConfigError, match="Unset WORLD_SIZE for one process, or use torchrun"):
         estimator.fit(*data)
 
 
 def test_the_command_too_and_prediction_goes_on(environment, tmp_path, capsys):
-    clf, data = TASKS["text-classification"].tiny()
+    clf, data = TASKS["text-classification"].example_fixture()
     clf.fit(*data).save(tmp_path / "model")
     wanted = clf.predict_proba(data[0])
     environment(WORLD_SIZE="2", RANK="1")
@@ -91,7 +91,7 @@ def test_a_wait_is_said_and_ends_in_our_words(environment, monkeypatch):
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     environment(WORLD_SIZE="2", RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    estimator, data = TASKS["text-classification"].tiny()
+    estimator, data = TASKS["text-classification"].example_fixture()
     waiting = pytest.warns(
         SeveralProcessesWarning, match=f"waiting for 2 processes to meet at 127.0.0.1:{port}"
     )

@@ -84,13 +84,13 @@ def held_out(run: str | Path) -> tuple[list[Any], list[Any]] | None:
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
     from glassformer.tasks.same_data import own_data
-    from glassformer.tasks.task import Work
+    from glassformer.tasks.task import RunContext
 
     if not (Path(run) / "config.toml").is_file():
         return None
     recipe = read_run_recipe(Path(run))
     try:
-        work = Work(TASKS[recipe.task], recipe, Path(run), note)
+        work = RunContext(TASKS[recipe.task], recipe, Path(run), note)
         part = labelled(own_data(work, ["validation"]).validation)
     except DataError as error:
         note(f"the run's validation data are not used ({error})")

@@ -232,9 +232,9 @@ class _Told:
         """What JSON says of each prediction."""
         from glassformer.tasks.catalog import TASKS
 
-        tell = TASKS[self.model.RECIPE.task].tell
-        assert tell is not None, "what finds nothing in a text is refused before"
-        yield from tell(self.model, inputs)
+        records_of = TASKS[self.model.RECIPE.task].predict_records
+        assert records_of is not None, "what finds nothing in a text is refused before"
+        yield from records_of(self.model, inputs)
         progress(len(inputs))
 
     def header(self) -> list[str]:

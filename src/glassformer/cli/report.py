@@ -42,7 +42,7 @@ def _write_run_page(folder: Path) -> Path:
     """The page that a run of this task gets."""
     from glassformer.tasks.catalog import known_recipe, task_of
 
-    return task_of(folder).page(folder, known_recipe(folder))
+    return task_of(folder).render_report(folder, known_recipe(folder))
 
 
 def report_command(

@@ -181,7 +181,7 @@ def run_row(
         begun = (folder / "config.toml").is_file()
         if len(recipes) > 1:
             say(f"== {name}")
-        run = run_task(recipe, folder, resume=begun, say=say, callbacks=[Progress(stream())])
+        run = run_task(recipe, folder, resume=begun, log=say, callbacks=[Progress(stream())])
         score = headline(run.metrics, name)
         found = score[1].format(score[0]) if score else "see the report"
         reached.append(f"{name} {found}" if len(recipes) > 1 else found)

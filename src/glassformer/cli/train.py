@@ -95,7 +95,7 @@ def train(
     calls = [Progress(stream()), *loggers(logs, folder)]
     again = go_on(folder, *flags, *(f"--log={log}" for log in logs), *reading_flags())
     try:
-        return run_task(recipe, folder, resume=resume, say=tell, callbacks=calls, best_so_far=True)
+        return run_task(recipe, folder, resume=resume, log=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None

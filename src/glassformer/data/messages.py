@@ -14,9 +14,8 @@ TRAINING = 8  # messages per intent
 
 def read_messages() -> tuple[list[str], list[str]]:
     """The messages and their intents, in the order of the file."""
-    file = files("glassformer.data").joinpath("messages.csv")
-    with file.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    text = files("glassformer.data").joinpath("messages.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
     return [row["text"] for row in rows], [row["intent"] for row in rows]
 
 

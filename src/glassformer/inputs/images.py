@@ -34,9 +34,9 @@ class Images(Inputs):
     """One image an example."""
 
     packages = ("pillow", "kornia", "safetensors", "scikit-learn")
-    speak = ("warning", "note")
+    severities = ("warning", "note")
     notes = "notes"
-    tiny_settings: ClassVar = {"image_size": 8, "patch_size": 4}
+    fixture_settings: ClassVar = {"image_size": 8, "patch_size": 4}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
         part.pop("trained", None)  # images are found by themselves
@@ -54,7 +54,7 @@ class Images(Inputs):
     def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
         return examine_pictures(dataset.name, dataset.splits, dataset.notes, transform=est.transform_)
 
-    def leave_out(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
+    def drop_unreadable(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
         transform = getattr(est, "transform_", None)
         image_range = recipe.image.image_range if transform is None else transform.image_range
         return leave_out(splits, image_range or "full")
@@ -62,7 +62,7 @@ class Images(Inputs):
     def facts(self, est: Any, splits: Any, recipe: Any) -> dict[str, Any]:
         return {"tokens_per_picture": est.model_.config.embedding.num_tokens}
 
-    def tiny(self) -> Sequence[Any]:
+    def example_fixture(self) -> Sequence[Any]:
         return list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
 
 

@@ -14,9 +14,9 @@ class Inputs:
     """A kind of input. A run of labels or numbers asks it, and knows no kind by name."""
 
     packages: ClassVar[Sequence[str]]  # that metrics.json states the versions of
-    speak: ClassVar[Sequence[Severity]] = ("warning",)  # which of the doctor's findings are said
+    severities: ClassVar[Sequence[Severity]] = ("warning",)  # which of the doctor's findings are said
     notes: ClassVar[str] = "said"  # the field of a ``Dataset`` that takes what a run has to say of it
-    tiny_settings: ClassVar[Mapping[str, Any]]  # of a model that is fitted in a blink
+    fixture_settings: ClassVar[Mapping[str, Any]]  # of a model that is fitted in a blink
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Any:
         """The ``Dataset`` of a source, in the columns that the recipe names.
@@ -41,7 +41,7 @@ class Inputs:
         """The data doctor's report on the splits as they are trained on by a fitted ``est``."""
         raise NotImplementedError
 
-    def leave_out(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
+    def drop_unreadable(self, splits: Any, est: Any, recipe: Any) -> tuple[Any, list[str]]:
         """Without what cannot be read, and a sentence on each split that has lost some.
 
         Raises:
@@ -53,7 +53,7 @@ class Inputs:
         """What metrics.json says of how the model reads them."""
         return {}
 
-    def tiny(self) -> Sequence[Any]:
+    def example_fixture(self) -> Sequence[Any]:
         """Seven examples."""
         raise NotImplementedError
 

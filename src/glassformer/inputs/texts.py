@@ -19,7 +19,7 @@ class Texts(Inputs):
     """One text an example, or two."""
 
     packages = ("tokenizers", "safetensors", "scikit-learn")
-    tiny_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
+    fixture_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
 
     def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> TextDataset:
         d = recipe.data
@@ -50,7 +50,7 @@ class Texts(Inputs):
         fewer = {"max_length": est.max_length} if est.max_length != recipe.text.max_length else {}
         return {"truncated": cut, **fewer}
 
-    def tiny(self) -> Sequence[Any]:
+    def example_fixture(self) -> Sequence[Any]:
         return TINY_TEXTS
 
 

@@ -11,7 +11,6 @@ from markupsafe import Markup, escape
 
 from glassformer.evaluate.metrics import NONE, THIN, digits_for, interval, percent, share_interval
 from glassformer.targets import target_of
-from glassformer.targets.multiclass import Classes
 
 _JOINT = re.compile(r"(?<=[_/.:-])(?=\w)")  # where a long name can be broken
 _CAPITAL_INSIDE = re.compile(r"[a-z]+[A-Z]")
@@ -108,11 +107,11 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
             f"{count(right)} of them got exactly their labels: {percent(scores['accuracy'], digits)}."
         )
     if measure != "accuracy" and right < n:
-        known = scores.get(f"{measure}_interval")
-        tail = f" (95{THIN}% interval {interval(known, digits)})" if known else ""
+        known, metric = scores.get(f"{measure}_interval"), target_of(scores).metrics[measure]
+        tail = f" (95{THIN}% interval {metric.between(known, digits, None, n)})" if known else ""
         return (
-            f"{headed(Classes.metrics[measure].called)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
-            f"{percent(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
+            f"{headed(metric.called)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
+            f"{metric.value(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
     seen = _seen(split, scores)
@@ -149,16 +148,16 @@ def against(
     if still:
         better = f"{_falling(still)}, and {_longer(still)}"
     rated = {name: b for name, b in baselines.items() if b.get(measure) is not None}
-    if not rated:
+    if not rated or scores.get(measure) is None:
         return ""
     name, best = max(rated.items(), key=lambda item: item[1][measure])
-    gap = 100 * (scores[measure] - best[measure])
-    points = f"{abs(gap):.{digits_for(scores['n'])}f}"
-    if not float(points):
+    gap, metric = scores[measure] - best[measure], target_of(scores).metrics[measure]
+    points = metric.apart(gap, digits_for(scores["n"]))
+    if not float(points.split()[0]):
         equal = "makes no error either" if scores["accuracy"] == 1 else "does as well"
         return f"The best simple model, {name}, {equal}."
-    what = "That is" if measure == "accuracy" else f"Its {Classes.metrics[measure].called} is"
-    text = f"{what} {points} points {'above' if gap > 0 else 'below'} the best simple model, {name}"
+    what = "That is" if measure == "accuracy" else f"Its {metric.called} is"
+    text = f"{what} {points} {'above' if gap > 0 else 'below'} the best simple model, {name}"
     if best.get("class_weight") is not None:
         text += ", trained with the same class weights"
     known = best.get("difference") or {}

@@ -19,7 +19,7 @@ LOCAL: dict[str, Any] = {
     "num_cpus": os.cpu_count(),
     "_node_ip_address": "127.0.0.1",
 }
-Work = Callable[[Any], Any]
+RunContext = Callable[[Any], Any]
 
 
 def check_engine(engine: str) -> None:
@@ -42,7 +42,7 @@ def needs(threads: int, device: str) -> dict[str, int]:
 
 
 def mapped(
-    engine: str, work: Work, items: Iterable[Any], *, cpus: int = 1, gpus: int = 0
+    engine: str, work: RunContext, items: Iterable[Any], *, cpus: int = 1, gpus: int = 0
 ) -> Iterator[tuple[Any, Any]]:
     """(item, ``work(item)``) of each item, as they are done.
 
@@ -62,7 +62,7 @@ def mapped(
     return _on_ray(work, list(items), cpus, gpus)
 
 
-def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
+def _on_ray(work: RunContext, items: list[Any], cpus: int, gpus: int) -> Iterator[tuple[Any, Any]]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing calls home
     os.environ.setdefault(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
@@ -107,7 +107,7 @@ def _on_ray(work: Work, items: list[Any], cpus: int, gpus: int) -> Iterator[tupl
             ray.shutdown()
 
 
-def work_on(work: Work, item: Any) -> tuple[bool, Any]:
+def work_on(work: RunContext, item: Any) -> tuple[bool, Any]:
     """(whether it failed, the result or the error): an error of ours comes back as it is."""
     try:
         return False, work(item)

@@ -112,7 +112,7 @@ def run_arm(job: Job, *, own_process: bool = False, say: Say = silent, progress:
     begun = (job.folder / "config.toml").is_file()
     started = time.perf_counter()
     callbacks: list[Callback] = [Progress()] if progress else []
-    run_task(split_as_others(job), job.folder, resume=begun, say=say, callbacks=callbacks)
+    run_task(split_as_others(job), job.folder, resume=begun, log=say, callbacks=callbacks)
     marker = {
         "arm": job.arm,
         "seed": job.seed,

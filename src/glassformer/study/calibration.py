@@ -37,7 +37,7 @@ from glassformer.tasks.labelled import load_other, with_known_labels
 from glassformer.tasks.load import load
 from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 
 Say = Callable[[str], None]
 
@@ -87,11 +87,11 @@ def calibrate_run(
         clf = load(folder)
         other = _other(data, asked, clf, say) if data else None
         given = data, other, on_bad_row == "skip"
-        splits = _own(Work(TASKS[recipe.task], recipe, folder, say), bool(data))
+        splits = _own(RunContext(TASKS[recipe.task], recipe, folder, say), bool(data))
         return _calibrate(folder, recipe, clf, splits, given, threshold, abstain_below, bootstrap, say)
 
 
-def _own(work: Work, other: bool) -> Any:
+def _own(work: RunContext, other: bool) -> Any:
     """The run's own splits; None where other data choose, and the run's own have changed or are gone."""
     try:
         return own_data(work, ("validation", "judged"))
@@ -99,7 +99,7 @@ def _own(work: Work, other: bool) -> Any:
         if not other:
             raise
         left = "its test examples are not looked at, and whether others were in training is not known"
-        work.say(f"{error.where} {error.what}: {left}")
+        work.log(f"{error.where} {error.what}: {left}")
         return None
 
 
@@ -187,7 +187,7 @@ def _saved(folder: Path, recipe: Any, clf: Any, temperature: Any, out: dict[str,
     write_card(folder / "model", clf, folder)
     replace_text(folder / "calibration.json", json_text(out, indent=1) + "\n")
     if (folder / "metrics.json").is_file():
-        TASKS[recipe.task].page(folder, known_recipe(folder))
+        TASKS[recipe.task].render_report(folder, known_recipe(folder))
     return out
 
 
@@ -327,7 +327,7 @@ def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
             fix="Call check_int8(X, y) in Python and save, or use auto",
         )
     recipe = read_run_recipe(run)
-    work = Work(TASKS[recipe.task], recipe, run, say)
+    work = RunContext(TASKS[recipe.task], recipe, run, say)
     held = labelled(own_data(work, ["validation"]).validation)
     if held is None:
         what = "int8 is held to validation labels, and this run has no validation split"

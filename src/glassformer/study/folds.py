@@ -33,7 +33,7 @@ from glassformer.runtime import machine_facts, peak_memory_mb, versions
 from glassformer.tasks.catalog import TASKS, build_recipe, check_classifies, known_recipe
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.run_folder import as_begun, what_decides
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Callback, HistoryFile, StopOnSignal, time_left
 
 MARKER = "fold.json"  # of a fold, written last
@@ -83,7 +83,7 @@ def cross_validate(
         recipe, _ = as_begun(recipe, folder)
         task = TASKS[recipe.task]
         splits = task.load(recipe)
-        task.look(Work(task, recipe, folder, say, data=splits))  # refuses bad images
+        task.preview_data(RunContext(task, recipe, folder, say, data=splits))  # refuses bad images
         assert task.folds is not None
         out: OutOfFold = task.folds(recipe, splits, task.estimator)
         begun = begun_plan(folder, len(splits.train))
@@ -102,7 +102,7 @@ def cross_validate(
         metrics = out.together(folder, answers, found)
         metrics |= facts(found, out.FIGURES, recipe, started, *out.PACKAGES)
         replace_text(folder / "metrics.json", json_text(metrics, indent=1) + "\n")
-        task.page(folder, known_recipe(folder))
+        task.render_report(folder, known_recipe(folder))
         return metrics
 
 
@@ -119,7 +119,7 @@ def run_fold(fold: Fold, out: OutOfFold, callbacks: Sequence[Callback] = ()) -> 
         resume=True,
         callbacks=[HistoryFile(fold.folder / "history.jsonl"), *callbacks, StopOnSignal(checkpoints)],
     )
-    judged, figures, answers = out.judge(model, held)
+    judged, figures, answers = out.evaluate(model, held)
     if out.ANSWERS.endswith(".json"):
         replace_text(fold.folder / out.ANSWERS, json_text(answers) + "\n")
     else:

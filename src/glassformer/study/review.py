@@ -97,6 +97,7 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
     words += ["--on-bad-row", "skip"] if skip and not pictures else []
     if data.get("drop_duplicates"):
         words += ["--set", "drop_duplicates=true"]
+    words += ["--set", f"target={data['target']}"] if data.get("target") else []
     merged = data.get("merge_labels", "none")
     if isinstance(merged, dict):
         pairs = (f"{json_text(a)} = {json_text(b)}" for a, b in merged.items())

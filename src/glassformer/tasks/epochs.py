@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from glassformer.errors import CheckpointError, ConfigError
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import epoch_weights, kept_epochs
 
 
 def judge_epochs(
-    work: Work, judge: Callable[[], dict[str, Any]], final: Mapping[str, Any] | None = None
+    context: RunContext, judge: Callable[[], dict[str, Any]], final: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
     """The figures of a split after each epoch, by the weights that were kept; the model stays as it is.
 
@@ -31,14 +31,14 @@ def judge_epochs(
         ConfigError: no epochs were kept.
         CheckpointError: kept weights that are damaged, or of another model.
     """
-    clf, folder = work.estimator, work.folder / "checkpoints" / "epochs"
+    clf, folder = context.estimator, context.folder / "checkpoints" / "epochs"
     epochs = kept_epochs(folder)
     if not epochs:
-        able = hasattr(work.recipe.train, "keep_epochs")
+        able = hasattr(context.recipe.train, "keep_epochs")
         fix = "Train with --set keep_epochs=true" if able else "Leave --every-epoch out"
         raise ConfigError("no epoch's weights were kept", where=str(folder), fix=fix)
     ended = {name: tensor.clone() for name, tensor in clf.model_.state_dict().items()}
-    losses, out = _batch_losses(work.folder / "history.jsonl"), []
+    losses, out = _batch_losses(context.folder / "history.jsonl"), []
     try:
         for epoch, path in epochs:
             step, weights = epoch_weights(path)

@@ -65,7 +65,7 @@ class OutOfFold:
         held = labelled(self.splits.validation)
         return None if held is None else self.given(held)
 
-    def judge(self, model: Any, held: Any) -> tuple[int, dict[str, Any], Any]:
+    def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], Any]:
         """How many answers are judged, their figures, and the answers: an array, or a list for JSON."""
         raise NotImplementedError
 
@@ -115,7 +115,7 @@ class LabelsOutOfFold(OutOfFold):
         groups = groups_of(train, d.copies == "sides") if d.copies in ("together", "sides") else train.names()
         return stratified_folds(train.labels, folds, d.split_seed, groups, blocks=d.hold_out == "blocks")
 
-    def judge(self, model: Any, held: Any) -> tuple[int, dict[str, Any], np.ndarray]:
+    def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], np.ndarray]:
         """Figures, and probabilities or numbers ``[m, C]``."""
         kind, own, cut = model.kind_, model.classes_.tolist(), model.threshold_
         classes, p = (

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from glassformer.data.rejected import summary
 from glassformer.errors import DataError
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 
 Scored = Callable[[Any], tuple[dict[str, Any], Any]]  # a split -> its scores, and what was predicted
 
@@ -20,21 +20,21 @@ def measure_of(recipe: Any) -> Literal["accuracy", "macro_f1"]:
     return "macro_f1" if monitor == "macro_f1" else "accuracy"
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
-    train, held = work.data.train, work.data.validation
+    train, held = context.data.train, context.data.validation
     validation = (held.examples, held.labels) if held else None
-    work.estimator.fit(train.examples, train.labels, validation=validation, **options)
+    context.estimator.fit(train.examples, train.labels, validation=validation, **options)
 
 
-def score_splits(work: Work, scored: Scored, sample: Any, measure: str) -> dict[str, Any]:
+def score_splits(context: RunContext, scored: Scored, sample: Any, measure: str) -> dict[str, Any]:
     """What metrics.json says of the splits; the judged one is looked at once, and its predictions stay in
     ``work``.
 
     Args:
         sample: training examples, to see what was learned by heart.
     """
-    splits = work.data
+    splits = context.data
     out: dict[str, Any] = {
         "train": scored(sample)[0] | {"of": len(splits.train)},
         "validation": None if splits.validation is None else scored(splits.validation)[0],
@@ -46,14 +46,14 @@ def score_splits(work: Work, scored: Scored, sample: Any, measure: str) -> dict[
     }
     if splits.judged is not None and splits.judged.labels is not None:
         started = time.perf_counter()
-        out["test"], work.answers = scored(splits.judged)
+        out["test"], context.answers = scored(splits.judged)
         out["seconds"]["inference"] = time.perf_counter() - started
         out["openings"] = {splits.judged_name: 1}
     return out
 
 
 def split_to_judge(
-    work: Work,
+    context: RunContext,
     source: str | None,
     load: Callable[..., Any],
     noun: str,
@@ -69,11 +69,11 @@ def split_to_judge(
     Raises:
         DataError: there is no such split, or data that cannot be read.
     """
-    splits = own_data(work) if source is None else load(work.recipe, source)
+    splits = own_data(context) if source is None else load(context.recipe, source)
     if rejected := splits.dataset.rejected:
-        work.say(summary(rejected, listed=False))
-    split, where = splits.judged, source or work.recipe.data.source
+        context.log(summary(rejected, listed=False))
+    split, where = splits.judged, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
         raise DataError(f"nothing to judge: no {needed or 'validation and no test split'}", where=where)
-    work.say(f"{len(split):,} {noun} of {split.origin}{also(splits.dataset)}")
+    context.log(f"{len(split):,} {noun} of {split.origin}{also(splits.dataset)}")
     return split

@@ -1,7 +1,7 @@
 """Runs of examples with a label, several labels or a number each: inputs times target.
 
 What is particular to texts or images their ``Inputs`` know, what is particular to labels or numbers their
-``Target``; here is the order: read, look, fit, judge, judge again.
+``Target``; here is the order: load, preview, fit, evaluate, evaluate again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from glassformer.tasks.export import export
 from glassformer.tasks.folds import LabelsOutOfFold
 from glassformer.tasks.judging import measure_of, score_splits
 from glassformer.tasks.same_data import own_data, training_part
-from glassformer.tasks.task import TINY, Look, Say, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.train.callbacks import Count, uncounted
 from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.objectives import class_weights
@@ -56,47 +56,42 @@ def labelled(
     estimator: type[Any],
     inputs: Inputs,
     target: Classes,
-    tiny: Callable[[Any], Any],
-    page: str,
+    label_of: Callable[[Any], Any],
+    report: str,
     **more: Any,
 ) -> Task:
     """The task that learns one target from one kind of input.
 
     Args:
         name: as a recipe's ``task`` says it.
-        tiny: the target of an example of ``inputs.tiny()``, for an estimator that is fitted in a blink.
-        page: the kind of report.
-        more: fields of ``Task``, in the place of what is usual.
+        label_of: the target of an example of ``inputs.example_fixture()``, for the contract tests.
+        report: the kind of report.
+        more: fields of ``Task`` that differ from the usual ones.
     """
 
     def made() -> tuple[Any, tuple]:
-        examples = inputs.tiny()
-        settings: dict[str, Any] = {**TINY, **inputs.tiny_settings}
-        return estimator(**settings), (examples, [tiny(x) for x in examples])
+        examples = inputs.example_fixture()
+        settings: dict[str, Any] = {**TINY, **inputs.fixture_settings}
+        return estimator(**settings), (examples, [label_of(x) for x in examples])
 
     usual: dict[str, Any] = {
         "load": partial(load, inputs, target),
-        "look": look,
-        "judge": judge,
-        "again": judge_again,
-        "leave_out": lambda splits, work: inputs.leave_out(splits, work.estimator, work.recipe),
+        "preview_data": preview_data,
+        "evaluate": evaluate,
+        "evaluate_saved": judge_again,
+        "drop_unreadable": lambda splits, context: inputs.drop_unreadable(
+            splits, context.estimator, context.recipe
+        ),
         "gives": "labels" if target.labels_given else "numbers",
         "packages": inputs.packages,
+        "fit": fit,
+        "example_fixture": made,
+        "render_report": report_of(report),
+        "answer": answers,
+        "folds": LabelsOutOfFold,
+        "export": export,
     }
-    return Task(
-        name=name,
-        recipe=recipe,
-        estimator=estimator,
-        inputs=inputs,
-        target=target,
-        fit=fit,
-        tiny=made,
-        page=page_of(page),
-        answer=answers,
-        folds=LabelsOutOfFold,
-        export=export,
-        **usual | more,
-    )
+    return Task(name=name, recipe=recipe, estimator=estimator, inputs=inputs, target=target, **usual | more)
 
 
 def parts_of(task: Task) -> tuple[Inputs, Classes]:
@@ -135,32 +130,32 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     return target.trained_on(splits, recipe)
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What the training could not use is found before it, not after it.
 
     Raises:
         DataError: a label that training would not show, or an input that cannot be read.
     """
-    (inputs, target), recipe = parts_of(work.task), work.recipe
-    work.data, unknown = target.checked(work.data, inputs.skips(recipe.data))
-    splits, dataset = work.data, work.data.dataset
-    inputs.check(recipe, splits.parts(), work.folder)
+    (inputs, target), recipe = parts_of(context.task), context.recipe
+    context.data, unknown = target.checked(context.data, inputs.skips(recipe.data))
+    splits, dataset = context.data, context.data.dataset
+    inputs.check(recipe, splits.parts(), context.folder)
     before, behind, below = target.lines(splits, dataset.rejected)
     lines = [*dataset.said, *before, f"{dataset.name}: {splits.sizes()}{behind}", *below]
-    return Look(lines, (*dataset.rejected, *unknown), partial(_examine, work), inputs.speak)
+    return DataPreview(lines, (*dataset.rejected, *unknown), partial(_examine, context), inputs.severities)
 
 
-def _examine(work: Work) -> DoctorReport:
+def _examine(context: RunContext) -> DoctorReport:
     """The data as they are trained on."""
-    d, splits, dataset = work.recipe.data, work.data, work.data.dataset
-    inputs, target = parts_of(work.task)
+    d, splits, dataset = context.recipe.data, context.data, context.data.dataset
+    inputs, target = parts_of(context.task)
     there = splits.parts()
     others = {name: split for name, split in dataset.splits.items() if name not in there}
     taken = d.validation_size is not None or (d.test_size is not None and "test" not in dataset.splits)
     held_out = d.hold_out if taken and target.labels_given else None
     used = target.examined(replace(dataset, splits=there | others))
-    report = inputs.examine(used, work.estimator, work.recipe, held_out)
-    return replace(report, findings=[*report.findings, *target.findings(splits, work.recipe.train)])
+    report = inputs.examine(used, context.estimator, context.recipe, held_out)
+    return replace(report, findings=[*report.findings, *target.findings(splits, context.recipe.train)])
 
 
 def training_sample(splits: Splits) -> Any:
@@ -169,18 +164,18 @@ def training_sample(splits: Splits) -> Any:
     return train.select(stratified_subset(train.labels or [], JUDGED_OF_TRAINING, 0).tolist())
 
 
-def with_known_labels(clf: Any, split: Any, leave_out: bool) -> tuple[Any, str]:
+def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any, str]:
     """The examples of a split whose labels a classifier can give, and a sentence where some are left out.
 
     Raises:
         DataError: a label that was not seen in training, or with ``leave_out`` none that was.
     """
     kind, classes = clf.kind_, clf.classes_.tolist()
-    if not leave_out or not kind.labels_given:
+    if not drop_unreadable or not kind.labels_given:
         try:
             clf.targets(split.labels, split.origin, split.rows)
         except DataError as error:
-            if leave_out or not error.where:
+            if drop_unreadable or not error.where:
                 raise
             fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
             raise DataError(error.what, where=error.where, fix=fix) from None
@@ -192,20 +187,20 @@ def with_known_labels(clf: Any, split: Any, leave_out: bool) -> tuple[Any, str]:
     return without_unseen(split, found), said if found else ""
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Train on the training split; the validation split chooses."""
-    held = work.data.validation if work.task.target.labels_given else None
-    if held and work.estimator.learns_in_steps and (said := few_to_choose_by(held, work.recipe.train)):
-        work.say(said)
-    judging.fit(work, **options)
-    name_columns(work)
+    held = context.data.validation if context.task.target.labels_given else None
+    if held and context.estimator.learns_in_steps and (said := few_to_choose_by(held, context.recipe.train)):
+        context.log(said)
+    judging.fit(context, **options)
+    name_columns(context)
 
 
-def name_columns(work: Work) -> None:
+def name_columns(context: RunContext) -> None:
     """A data frame is then read by the names that the training's table had; folders of texts have none."""
-    dataset = work.data.dataset
+    dataset = context.data.dataset
     text = getattr(dataset, "columns", (None, None))[0]
-    work.estimator.name_columns(text, getattr(dataset, "pair_column", None))
+    context.estimator.name_columns(text, getattr(dataset, "pair_column", None))
 
 
 def few_to_choose_by(held: Any, train: Any) -> str:
@@ -227,66 +222,73 @@ def few_to_choose_by(held: Any, train: Any) -> str:
 # --- judging --------------------------------------------------------------------------------------
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside baselines, and what else metrics.json says of inputs and target."""
     started = time.perf_counter()
-    work.say("judging")
-    out = judge_readable(work)
-    est, recipe = work.estimator, work.recipe
-    out |= parts_of(work.task)[0].facts(est, work.data, recipe)
+    context.log("judging")
+    out = judge_readable(context)
+    est, recipe = context.estimator, context.recipe
+    out |= parts_of(context.task)[0].facts(est, context.data, recipe)
     if est.tried_:
         out["tried"] = list(est.tried_)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
 
-def judge_readable(work: Work) -> dict[str, Any]:
+def judge_readable(context: RunContext) -> dict[str, Any]:
     """The figures of every split; an example that cannot be read any more does not take them along.
 
     Raises:
         DataError: what else is wrong with the examples, or none of a split is left.
     """
     try:
-        return judge_splits(work)
+        return judge_splits(context)
     except DataError:
-        kept, said = work.task.leave_out(work.data, work)
+        kept, said = context.task.drop_unreadable(context.data, context)
         if not said:
             raise
     for line in said:
-        work.say(line)
-    work.data = kept
-    return judge_splits(work) | {"left_out": said}
+        context.log(line)
+    context.data = kept
+    return judge_splits(context) | {"left_out": said}
 
 
-def judge_splits(work: Work) -> dict[str, Any]:
+def judge_splits(context: RunContext) -> dict[str, Any]:
     """Figures on every split, the judged one looked at once, beside baselines; and ``predictions.csv``."""
-    est, recipe, splits, judged = work.estimator, work.recipe, work.data, work.data.judged
+    est, recipe, splits, judged = context.estimator, context.recipe, context.data, context.data.judged
     kind, seen = est.kind_, {}
 
     def scored(split: Any) -> tuple[dict[str, Any], np.ndarray]:
-        scores, seen[id(split)] = figures(est, split, recipe, work.count)
+        scores, seen[id(split)] = figures(est, split, recipe, context.count)
         return scores, seen[id(split)]
 
-    out = score_splits(work, scored, training_sample(splits), kind.measure or measure_of(recipe))
+    out = score_splits(context, scored, training_sample(splits), kind.measure or measure_of(recipe))
     out |= kind.about_run(est, splits, recipe.train, seen.get(id(splits.validation)))
     if kind.labels_given and (still := still_learning(est.history_)) is not None:
         lr = getattr(est, "lr", None) or est.chosen_.get("lr")
         out["still_learning"] = still | ({"lr": lr} if lr else {})
     if out["test"] is None:
         return out
-    out |= kind.coverage(est, work.answers, judged.labels, own=splits.judged_name == "validation")
+    out |= kind.coverage(est, context.answers, judged.labels, own=splits.judged_name == "validation")
     if getattr(recipe.train, "keep_epochs", False):
-        work.say("judging every epoch's weights")
-        out["epochs"] = judge_epochs(work, lambda: scored(judged)[0], out["test"])
+        context.log("judging every epoch's weights")
+        out["epochs"] = judge_epochs(context, lambda: scored(judged)[0], out["test"])
     if recipe.evaluate.baselines:
-        work.say(f"{'baselines' if len(work.task.baselines) > 1 else 'baseline'} on the same split")
-        chosen = est.chosen(work.answers)
+        context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
+        chosen = est.chosen(context.answers)
         out["baselines"] = judge_baselines(
-            work.task.baselines, est, recipe, splits, chosen, out["measure"], work.folder / SIMPLE, work.say
+            context.task.baselines,
+            est,
+            recipe,
+            splits,
+            chosen,
+            out["measure"],
+            context.folder / SIMPLE,
+            context.log,
         )
-    labels, shares = est.decide(work.answers).tolist(), answers(est, work.answers)[1]
-    path, classes = work.folder / "predictions.csv", est.classes_.tolist()
-    kind.write(path, judged, splits.judged_name, work.answers, classes, est, labels, shares)
+    labels, shares = est.decide(context.answers).tolist(), answers(est, context.answers)[1]
+    path, classes = context.folder / "predictions.csv", est.classes_.tolist()
+    kind.write(path, judged, splits.judged_name, context.answers, classes, est, labels, shares)
     return out
 
 
@@ -345,7 +347,7 @@ def judge_baselines(
     chosen: np.ndarray,
     measure: str,
     keep: Path | None = None,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """The figures of simple models, trained and judged on the same splits.
 
@@ -366,14 +368,14 @@ def judge_baselines(
         try:
             made = baseline(clf, recipe, splits, targets)
         except DataError as error:  # such as texts without a word: the model that was trained has its figures
-            say(f"left out: {error}")
+            log(f"left out: {error}")
             continue
         if made is None:  # it has no form for this kind of target, or nothing to compare with
             continue
         name, probabilities, *decided = made
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
-        say(f"baseline {name}: {out[name]['seconds']:.1f} s")
+        log(f"baseline {name}: {out[name]['seconds']:.1f} s")
         theirs = decided[0] if decided else clf.kind_.chosen(probabilities)
         given = clf.kind_.labels(theirs, clf.classes_).tolist()
         said[name] = list(map(str, given)) if clf.kind_.labels_given else given
@@ -428,93 +430,95 @@ def load_other(task: Task, recipe: Any, estimator: Any, source: str) -> Any:
     return task.load(recipe, source, trained=getattr(estimator, "feature_names_in_", ()))
 
 
-def _load_again(work: Work, source: str | None) -> Any:
+def _load_again(context: RunContext, source: str | None) -> Any:
     """A run's own data, or those of another source."""
     if source is None:
-        return own_data(work)
-    return load_other(work.task, work.recipe, work.estimator, source)
+        return own_data(context)
+    return load_other(context.task, context.recipe, context.estimator, source)
 
 
-def judge_again(work: Work, source: str | None) -> dict[str, Any]:
+def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
 
     Raises:
         DataError: no labelled split, data that cannot be read, or own ones that have changed (``own_data``).
     """
-    clf, splits = work.estimator, _load_again(work, source)
+    clf, splits = context.estimator, _load_again(context, source)
     said = []
-    if work.leave_out:
-        splits, said = work.task.leave_out(replace(splits, train=None, validation=None), work)
+    if context.drop_unreadable:
+        splits, said = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
     if source is not None:
         said += getattr(splits.dataset, "said", ())
-    if (source is not None or work.leave_out) and (rejected := getattr(splits.dataset, "rejected", ())):
+    if (source is not None or context.drop_unreadable) and (
+        rejected := getattr(splits.dataset, "rejected", ())
+    ):
         said += [summary(rejected, listed=False)]
     split = splits.judged
     if split is None or split.labels is None:
-        raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
-    split, unknown = with_known_labels(clf, split, work.leave_out)
+        raise DataError("nothing to judge: no labelled split", where=source or context.recipe.data.source)
+    split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     splits = replace(splits, judged=split)
     said += [unknown] if unknown else []
     left = [line for line in said if "left out" in line]
     for line in said:
-        work.say(line)
-    work.say(f"{len(split):,} {clf.NOUN} of {split.origin}")
-    seen = None if source is None else seen_in_training(work, split)
+        context.log(line)
+    context.log(f"{len(split):,} {clf.NOUN} of {split.origin}")
+    seen = None if source is None else seen_in_training(context, split)
     if seen:
         known = f"{seen:,} of {len(split):,} {clf.NOUN}, or copies of them, were in training"
-        work.say(f"{known}: figures on other {clf.NOUN} will be lower")
+        context.log(f"{known}: figures on other {clf.NOUN} will be lower")
     if other := other_spellings(each(split.labels), clf.classes_.tolist()):
-        work.say(other)
+        context.log(other)
     try:
-        found, work.answers = figures(clf, split, work.recipe, work.count)
+        found, context.answers = figures(clf, split, context.recipe, context.count)
     except DataError as error:
-        if work.leave_out or not error.where:
+        if context.drop_unreadable or not error.where:
             raise
         fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
         raise DataError(error.what, where=error.where, fix=fix) from None
-    work.data = splits
+    context.data = splits
     if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
-        work.say(
+        context.log(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )
     about = {} if source is None else {"seen_in_training": seen}
     own = source is None and splits.judged_name == "validation"
-    about |= clf.kind_.coverage(clf, work.answers, split.labels, own)
+    about |= clf.kind_.coverage(clf, context.answers, split.labels, own)
     return found | about | ({"left_out": left} if left else {})
 
 
-def seen_in_training(work: Work, split: Any) -> int | None:
+def seen_in_training(context: RunContext, split: Any) -> int | None:
     """How many examples of other data, or copies of them, were trained on; None: it is not known."""
-    if (train := training_part(work)) is None:
+    if (train := training_part(context)) is None:
         return None
     known = set(groups_of(train))
     return sum(key in known for key in groups_of(split))
 
 
-def judge_every_epoch(work: Work, source: str | None) -> list[dict[str, Any]]:
+def judge_every_epoch(context: RunContext, source: str | None) -> list[dict[str, Any]]:
     """As ``judge_again`` by the weights of each epoch; see ``judge_epochs``.
 
     Raises:
         ConfigError: no epochs were kept.
         DataError: no labelled split, or data that cannot be read.
     """
-    splits = _load_again(work, source)
+    splits = _load_again(context, source)
     split = splits.judged
     if split is None or split.labels is None:
-        raise DataError("nothing to judge: no labelled split", where=source or work.recipe.data.source)
-    split, unknown = with_known_labels(work.estimator, split, work.leave_out)
-    for line in (unknown, f"{len(split):,} {work.estimator.NOUN} of {split.origin}"):
+        raise DataError("nothing to judge: no labelled split", where=source or context.recipe.data.source)
+    split, unknown = with_known_labels(context.estimator, split, context.drop_unreadable)
+    for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:
-            work.say(line)
-    return judge_epochs(work, lambda: figures(work.estimator, split, work.recipe, work.count)[0])
+            context.log(line)
+    return judge_epochs(context, lambda: figures(context.estimator, split, context.recipe, context.count)[0])
 
 
-def show_numbers(work: Work) -> dict[str, Any]:
+def show_numbers(context: RunContext) -> dict[str, Any]:
     """Predicted and true numbers of the judged split, for the report, and the examples furthest off."""
-    split, found = work.data.judged, work.answers
+    split, found = context.data.judged, context.answers
     if split is None or found is None:
         return {}
-    return {"numbers.json": furthest(work.estimator, split, found[:, 0], work.recipe.evaluate.shown)}
+    return {"numbers.json": furthest(context.estimator, split, found[:, 0], context.recipe.evaluate.shown)}
 
 
 def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]]:

@@ -38,7 +38,7 @@ from glassformer.tasks.run_folder import (
 )
 from glassformer.tasks.same_data import KEY, check_resumed, part_digests
 from glassformer.tasks.slices import check_column, slices
-from glassformer.tasks.task import Look, Say, Work, write_json
+from glassformer.tasks.task import DataPreview, Log, RunContext, write_json
 from glassformer.train.callbacks import (
     GO_ON,
     STOPPED,
@@ -59,7 +59,7 @@ def run_task(recipe: Any, folder: str | Path, **options: Any) -> Run:
 
     Args:
         options: ``resume``: continue what was begun there; without it an existing folder is refused.
-            ``say``: called with one line at each stage. ``callbacks``: told of every step.
+            ``log``: called with one line at each stage. ``callbacks``: told of every step.
             ``best_so_far``: a signal that comes while models are compared ends the run with the best so far,
             judged and reported, before ``Interrupted`` is raised.
 
@@ -83,48 +83,48 @@ def _run(
     folder: Path,
     *,
     resume: bool = False,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     callbacks: Sequence[Callback] = (),
     best_so_far: bool = False,
 ) -> Run:
     task, started = TASKS[recipe.task], time.perf_counter()
     recipe, late = as_begun(recipe, folder)
-    work = Work(task, recipe, folder, say, _counter(callbacks))
-    work.data = task.load(recipe)
-    digests = part_digests(work.data)
+    context = RunContext(task, recipe, folder, log, _counter(callbacks))
+    context.data = task.load(recipe)
+    digests = part_digests(context.data)
     if resume:
-        check_resumed(folder, work.data, recipe.data.source)
+        check_resumed(folder, context.data, recipe.data.source)
     if late:
-        work.data, said = task.leave_out(work.data, work)
+        context.data, said = task.drop_unreadable(context.data, context)
         for line in said:
-            say(line)
-    look = task.look(work)
-    work.estimator = task.estimator.from_recipe(recipe)
+            log(line)
+    preview = task.preview_data(context)
+    context.estimator = task.estimator.from_recipe(recipe)
     begin(folder, recipe)
-    _tell(work, look)
-    doctor = Examine(work, look)
+    _log_preview(context, preview)
+    doctor = Examine(context, preview)
     setup = time.perf_counter() - started
     begun = time.perf_counter()
     calls = _beside(doctor, callbacks, best_so_far)
-    task.fit(work, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
+    task.fit(context, checkpoints=folder / "checkpoints", resume=resume, callbacks=calls)
     fitted = time.perf_counter() - begun
     one_writer()
-    work.estimator.save(folder / "model", overwrite=True)
-    work.estimator.save_beside(folder)
-    metrics: dict[str, Any] = _facts(work) | task.judge(work) | {"peak_memory_mb": peak_memory_mb()}
+    context.estimator.save(folder / "model", overwrite=True)
+    context.estimator.save_beside(folder)
+    metrics: dict[str, Any] = _facts(context) | task.evaluate(context) | {"peak_memory_mb": peak_memory_mb()}
     metrics["seconds"] = {
         "setup": setup + doctor.seconds,
-        "train": work.estimator.train_seconds_ - doctor.seconds,
+        "train": context.estimator.train_seconds_ - doctor.seconds,
         # A run that was stopped and went on has the time of all its parts.
-        "total": time.perf_counter() - started + max(0.0, work.estimator.train_seconds_ - fitted),
+        "total": time.perf_counter() - started + max(0.0, context.estimator.train_seconds_ - fitted),
     } | metrics.get("seconds", {})
     if digests:
         metrics[KEY] = digests
     write_json(folder / "metrics.json", metrics)
-    write_card(folder / "model", work.estimator, folder)
-    for name, found in task.show(work).items():
+    write_card(folder / "model", context.estimator, folder)
+    for name, found in task.collect_artifacts(context).items():
         write_json(folder / name, found)
-    run = Run(folder, metrics, task.page(folder, known_recipe(folder)))
+    run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
     if best := best_of_interrupted(metrics):
         stopped = Interrupted(
             f"stopped while models were compared; the best so far, {best}, is kept; {GO_ON}"
@@ -144,7 +144,7 @@ def best_of_interrupted(metrics: Mapping[str, Any]) -> str:
 def evaluate_task(
     folder: str | Path,
     data: str | None = None,
-    say: Say = lambda line: None,
+    log: Log = lambda line: None,
     count: Count = uncounted,
     on_bad_row: str | None = None,
     *,
@@ -169,42 +169,42 @@ def evaluate_task(
     recipe = with_columns(trained, columns or {})
     task = TASKS[recipe.task]
     recipe = with_bad_rows(recipe, on_bad_row, other=False)
-    work = Work(task, recipe, Path(folder), say, count, estimator=load(folder), trained=trained)
-    work.leave_out = on_bad_row == "skip"
-    if not isinstance(work.estimator, task.estimator):
+    context = RunContext(task, recipe, Path(folder), log, count, estimator=load(folder), trained=trained)
+    context.drop_unreadable = on_bad_row == "skip"
+    if not isinstance(context.estimator, task.estimator):
         raise ConfigError(f"holds no {task.estimator.__name__}, as its recipe says", where=str(folder))
     if not every_epoch:
         with reading_as(recipe.data, other=data is not None):
             if by is not None:
-                check_column(work, data, by)
-            found = task.again(work, data)
-            return found if by is None else found | {"by": slices(work, by)}
+                check_column(context, data, by)
+            found = task.evaluate_saved(context, data)
+            return found if by is None else found | {"by": slices(context, by)}
     if task.answer is None:
         what = f"{recipe.task} keeps no weights of its epochs"
         raise ConfigError(what, where=str(folder), fix="Leave --every-epoch out")
-    return {"epochs": judge_every_epoch(work, data)}
+    return {"epochs": judge_every_epoch(context, data)}
 
 
 def _counter(callbacks: Sequence[Callback]) -> Count:
     return next((call.count for call in callbacks if isinstance(call, Progress)), uncounted)
 
 
-def _tell(work: Work, look: Look) -> None:
+def _log_preview(context: RunContext, preview: DataPreview) -> None:
     """What is known of the data before the training; rows that were left out are listed."""
-    for line in look.lines:
-        work.say(line)
-    if look.rejected:
-        write_rejected(work.folder / "rejected.jsonl", look.rejected)
-        work.say(summary(look.rejected))
+    for line in preview.lines:
+        context.log(line)
+    if preview.rejected:
+        write_rejected(context.folder / "rejected.jsonl", preview.rejected)
+        context.log(summary(preview.rejected))
 
 
-def _facts(work: Work) -> dict[str, Any]:
+def _facts(context: RunContext) -> dict[str, Any]:
     """What metrics.json says of every run."""
-    estimator = work.estimator
+    estimator = context.estimator
     facts: dict[str, Any] = {
-        "task": work.recipe.task,
+        "task": context.recipe.task,
         "machine": machine_facts(),
-        "versions": versions(*work.task.packages),
+        "versions": versions(*context.task.packages),
         "seed": estimator.seed,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -225,32 +225,32 @@ def _facts(work: Work) -> dict[str, Any]:
 
 def _beside(doctor: Examine, callbacks: Sequence[Callback], best_so_far: bool) -> list[Callback]:
     """What goes on beside the training, in this order."""
-    work = doctor.work
-    calls: list[Callback] = [HistoryFile(work.folder / "history.jsonl")]
-    if work.estimator.ALONE:  # it stops on signals and says how far it is by itself
+    context = doctor.context
+    calls: list[Callback] = [HistoryFile(context.folder / "history.jsonl")]
+    if context.estimator.ALONE:  # it stops on signals and says how far it is by itself
         return [*calls, *callbacks]
-    stop = StopOnSignal(work.folder / "checkpoints", best_so_far=best_so_far)
-    return [*calls, doctor, Announce(work), *callbacks, stop]
+    stop = StopOnSignal(context.folder / "checkpoints", best_so_far=best_so_far)
+    return [*calls, doctor, Announce(context), *callbacks, stop]
 
 
 class Examine(Callback):
     """The data doctor between preparation, which settles how data are read, and the first step."""
 
-    def __init__(self, work: Work, look: Look):
-        self.work, self.look = work, look
+    def __init__(self, context: RunContext, preview: DataPreview):
+        self.context, self.preview = context, preview
         self.seconds = 0.0  # what it took, which is no time of training
         self.said: set[str] = set()  # by an earlier training of the same run, where models are compared
 
     def start(self, training: Training) -> None:
-        if self.look.doctor is None or not training.ranks.leads:
+        if self.preview.doctor is None or not training.ranks.leads:
             return
         started = time.perf_counter()
-        report = self.look.doctor()
-        write_json(self.work.folder / "doctor.json", report.to_dict())
-        for line in in_lines([f for f in report.findings if f.severity in self.look.speak]):
+        report = self.preview.doctor()
+        write_json(self.context.folder / "doctor.json", report.to_dict())
+        for line in in_lines([f for f in report.findings if f.severity in self.preview.severities]):
             if line not in self.said:
                 self.said.add(line)
-                self.work.say(f"data doctor: {line}")
+                self.context.log(f"data doctor: {line}")
         seconds = time.perf_counter() - started
         self.seconds += seconds
         training.began += seconds
@@ -259,19 +259,19 @@ class Examine(Callback):
 class Announce(Callback):
     """Say where the weights come from, how large the model is, and where a resume goes on."""
 
-    def __init__(self, work: Work):
-        self.say, self.estimator = work.say, work.estimator
+    def __init__(self, context: RunContext):
+        self.log, self.estimator = context.log, context.estimator
 
     def start(self, training: Training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
-        self.say(f"weights: {self.estimator.weights_source_}")
+        self.log(f"weights: {self.estimator.weights_source_}")
         if not self.estimator.learns_in_steps:
-            self.say(f"{parameters:,} parameters, solved at once")
+            self.log(f"{parameters:,} parameters, solved at once")
             return
         weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")
-        self.say(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        self.log(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
         for line in training.skipped:
-            self.say(f"damaged checkpoint passed over: {line}")
+            self.log(f"damaged checkpoint passed over: {line}")
         if training.step:
-            self.say(f"resumed at step {training.step}")
+            self.log(f"resumed at step {training.step}")

@@ -12,7 +12,7 @@ from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
 from glassformer.errors import DataError, InputError
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 
 KEY = "data_sha256"  # of metrics.json
 PARTS = ("train", "validation", "judged")
@@ -46,7 +46,7 @@ def check_resumed(folder: Path, data: Any, source: str) -> None:
         raise DataError("has changed since the training", where=source, fix=fix)
 
 
-def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
+def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
     """The data of a finished run, split as its recipe says.
 
     Args:
@@ -56,29 +56,31 @@ def own_data(work: Work, parts: Sequence[str] = ("judged",)) -> Any:
     Raises:
         DataError: a part and the training examples have changed: some of these may stand in that part now.
     """
-    data, source = work.task.load(work.recipe), work.recipe.data.source
-    changed = changed_parts(work.folder, data)
+    data, source = context.task.load(context.recipe), context.recipe.data.source
+    changed = changed_parts(context.folder, data)
     if changed is None:
         if not is_named(source):
-            work.say(f"whether {source} is as it was at the training is not known: the run keeps no digest")
+            context.log(
+                f"whether {source} is as it was at the training is not known: the run keeps no digest"
+            )
         return data
     wanted = changed.intersection(parts)
     if wanted and "train" in changed:
         what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
-        fix = f"Restore it, or give rows that are new: glassformer evaluate {work.folder} --data FILE"
+        fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
         raise DataError(what, where=source, fix=fix)
     if wanted:
-        work.say(f"{source} has changed since the training; its training examples are the same")
+        context.log(f"{source} has changed since the training; its training examples are the same")
     return data
 
 
-def training_part(work: Work) -> Any:
+def training_part(context: RunContext) -> Any:
     """The training examples of a finished run; None where its data have changed since, or are gone."""
-    recipe = work.trained or work.recipe  # other data may have other columns
+    recipe = context.trained or context.recipe  # other data may have other columns
     if not Path(recipe.data.source).exists():  # a named data set, which may have to be fetched
         return None
     try:
-        data = work.task.load(recipe)
+        data = context.task.load(recipe)
     except InputError:
         return None
-    return None if "train" in (changed_parts(work.folder, data) or ()) else data.train
+    return None if "train" in (changed_parts(context.folder, data) or ()) else data.train

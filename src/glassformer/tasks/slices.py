@@ -16,7 +16,7 @@ from glassformer.data.tables import READERS, read_table
 from glassformer.errors import ConfigError
 from glassformer.finite import json_text
 from glassformer.tasks.labelled import measured
-from glassformer.tasks.task import Work
+from glassformer.tasks.task import RunContext
 
 MOST = 30  # values of their own; what is rarer is judged together
 FEW = 5  # so many values are shown whatever their counts
@@ -24,22 +24,22 @@ OPTION = "--by"
 REPEAT = "Name a column whose values repeat; put numbers and dates into classes in the table first"
 
 
-def check_column(work: Work, source: str | None, column: str) -> None:
+def check_column(context: RunContext, source: str | None, column: str) -> None:
     """What can be known of ``--by`` before anything is judged.
 
     Raises:
         ConfigError: a task without answers by row, no such column of the table that is named, or one whose
             values hardly repeat.
     """
-    if not hasattr(getattr(work.estimator, "kind_", None), "meter"):
-        what = f"{work.recipe.task} is not judged by a column"
+    if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
+        what = f"{context.recipe.task} is not judged by a column"
         raise ConfigError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
-    path = Path(source or str(getattr(work.recipe.data, "source", "")))
+    path = Path(source or str(getattr(context.recipe.data, "source", "")))
     if path.suffix.lower() in READERS and path.is_file():
         _check_repeats(column, list(_column(path, column).values()))
 
 
-def slices(work: Work, column: str) -> dict[str, Any]:
+def slices(context: RunContext, column: str) -> dict[str, Any]:
     """What ``judge_again`` found, for the rows of each value of another column of the judged table.
 
     Args:
@@ -54,7 +54,7 @@ def slices(work: Work, column: str) -> dict[str, Any]:
     Raises:
         ConfigError: data that are no single table, or no such column.
     """
-    split, answers, clf = work.data.judged, work.answers, work.estimator
+    split, answers, clf = context.data.judged, context.answers, context.estimator
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
         what, fix = f"{split.origin} is no single table with other columns", "Give one table by --data"
@@ -66,7 +66,7 @@ def slices(work: Work, column: str) -> dict[str, Any]:
 
     def group(about: dict[str, Any], here: np.ndarray) -> dict[str, Any]:
         part, found = split.select(np.flatnonzero(here).tolist()), answers[here]
-        return about | measured(clf, part, found, work.recipe, clf.chosen(found))
+        return about | measured(clf, part, found, context.recipe, clf.chosen(found))
 
     groups = [group({"value": value}, np.array([v == value for v in values])) for value in own]
     if rest > 0:

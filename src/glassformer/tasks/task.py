@@ -1,4 +1,4 @@
-"""What a task is: the parts that ``run.py`` puts in order, and what goes from one part to the next."""
+"""What a task is: the parts that ``run.py`` calls in order, and the state of a run."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from glassformer.inputs.inputs import Inputs
 from glassformer.targets.target import NOTHING, Target
 from glassformer.train.callbacks import Count, uncounted
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass
-class Work:
-    """A recipe on its way through the parts of its task: each stage fills in what the next ones need."""
+class RunContext:
+    """State of one run. Each stage fills in what the next ones need."""
 
     task: Task
     recipe: Any
     folder: Path
-    say: Say = lambda line: None
-    count: Count = uncounted  # how those who watch the training watch the judging
+    log: Log = lambda line: None
+    count: Count = uncounted  # progress of an evaluation
     data: Any = None  # what ``load`` gave
     estimator: Any = None
-    answers: Any = None  # what ``judge`` found on the judged split, for ``show``
-    trained: Any = None  # the recipe of the run, where other data are read by a changed one
-    leave_out: bool = False  # what cannot be read is left out of what is judged again, not refused
+    answers: Any = None  # predictions of the evaluated split, for ``collect_artifacts``
+    trained: Any = None  # the run's own recipe, where other data are read with a changed one
+    drop_unreadable: bool = False  # in ``evaluate_saved``
 
 
 @dataclass(frozen=True)
-class Look:
-    """The data before a training."""
+class DataPreview:
+    """What is known of the data before training."""
 
-    lines: Sequence[str]  # said once the run's folder is there
-    rejected: Sequence[Any] = ()  # rows that were left out
-    doctor: Callable[[], DoctorReport] | None = None  # called when the estimator knows how it reads them
-    speak: Sequence[Severity] = ("warning",)  # which of the doctor's findings are said
+    lines: Sequence[str]  # logged once the run's folder is there
+    rejected: Sequence[Any] = ()  # rows that were skipped
+    doctor: Callable[[], DoctorReport] | None = None  # called once the estimator is prepared
+    severities: Sequence[Severity] = ("warning",)  # of the doctor's findings that are logged
 
 
 TINY = {
@@ -53,62 +53,73 @@ TINY = {
 
 @dataclass(frozen=True)
 class Task:
-    """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them."""
+    """One kind of training. ``TASKS`` in ``catalog.py`` is the one list of them.
 
-    name: str  # as a recipe's ``task`` says it
+    Attributes:
+        name: as a recipe's ``task`` says it.
+        estimator: an ``Estimator``.
+        load: (recipe) -> the examples, split as it says; raises what would fail later.
+        preview_data: raises what the data show to be wrong.
+        fit: (context, **options of every fit) calls the estimator's ``fit`` with the data.
+        evaluate: what metrics.json says beyond what it says of every run.
+        evaluate_saved: (context, other data or None) -> metrics of a saved model.
+        render_report: (folder, recipe) -> report.html from the files of a run.
+        example_fixture: a minimal estimator and the arguments of its ``fit``, for the contract tests.
+        drop_unreadable: (data, context) -> the data without what cannot be read, and a sentence for each
+            split that has lost some.
+        collect_artifacts: file name -> JSON for the report: maps, images, examples.
+        baselines: (estimator, recipe, splits, targets) -> name, probabilities, perhaps predictions.
+        answer: (estimator, probabilities) -> labels and their probabilities.
+        predict_records: (estimator, texts) -> what is found in each, for JSON; for tasks without labels.
+        export: (estimator, form, folder, samples, **options) -> the facts of the export.
+        opens: heads of other people's checkpoints that ``estimator.opened`` makes use of.
+        inputs, target: the kinds of what is read and of what is predicted.
+        read: (recipe, source or None) -> the data set before it is split.
+        folds: an ``OutOfFold``; None: no cross-validation.
+        gives: labels, numbers, vectors, tags or answers, over HTTP; None: it is not served.
+        verb: the command that asks such a model.
+        packages: metrics.json states their versions.
+    """
+
+    name: str
     recipe: type
-    estimator: type[Any]  # an ``Estimator``
-    load: Callable[..., Any]  # (recipe) -> the examples, split as it says; refused is what would fail later
-    look: Callable[[Work], Look]  # refuses what the data show to be wrong
-    fit: Callable[
-        ..., None
-    ]  # (work, **options of every fit): the data, as this estimator's ``fit`` takes them
-    judge: Callable[[Work], dict[str, Any]]  # what metrics.json says beside what it says of every run
-    again: Callable[
-        [Work, str | None], dict[str, Any]
-    ]  # figures of a saved model on its own split or other data
-    page: Callable[[Path, KnownRecipe], Path]  # report.html from the files of a run
-    tiny: Callable[
-        [], tuple[Any, tuple]
-    ]  # an estimator that is fitted in a blink, and what its ``fit`` takes
-    leave_out: Callable[[Any, Work], tuple[Any, list[str]]] = lambda data, work: (
-        data,
-        [],
-    )  # the loaded data, less what cannot be read, and a sentence on each split that has lost some
-    show: Callable[[Work], dict[str, Any]] = lambda work: {}  # file -> its JSON, for the page: maps, pictures
-    baselines: Sequence[
-        Callable[..., tuple | None]
-    ] = ()  # (estimator, recipe, splits, targets) -> name, probabilities, perhaps answers
-    answer: Callable[..., tuple[list, list[float]]] | None = (
-        None  # (estimator, probabilities) -> labels, their shares
-    )
-    tell: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = (
-        None  # (estimator, texts) -> of each what is found in it, for JSON; of what gives no labels
-    )
-    export: Callable[..., dict[str, Any]] | None = None  # (estimator, form, folder, samples, **options)
-    opens: Sequence[str] = ()  # heads of other people's checkpoints that ``estimator.opened`` makes use of
-    inputs: Inputs | None = None  # the kind of what is read, of a task that asks it
-    target: Target = NOTHING  # the kind of what is predicted
-    read: Callable[..., Any] | None = None  # (recipe, source or None) -> the data set, before it is split
-    folds: type[Any] | None = None  # an ``OutOfFold``; None: it is not cross-validated
-    gives: str | None = None  # labels, numbers, vectors, tags or answers, over HTTP; None: it is not served
-    verb: str = "predict"  # of the command line, which asks such a model
-    packages: Sequence[str] = ()  # that metrics.json states the versions of
+    estimator: type[Any]
+    load: Callable[..., Any]
+    preview_data: Callable[[RunContext], DataPreview]
+    fit: Callable[..., None]
+    evaluate: Callable[[RunContext], dict[str, Any]]
+    evaluate_saved: Callable[[RunContext, str | None], dict[str, Any]]
+    render_report: Callable[[Path, KnownRecipe], Path]
+    example_fixture: Callable[[], tuple[Any, tuple]]
+    drop_unreadable: Callable[[Any, RunContext], tuple[Any, list[str]]] = lambda data, context: (data, [])
+    collect_artifacts: Callable[[RunContext], dict[str, Any]] = lambda context: {}
+    baselines: Sequence[Callable[..., tuple | None]] = ()
+    answer: Callable[..., tuple[list, list[float]]] | None = None
+    predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
+    export: Callable[..., dict[str, Any]] | None = None
+    opens: Sequence[str] = ()
+    inputs: Inputs | None = None
+    target: Target = NOTHING
+    read: Callable[..., Any] | None = None
+    folds: type[Any] | None = None
+    gives: str | None = None
+    verb: str = "predict"
+    packages: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Whoever loads a recipe's data obeys the encoding that it names."""
         object.__setattr__(self, "load", as_recipes_say(self.load))
 
 
-def page_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
+def report_of(kind: str) -> Callable[[Path, KnownRecipe], Path]:
     """A task's ``page``: the report of a kind of prediction, one of ``report.html.KINDS``."""
 
-    def page(folder: Path, known: KnownRecipe) -> Path:
+    def render_report(folder: Path, known: KnownRecipe) -> Path:
         from glassformer.report.html import write_report
 
         return write_report(folder, known, kind)
 
-    return page
+    return render_report
 
 
 def write_json(path: Path, value: Any) -> None:

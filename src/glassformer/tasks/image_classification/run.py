@@ -25,8 +25,8 @@ from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 from glassformer.tasks.image_classification.recipe import ImageRecipe
-from glassformer.tasks.labelled import a_regression_a_label, answers, baseline_weights, judge, labelled
-from glassformer.tasks.task import Work
+from glassformer.tasks.labelled import a_regression_a_label, answers, baseline_weights, evaluate, labelled
+from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
@@ -35,14 +35,14 @@ MAPPED_SIDE = 192  # pixels of a picture that lies under its map
 MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
 
 
-def judge_images(work: Work) -> dict[str, Any]:
+def judge_images(context: RunContext) -> dict[str, Any]:
     """As ``judge``, and figures on images that are changed, where that is asked for."""
-    out, wanted = judge(work), work.recipe.evaluate
+    out, wanted = evaluate(context), context.recipe.evaluate
     if out["test"] and wanted.robustness:
         started = time.perf_counter()
-        work.say("robustness: crops, lighting, blur, noise, JPEG, rotation")
-        judged = some_of(work.data.judged, wanted.robustness_limit)
-        out["robustness"] = robustness(work.estimator, judged, work.count)
+        context.log("robustness: crops, lighting, blur, noise, JPEG, rotation")
+        judged = some_of(context.data.judged, wanted.robustness_limit)
+        out["robustness"] = robustness(context.estimator, judged, context.count)
         out["seconds"]["evaluate"] += time.perf_counter() - started
     return out
 
@@ -104,13 +104,13 @@ def robustness(
     return out
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """One picture a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
     from glassformer.report.pictures import draw_grid, thumbnail
 
-    if work.answers is None:
+    if context.answers is None:
         return {}
-    clf, split, probabilities = work.estimator, work.data.judged, work.answers
+    clf, split, probabilities = context.estimator, context.data.judged, context.answers
     truth, labels = split.labels, clf.decide(probabilities).tolist()
     firsts = _firsts(truth, clf.classes_.tolist())
     sure = np.array(answers(clf, probabilities)[1])
@@ -128,9 +128,9 @@ def show(work: Work) -> dict[str, Any]:
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
     mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
-    if work.recipe.evaluate.grid:
+    if context.recipe.evaluate.grid:
         images, image_range = [split.images[i] for i in firsts], clf.transform_.image_range
-        draw_grid(work.folder / "grid.png", images, examples, image_range=image_range)
+        draw_grid(context.folder / "grid.png", images, examples, image_range=image_range)
     return {
         "maps.json": {"examples": [attention_example(clf, split, i) for i in mapped]},
         "pictures.json": {"examples": examples, "mistakes": mistakes},
@@ -175,9 +175,9 @@ TASK = labelled(
     ImageClassifier,
     Images(),
     Classes(),
-    tiny=lambda image: int(image.mean() > 127),  # is it bright?
-    page="classes",
-    judge=judge_images,
-    show=show,
+    label_of=lambda image: int(image.mean() > 127),  # is it bright?
+    report="classes",
+    evaluate=judge_images,
+    collect_artifacts=collect_artifacts,
     baselines=(pixels,),
 )

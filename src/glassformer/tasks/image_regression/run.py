@@ -16,8 +16,8 @@ TASK = labelled(
     ImageRegressor,
     Images(),
     Numbers(),
-    tiny=lambda image: float(image.mean()),  # how bright is it?
-    page="numbers",
-    show=show_numbers,
+    label_of=lambda image: float(image.mean()),  # how bright is it?
+    report="numbers",
+    collect_artifacts=show_numbers,
     baselines=(mean_number, as_baseline(pixel_ridge)),
 )

@@ -22,7 +22,7 @@ from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 COUNTED = 2000  # texts whose masks are counted for the report
 
@@ -106,29 +106,29 @@ def load(recipe: PretrainRecipe) -> Corpus:
     return load_corpus(recipe)
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What is said of the texts."""
-    corpus = work.data
+    corpus = context.data
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
     for split, n in corpus.excluded.items():
         lines.append(f"{n:,} texts also stand in {split} and were left out")
     if corpus.repeated:
         lines.append(f"{corpus.repeated:,} texts repeat an earlier one and were left out")
-    if work.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
+    if context.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
         one = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
         lines.append(f"{one}; --set next_sentence=false learns from whole ones")
-    return Look(lines, corpus.rejected)
+    return DataPreview(lines, corpus.rejected)
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Learn from the texts that are not held out."""
-    work.estimator.fit(work.data.train, validation=work.data.validation, **options)
+    context.estimator.fit(context.data.train, validation=context.data.validation, **options)
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures on the texts held out, how masks fell, and the best words for the recipe's own sentences."""
-    learner, corpus, sentences = work.estimator, work.data, work.recipe.evaluate.sentences
+    learner, corpus, sentences = context.estimator, context.data, context.recipe.evaluate.sentences
     out: dict[str, Any] = {
         "masked": learner.judge(corpus.validation),
         "masks": count_masks(learner, corpus.train[:COUNTED]),
@@ -138,7 +138,7 @@ def judge(work: Work) -> dict[str, Any]:
         "chunks": learner.chunks_,
     }
     if sentences:
-        out["sentences"] = [{"text": s, "fills": fills(learner, s, work.recipe)} for s in sentences]
+        out["sentences"] = [{"text": s, "fills": fills(learner, s, context.recipe)} for s in sentences]
     return out
 
 
@@ -163,23 +163,23 @@ def count_masks(learner: MaskedLM, texts: Sequence[str]) -> dict[str, int]:
     }
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its held-out texts or on other ones."""
-    d = work.recipe.data
+    d = context.recipe.data
     if source is None:
-        texts, origin = own_data(work, ["validation"]).validation, f"{d.source}, held out"
+        texts, origin = own_data(context, ["validation"]).validation, f"{d.source}, held out"
     else:
         dataset = load_text_dataset(source, text_column=d.text_column, on_bad_row=d.on_bad_row, labels=False)
         splits = dataset.splits
         if dataset.rejected:
-            work.say(summary(dataset.rejected, listed=False))
+            context.log(summary(dataset.rejected, listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
-    work.say(f"{len(texts):,} texts of {origin}")
-    return {"masked": work.estimator.judge(texts)}
+    context.log(f"{len(texts):,} texts of {origin}")
+    return {"masked": context.estimator.judge(texts)}
 
 
-def tiny() -> tuple[MaskedLM, tuple]:
+def example_fixture() -> tuple[MaskedLM, tuple]:
     """Words of a few texts."""
     sizes = {"max_length": 16, "min_count": 1, "vocab_size": 60, "tokenizer": "word", "max_positions": 17}
     settings: dict[str, Any] = {**TINY, **sizes}
@@ -191,12 +191,12 @@ TASK = Task(
     recipe=PretrainRecipe,
     estimator=MaskedLM,
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("masked words"),
-    tiny=tiny,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("masked words"),
+    example_fixture=example_fixture,
     opens=("mlm", "pretraining"),
     verb="fill",
     packages=("tokenizers", "safetensors"),

@@ -23,7 +23,7 @@ from glassformer.inputs.images import first_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
 from glassformer.tasks.same_data import own_data
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 
 @dataclass(frozen=True)
@@ -97,27 +97,27 @@ def _folders(path: Path) -> bool:
     return any(p.is_dir() and not is_clutter(p) for p in path.iterdir())
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What is said of the pictures; those that cannot be read are found before the training.
 
     Raises:
         DataError: there are some.
     """
-    data = work.data
-    begins_with = first_range(*as_classifiers(work.recipe.image, work.recipe.model), work.folder)
+    data = context.data
+    begins_with = first_range(*as_classifiers(context.recipe.image, context.recipe.model), context.folder)
     refuse_unreadable({"train": data.train, "validation": data.validation}, begins_with)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
-    return Look([f"pictures: {counts}; {len(data.validation):,} of them held out", *data.notes])
+    return DataPreview([f"pictures: {counts}; {len(data.validation):,} of them held out", *data.notes])
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Learn from the pictures that are not held out."""
-    work.estimator.fit(work.data.train.images, validation=work.data.validation.images, **options)
+    context.estimator.fit(context.data.train.images, validation=context.data.validation.images, **options)
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures on the pictures held out."""
-    learner, data = work.estimator, work.data
+    learner, data = context.estimator, context.data
     embedding = learner.model_.config.embedding
     return {
         "hidden": learner.judge(data.validation.images),
@@ -126,13 +126,13 @@ def judge(work: Work) -> dict[str, Any]:
     }
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """Held-out pictures: as they are, with their patches hidden, and painted."""
     from glassformer.report.pictures import thumbnail
 
     rows = []
-    count = min(work.recipe.evaluate.shown, len(work.data.validation))
-    for painting in work.estimator.paint(work.data.validation.images[:count]) if count else []:
+    count = min(context.recipe.evaluate.shown, len(context.data.validation))
+    for painting in context.estimator.paint(context.data.validation.images[:count]) if count else []:
         gh, gw = painting.hidden.shape
         height, width = painting.picture.shape[:2]
         mask = np.kron(painting.hidden, np.ones((height // gh, width // gw), bool))  # [gh * p, gw * q]
@@ -147,18 +147,18 @@ def _rgb(picture: np.ndarray) -> np.ndarray:
     return picture.repeat(3, 2) if picture.shape[2] == 1 else picture
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its held-out pictures or on other ones."""
-    d = work.recipe.data
+    d = context.recipe.data
     if source is None:
-        images, origin = own_data(work, ["validation"]).validation.images, f"{d.source}, held out"
+        images, origin = own_data(context, ["validation"]).validation.images, f"{d.source}, held out"
     else:
-        images, origin = pictures_of(source, d, work.recipe.image.image_range)[0], source
-    work.say(f"{len(images):,} pictures of {origin}")
-    return {"hidden": work.estimator.judge(images)}
+        images, origin = pictures_of(source, d, context.recipe.image.image_range)[0], source
+    context.log(f"{len(images):,} pictures of {origin}")
+    return {"hidden": context.estimator.judge(images)}
 
 
-def tiny() -> tuple[MaskedPatches, tuple]:
+def example_fixture() -> tuple[MaskedPatches, tuple]:
     """Noise."""
     pictures = list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
     sizes = {"image_size": 8, "patch_size": 2, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
@@ -171,13 +171,13 @@ TASK = Task(
     recipe=PatchesRecipe,
     estimator=MaskedPatches,
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("masked patches"),
-    show=show,
-    tiny=tiny,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("masked patches"),
+    collect_artifacts=collect_artifacts,
+    example_fixture=example_fixture,
     verb="evaluate",
     packages=("pillow", "kornia", "safetensors"),
 )

@@ -40,7 +40,7 @@ from glassformer.tasks.judging import fit, score_splits, split_to_judge
 from glassformer.tasks.question_answering.answers import spread_answers
 from glassformer.tasks.question_answering.estimator import TextAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 JUDGED_OF_TRAINING = 500  # questions, to see what was learned by heart
 PREDICTIONS = "predictions.jsonl"
@@ -87,10 +87,10 @@ def own_questions(recipe: AnsweringRecipe) -> list[Question]:
     return check_questions([(a, b) for a, _, b in pairs], "evaluate.questions") if pairs else []
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """How many questions there are, and how many without an answer; the doctor sees the windows too."""
-    splits = work.data
-    own_questions(work.recipe)
+    splits = context.data
+    own_questions(context.recipe)
     train = splits.train
     none = sum(not own.texts for own in train.answers or ())
     said = f"{none:,} training questions have no answer" if none else "every training question has an answer"
@@ -102,32 +102,32 @@ def look(work: Work) -> Look:
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
 
     def doctor() -> Any:
-        windows = {name: work.estimator.encode(split.questions) for name, split in dataset.splits.items()}
+        windows = {name: context.estimator.encode(split.questions) for name, split in dataset.splits.items()}
         return examine_answered(dataset, windows)
 
-    return Look(lines, splits.dataset.rejected, doctor)
+    return DataPreview(lines, splits.dataset.rejected, doctor)
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside the baselines'; the judged split is looked at once."""
     started = time.perf_counter()
-    work.say("judging")
-    model, recipe, splits = work.estimator, work.recipe, work.data
+    context.log("judging")
+    model, recipe, splits = context.estimator, context.recipe, context.data
     few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
 
     def scored(split: AnsweredSplit) -> tuple[dict[str, Any], list[Candidates]]:
-        with work.count("judging", len(split)) as told:
+        with context.count("judging", len(split)) as told:
             return _figures(model, split, 0 if split is few else recipe.evaluate.bootstrap, told)
 
-    out = score_splits(work, scored, few, MEASURE)
+    out = score_splits(context, scored, few, MEASURE)
     out["threshold"] = model.threshold_
     out["answers"] = {"max_length": model.length_, "max_answer_length": model.max_answer_length}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
             out["baselines"] = baselines(splits.train, judged, recipe.evaluate.bootstrap)
-        write_answers(work.folder / PREDICTIONS, model, judged, work.answers, splits.judged_name)
+        write_answers(context.folder / PREDICTIONS, model, judged, context.answers, splits.judged_name)
     if asked := own_questions(recipe):
-        out["questions"] = tell(model, asked)
+        out["questions"] = predict_records(model, asked)
     out["seconds"]["evaluate"] = time.perf_counter() - started
     return out
 
@@ -172,7 +172,7 @@ class AnswersOutOfFold(OutOfFold):
     NOUN, ANSWERS, FIGURES, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
-    def judge(self, model: TextAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
+    def evaluate(self, model: TextAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
         given = model.predict(held.questions)
         scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
         return scores["n"], {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}, given
@@ -198,18 +198,18 @@ class AnswersOutOfFold(OutOfFold):
         return {"task": self.recipe.task, "test": test, "measure": MEASURE, "threshold": None, "answers": {}}
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved answerer on its own judged split, or on other data.
 
     Raises:
         DataError: no split with answers, or data that cannot be read.
     """
-    split = split_to_judge(work, source, load, "questions", "split with answers")
-    with work.count("judging", len(split)) as told:
-        return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
+    split = split_to_judge(context, source, load, "questions", "split with answers")
+    with context.count("judging", len(split)) as told:
+        return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
 
 
-def tell(model: TextAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
+def predict_records(model: TextAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
     """The answer to each question, its place, how sure it is, and the next best ones."""
     questions = check_questions(X)
     out = []
@@ -220,15 +220,15 @@ def tell(model: TextAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[st
     return out
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """Judged questions with true and given answers: those with errors first, the surest of them in front."""
-    split, model = work.data.judged, work.estimator
-    if split is None or work.answers is None:
+    split, model = context.data.judged, context.estimator
+    if split is None or context.answers is None:
         return {}
-    best = [own[0] for own in model.answers(split.questions, found=work.answers)]
+    best = [own[0] for own in model.answers(split.questions, found=context.answers)]
     errors = [error_of(own.text, truth.texts) for own, truth in zip(best, split.answers, strict=True)]
     order = sorted(range(len(split)), key=lambda i: (not errors[i], -best[i].probability))
-    most = work.recipe.evaluate.shown
+    most = context.recipe.evaluate.shown
     wrong = [i for i in order if errors[i]][: max(most - most // 4, 0)]
     chosen = [*wrong, *[i for i in order if not errors[i]][: most - len(wrong)]]
     return {"answers.json": {"examples": [_example(split, i, best[i], errors[i]) for i in chosen]}}
@@ -261,7 +261,7 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
     }
 
 
-def tiny() -> tuple[TextAnswerer, tuple]:
+def example_fixture() -> tuple[TextAnswerer, tuple]:
     """Which animal is it?"""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     questions, answers = [], []
@@ -279,14 +279,14 @@ TASK = Task(
     estimator=TextAnswerer,
     gives="answers",
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("answers"),
-    tiny=tiny,
-    show=show,
-    tell=tell,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("answers"),
+    example_fixture=example_fixture,
+    collect_artifacts=collect_artifacts,
+    predict_records=predict_records,
     target=AnswerSpan(),
     read=read,
     folds=AnswersOutOfFold,

@@ -28,7 +28,7 @@ from glassformer.tasks.judging import split_to_judge
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.tasks.similarity.pairs import Pairs
 from glassformer.tasks.similarity.recipe import SimilarityRecipe
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
 RETRIEVAL = ("found", "reciprocal_rank")  # figures of pairs without scores
 READABLE = 14  # tokens of a side, about: pairs that a map can show
@@ -66,9 +66,9 @@ def given(split: ScoredSplit) -> tuple[list[tuple[str, str]], list[float] | None
     return list(zip(split.first, split.second, strict=True)), split.scores
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What is said of the pairs, and the data doctor's part."""
-    splits, dataset = work.data, work.data.dataset
+    splits, dataset = context.data, context.data.dataset
     first, second, score = dataset.columns
     what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
@@ -77,15 +77,15 @@ def look(work: Work) -> Look:
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     kept = {name: split for name, split in parts.items() if split is not None}
     doctor = None if not kept else lambda: examine_scored(dataset.name, kept, dataset.rejected)
-    return Look(lines, dataset.rejected, doctor)
+    return DataPreview(lines, dataset.rejected, doctor)
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Train on the training pairs; the validation pairs choose."""
-    held = work.data.validation
+    held = context.data.validation
     validation = None if held is None else given(held)
-    work.estimator.fit(*given(work.data.train), validation=validation, **options)
-    work.estimator.name_columns(*work.data.dataset.columns[:2])
+    context.estimator.fit(*given(context.data.train), validation=validation, **options)
+    context.estimator.name_columns(*context.data.dataset.columns[:2])
 
 
 def figures(embedder: Embedder, split: ScoredSplit, resamples: int) -> tuple[dict[str, Any], np.ndarray]:
@@ -104,10 +104,10 @@ def measured(
     return correlations(cosines, np.asarray(split.scores, np.float64), resamples), cosines
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures on validation and on the judged split (seen once), beside baselines; and ``pairs.csv``."""
-    work.say("judging")
-    embedder, recipe, splits = work.estimator, work.recipe, work.data
+    context.log("judging")
+    embedder, recipe, splits = context.estimator, context.recipe, context.data
     resamples = recipe.evaluate.bootstrap
     found: dict[str, Any] = {}
     out: dict[str, Any] = {
@@ -127,16 +127,16 @@ def judge(work: Work) -> dict[str, Any]:
         out["truncated"][name] = cut(embedder, split)
         if name == splits.judged_name:
             out["seconds"]["inference"] = time.perf_counter() - started
-            work.answers = cosines
-            write_pairs(work.folder / "pairs.csv", split, cosines)
+            context.answers = cosines
+            write_pairs(context.folder / "pairs.csv", split, cosines)
     if splits.judged is not None and recipe.evaluate.baselines:
-        out["others"] = baselines(work)
+        out["others"] = baselines(context)
     return out
 
 
-def baselines(work: Work) -> dict[str, Any]:
+def baselines(context: RunContext) -> dict[str, Any]:
     """The model before its training, and TF-IDF, on the judged split."""
-    embedder, split, resamples = work.estimator, work.data.judged, work.recipe.evaluate.bootstrap
+    embedder, split, resamples = context.estimator, context.data.judged, context.recipe.evaluate.bootstrap
     out: dict[str, Any] = {}
     if not is_from_scratch(embedder.model):
         started = time.perf_counter()
@@ -144,9 +144,9 @@ def baselines(work: Work) -> dict[str, Any]:
         out["untouched model"]["seconds"] = time.perf_counter() - started
     started = time.perf_counter()
     try:
-        first, second = tfidf_vectors(pairs_of(work.data.train), pairs_of(split))
+        first, second = tfidf_vectors(pairs_of(context.data.train), pairs_of(split))
     except DataError as error:  # no words: the model that was trained has its figures for all that
-        work.say(f"left out: {error}")
+        context.log(f"left out: {error}")
         return out
     if split.scores is None:
         out["TF-IDF cosine"] = retrieval(np.asarray(first @ second.T.toarray()), split.second)
@@ -171,19 +171,19 @@ def write_pairs(path: Path, split: ScoredSplit, cosines: np.ndarray) -> None:
             writer.writerow([csv_safe(a), csv_safe(b), score, f"{cosine:.6f}"])
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """What the cosines of some judged pairs are made of; half disagree most with their scores."""
-    split = work.data.judged
-    most = work.recipe.evaluate.maps
-    if split is None or not most or work.answers is None:
+    split = context.data.judged
+    most = context.recipe.evaluate.maps
+    if split is None or not most or context.answers is None:
         return {}
-    rows = chosen_pairs(split, work.answers, most)
+    rows = chosen_pairs(split, context.answers, most)
     examples = []
     for row in rows:
         try:
-            found = work.estimator.explain_similarity(split.first[row], split.second[row])
+            found = context.estimator.explain_similarity(split.first[row], split.second[row])
         except ConfigError as error:  # a kind of model whose cosine is no sum over tokens
-            work.say(f"no pairs are explained: {error.what}")
+            context.log(f"no pairs are explained: {error.what}")
             return {}
         score = None if split.scores is None else split.scores[row]
         table = np.round(found.table, SHOWN_DIGITS).tolist()
@@ -226,7 +226,7 @@ class CosinesOutOfFold(OutOfFold):
         held = self.splits.validation
         return None if held is None else given(held)
 
-    def judge(self, model: Embedder, held: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+    def evaluate(self, model: Embedder, held: ScoredSplit) -> tuple[int, dict[str, Any], np.ndarray]:
         scores, cosines = figures(model, held, 0)
         return len(held), {key: scores[key] for key in self.FIGURES if key in scores}, cosines
 
@@ -252,13 +252,13 @@ class CosinesOutOfFold(OutOfFold):
         return about | {"test": test, "similarity": {NAME: test}}
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved model on its own judged split, or on other pairs."""
-    split = split_to_judge(work, source, load, "pairs")
-    return figures(work.estimator, split, work.recipe.evaluate.bootstrap)[0]
+    split = split_to_judge(context, source, load, "pairs")
+    return figures(context.estimator, split, context.recipe.evaluate.bootstrap)[0]
 
 
-def tiny() -> tuple[Embedder, tuple]:
+def example_fixture() -> tuple[Embedder, tuple]:
     """Texts that are more or less alike."""
     settings: dict[str, Any] = {**TINY, "min_count": 1, "model": "encoder-mini", "max_length": 16}
     pairs = list(zip(TINY_TEXTS, TINY_TEXTS[1:] + TINY_TEXTS[:1], strict=True))
@@ -272,13 +272,13 @@ TASK = Task(
     gives="vectors",
     target=Similarity(),
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("similarity"),
-    tiny=tiny,
-    show=show,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("similarity"),
+    example_fixture=example_fixture,
+    collect_artifacts=collect_artifacts,
     export=export,
     folds=CosinesOutOfFold,
     verb="similar",

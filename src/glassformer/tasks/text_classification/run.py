@@ -32,23 +32,23 @@ from glassformer.tasks.judging import measure_of
 from glassformer.tasks.labelled import (
     a_regression_a_label,
     baseline_weights,
-    judge,
+    evaluate,
     judge_sentences,
     labelled,
-    look,
+    preview_data,
 )
-from glassformer.tasks.task import Look, Work
+from glassformer.tasks.task import DataPreview, RunContext
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.tasks.text_classification.recipe import EvaluateConfig, Recipe, TextFitConfig
 from glassformer.train.config import settled
 
 
-def look_at_texts(work: Work) -> Look:
+def look_at_texts(context: RunContext) -> DataPreview:
     """As ``look``; sentences of the recipe's own that cannot be read are found too."""
-    wanted = work.recipe.evaluate
+    wanted = context.recipe.evaluate
     if sentences := own_sentences(wanted):
         check_texts(sentences, "evaluate.sentences")
-    found = look(work)
+    found = preview_data(context)
     if not wanted.sentences_file or find_in_data(wanted.sentences_file) is not None:
         return found
     line = f"no {wanted.sentences_file} in a data folder: its sentences are left out"
@@ -65,11 +65,11 @@ def own_sentences(wanted: EvaluateConfig) -> list[str]:
     return [*wanted.sentences, *(read_lines(file)[0] if file else ())]
 
 
-def judge_texts(work: Work) -> dict[str, Any]:
+def judge_texts(context: RunContext) -> dict[str, Any]:
     """As ``judge``, with the share of padding and the recipe's own sentences."""
-    out, clf, recipe = judge(work), work.estimator, work.recipe
+    out, clf, recipe = evaluate(context), context.estimator, context.recipe
     if clf.reads_tokens:
-        lengths = clf.encode(work.data.train.texts).lengths
+        lengths = clf.encode(context.data.train.texts).lengths
         padding = attention_padding(lengths, settled(recipe.train, clf.chosen_), clf.model_)
         out["padding"] = {"linear": 0.0, **padding}
     if asked := own_sentences(recipe.evaluate):
@@ -165,9 +165,9 @@ def frozen(clf: Any, recipe: Recipe, splits: Any, targets: np.ndarray) -> tuple 
     return f"{name} + logistic regression a label", p, chosen
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """Where the model looks in a few texts."""
-    found = attention_examples(work.estimator, work.data, work.recipe.evaluate.maps)
+    found = attention_examples(context.estimator, context.data, context.recipe.evaluate.maps)
     return {"maps.json": {"examples": found}}
 
 
@@ -211,10 +211,10 @@ TASK = labelled(
     TextClassifier,
     Texts(),
     Classes(),
-    tiny=lambda text: int("dog" in text),  # does it name a dog?
-    page="classes",
-    look=look_at_texts,
-    judge=judge_texts,
-    show=show,
+    label_of=lambda text: int("dog" in text),  # does it name a dog?
+    report="classes",
+    preview_data=look_at_texts,
+    evaluate=judge_texts,
+    collect_artifacts=collect_artifacts,
     baselines=(tfidf, embeddings, frozen),
 )

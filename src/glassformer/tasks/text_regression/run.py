@@ -14,8 +14,8 @@ import numpy as np
 from glassformer.inputs.texts import Texts
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
 from glassformer.tasks.frozen import fit_frozen, left_out
-from glassformer.tasks.labelled import judge, labelled, show_numbers
-from glassformer.tasks.task import Work
+from glassformer.tasks.labelled import evaluate, labelled, show_numbers
+from glassformer.tasks.task import RunContext
 from glassformer.tasks.text_regression.estimator import TextRegressor
 from glassformer.tasks.text_regression.recipe import TextNumberRecipe
 
@@ -29,10 +29,10 @@ def frozen_ridge(
     return None if fitted is None else (f"{fitted[0]} + ridge", fitted[1].predict(judged))
 
 
-def judge_texts(work: Work) -> dict[str, Any]:
+def judge_texts(context: RunContext) -> dict[str, Any]:
     """As ``judge``, and which baseline is not there."""
-    absent = left_out(work.estimator) if work.recipe.evaluate.baselines else {}
-    return judge(work) | ({"baselines_left_out": absent} if absent else {})
+    absent = left_out(context.estimator) if context.recipe.evaluate.baselines else {}
+    return evaluate(context) | ({"baselines_left_out": absent} if absent else {})
 
 
 TASK = labelled(
@@ -41,9 +41,9 @@ TASK = labelled(
     TextRegressor,
     Texts(),
     Numbers(),
-    tiny=lambda text: float(len(text)),  # how many letters has a text?
-    page="numbers",
-    judge=judge_texts,
-    show=show_numbers,
+    label_of=lambda text: float(len(text)),  # how many letters has a text?
+    report="numbers",
+    evaluate=judge_texts,
+    collect_artifacts=show_numbers,
     baselines=(mean_number, as_baseline(tfidf_ridge), as_baseline(frozen_ridge)),
 )

@@ -46,7 +46,7 @@ from glassformer.targets.token_tags import (
 from glassformer.tasks.export import export
 from glassformer.tasks.folds import OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_judge
-from glassformer.tasks.task import TINY, Look, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 from glassformer.tasks.token_tagging.estimator import TokenTagger
 from glassformer.tasks.token_tagging.recipe import TaggingRecipe
 
@@ -91,12 +91,12 @@ def with_tags_read(dataset: TaggedDataset, scheme: str | Sequence[str]) -> Tagge
     return replace(dataset, splits=dataset.splits | splits, said=(*dataset.said, *said))
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """Tags that training does not show are said before it, as are sentences that cannot be read."""
-    splits, wanted = work.data, work.recipe.evaluate
+    splits, wanted = context.data, context.recipe.evaluate
     if wanted.sentences:
         check_words(list(wanted.sentences), "evaluate.sentences")
-    setting = work.recipe.text.scheme
+    setting = context.recipe.text.scheme
     scheme = read_tags(splits.train.tags or (), setting).scheme
     known = _kinds(splits.train, scheme)
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
@@ -109,33 +109,33 @@ def look(work: Work) -> Look:
             lines.append(f"{split.origin} has kinds that training does not show: {', '.join(strange)}")
     used = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
-    return Look(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
+    return DataPreview(lines, splits.dataset.rejected, lambda: examine_tagged(dataset, setting))
 
 
 def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
     return {kind_of_tag(tag, scheme) for tags in split.tags or () for tag in tags} - {""}
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside the baseline's; the judged split is looked at once."""
     started = time.perf_counter()
-    work.say("judging")
-    tagger, recipe, splits = work.estimator, work.recipe, work.data
+    context.log("judging")
+    tagger, recipe, splits = context.estimator, context.recipe, context.data
     few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
 
     def scored(split: TaggedSplit) -> tuple[dict[str, Any], list[np.ndarray]]:
-        with work.count("judging", len(split)) as told:
+        with context.count("judging", len(split)) as told:
             return _figures(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, told)
 
-    out = score_splits(work, scored, few, MEASURE)
+    out = score_splits(context, scored, few, MEASURE)
     out |= {"scheme": tagger.scheme_, "repaired": tagger.repaired_, "label_names": tagger.classes_.tolist()}
     if out["test"] is not None:
         if recipe.evaluate.baselines:
-            work.say("baseline on the same split")
-            out["baselines"] = {BASELINE: _baseline(work, judged)}
-        predicted = tagger.decide(work.answers)
+            context.log("baseline on the same split")
+            out["baselines"] = {BASELINE: _baseline(context, judged)}
+        predicted = tagger.decide(context.answers)
         text = conll(judged.words, judged.tags, predicted)
-        replace_text(work.folder / "predictions.conll", text)
+        replace_text(context.folder / "predictions.conll", text)
     if recipe.evaluate.sentences:
         given = list(recipe.evaluate.sentences)
         out["sentences"] = [
@@ -157,12 +157,12 @@ def _figures(
     return figures | {"log_loss": loss}, found
 
 
-def _baseline(work: Work, judged: TaggedSplit) -> dict[str, Any]:
+def _baseline(context: RunContext, judged: TaggedSplit) -> dict[str, Any]:
     """The figures of ``frequent_tags``."""
-    started, tagger, train = time.perf_counter(), work.estimator, work.data.train
+    started, tagger, train = time.perf_counter(), context.estimator, context.data.train
     guess = frequent_tags(train, judged, tagger.scheme_)
     figures = tagger.judge(
-        judged.words, judged.tags or [], bootstrap=work.recipe.evaluate.bootstrap, answers=guess
+        judged.words, judged.tags or [], bootstrap=context.recipe.evaluate.bootstrap, answers=guess
     )
     return figures | {"seconds": time.perf_counter() - started}
 
@@ -196,7 +196,7 @@ class TagsOutOfFold(OutOfFold):
             kinds = ["sentence"] * len(kinds)
         return stratified_folds(kinds, folds, d.split_seed, groups)
 
-    def judge(self, model: TokenTagger, held: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
+    def evaluate(self, model: TokenTagger, held: TaggedSplit) -> tuple[int, dict[str, Any], np.ndarray]:
         found, own = model.predict_proba(held.words), model.classes_.tolist()
         known = [(i, self.classes.index(tag)) for i, tag in enumerate(own) if tag in self.classes]
         p = np.concatenate(found)
@@ -225,27 +225,27 @@ class TagsOutOfFold(OutOfFold):
         return about | {"test": test, "label_names": self.classes}
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved tagger on its own judged split, or on other data.
 
     Raises:
         DataError: no tagged split, or data that cannot be read.
     """
-    split = split_to_judge(work, source, load, "sentences", "tagged split")
-    scheme = work.estimator.scheme_
+    split = split_to_judge(context, source, load, "sentences", "tagged split")
+    scheme = context.estimator.scheme_
     true, known = (
-        work.estimator.true_tags(split.tags, split.words, split.origin),
-        work.estimator.classes_.tolist(),
+        context.estimator.true_tags(split.tags, split.words, split.origin),
+        context.estimator.classes_.tolist(),
     )
     if strange := sorted(
         _kinds(replace(split, tags=true), scheme) - {kind_of_tag(tag, scheme) for tag in known}
     ):
-        work.say(f"kinds of spans that the model does not know: {', '.join(strange)}")
-    with work.count("judging", len(split)) as told:
-        return _figures(work.estimator, split, work.recipe.evaluate.bootstrap, told)[0]
+        context.log(f"kinds of spans that the model does not know: {', '.join(strange)}")
+    with context.count("judging", len(split)) as told:
+        return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
 
 
-def tell(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
+def predict_records(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
     """The words, tags and spans of texts or lists of words."""
     found = tagger.predict_proba(X)
     words, tags, spans = tagger.words_of(X), tagger.decide(found), tagger.spans(X, found)
@@ -260,15 +260,15 @@ def tell(tagger: TokenTagger, X: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """Judged sentences with true and predicted spans, those with errors first."""
-    split, tagger = work.data.judged, work.estimator
-    if split is None or work.answers is None:
+    split, tagger = context.data.judged, context.estimator
+    if split is None or context.answers is None:
         return {}
-    found = tagger.spans(split.words, work.answers)
+    found = tagger.spans(split.words, context.answers)
     order = sorted(range(len(split)), key=lambda i: -_wrong(split, found, i, tagger.scheme_))
     examples = []
-    for i in order[: work.recipe.evaluate.shown]:
+    for i in order[: context.recipe.evaluate.shown]:
         truth = spans_of(split.tags[i], tagger.scheme_)
         guess = _of_counted(found[i], split.tags[i])
         examples.append(
@@ -300,7 +300,7 @@ def _wrong(split: TaggedSplit, found: list, i: int, scheme: Scheme) -> float:
     return sum(p for span, p in guess.items() if span not in truth) + len(truth - guess.keys())
 
 
-def tiny() -> tuple[TokenTagger, tuple]:
+def example_fixture() -> tuple[TokenTagger, tuple]:
     """Which words name an animal?"""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     words = [text.split() for text in TINY_TEXTS]
@@ -314,14 +314,14 @@ TASK = Task(
     estimator=TokenTagger,
     gives="tags",
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("tags"),
-    tiny=tiny,
-    show=show,
-    tell=tell,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("tags"),
+    example_fixture=example_fixture,
+    collect_artifacts=collect_artifacts,
+    predict_records=predict_records,
     target=TokenTags(),
     read=read,
     folds=TagsOutOfFold,

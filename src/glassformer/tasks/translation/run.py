@@ -21,7 +21,7 @@ from glassformer.evaluate.predictions import table_file
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.target_text import TargetText, translation_scores
 from glassformer.tasks.judging import split_to_judge
-from glassformer.tasks.task import TINY, Look, Say, Task, Work, page_of
+from glassformer.tasks.task import TINY, DataPreview, Log, RunContext, Task, report_of
 from glassformer.tasks.translation.estimator import Translator
 from glassformer.tasks.translation.recipe import TranslationRecipe
 
@@ -59,27 +59,27 @@ def need_sacrebleu() -> None:
     translation_scores(["a"], ["a"])
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What is said of the pairs."""
-    pairs = work.data
+    pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
     if pairs.validation is None and pairs.judged is None:
         what = "no held-out pairs: nothing will judge the translations"
         lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
-    return Look(lines, pairs.dataset.rejected)
+    return DataPreview(lines, pairs.dataset.rejected)
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Train on the training pairs; the validation pairs choose."""
-    train, held = work.data.train, work.data.validation
+    train, held = context.data.train, context.data.validation
     validation = (held.source, held.target) if held else None
-    work.estimator.fit(train.source, train.target, validation=validation, **options)
+    context.estimator.fit(train.source, train.target, validation=validation, **options)
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """Greedy and beam search on the judged split (seen once) and on validation, and ``translations.csv``."""
-    work.say("translating")
-    translator, recipe, pairs = work.estimator, work.recipe, work.data
+    context.log("translating")
+    translator, recipe, pairs = context.estimator, context.recipe, context.data
     scores, cut = {}, {"train": [translator.truncated_, len(pairs.train)]}
     out: dict[str, Any] = {
         "judged": pairs.judged_name,
@@ -92,20 +92,20 @@ def judge(work: Work) -> dict[str, Any]:
         if split is not None:
             scores[name], translations = search(translator, recipe, split, out["seconds"])
             if name == pairs.judged_name:
-                write_translations(work.folder / "translations.csv", split, translations)
+                write_translations(context.folder / "translations.csv", split, translations)
             cut[name] = [cut_sources(translator, split), len(split)]
     if recipe.evaluate.sentences:
         sentences = list(recipe.evaluate.sentences)
         said = translate_cut(translator, sentences, recipe.evaluate.beam, recipe.evaluate.length_penalty)
         out["sentences"] = [{"text": t, "translation": s} for t, s in zip(sentences, said, strict=True)]
     for name, (count, total) in cut.items():
-        tell_cut(translator, name, count, total, work.say)
+        tell_cut(translator, name, count, total, context.log)
     return out
 
 
-def show(work: Work) -> dict[str, Any]:
+def collect_artifacts(context: RunContext) -> dict[str, Any]:
     """What each word of a few translations was read from."""
-    return {"alignments.json": {"examples": alignments(work.estimator, work.recipe, work.data)}}
+    return {"alignments.json": {"examples": alignments(context.estimator, context.recipe, context.data)}}
 
 
 def search(
@@ -147,10 +147,10 @@ def cut_sources(translator: Translator, split: PairSplit) -> int:
     return int(translator.encode(split.source, True).truncated.sum())
 
 
-def tell_cut(translator: Translator, name: str, cut: int, total: int, say: Say) -> None:
+def tell_cut(translator: Translator, name: str, cut: int, total: int, log: Log) -> None:
     """Say how many texts of a split were cut, where any were."""
     if cut:
-        say(
+        log(
             f"{cut:,} of {total:,} {name} texts are longer than {translator.max_length} tokens "
             "and were cut there"
         )
@@ -195,15 +195,17 @@ def _load_other(recipe: TranslationRecipe, source: str) -> Splits:
     return as_they_are(load_pairs(source, source_column=left, target_column=right, on_bad_row=bad))
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """Scores of a saved translator on its own judged split or on other pairs, by both searches."""
-    translator, recipe = work.estimator, work.recipe
-    split = split_to_judge(work, source, _load_other, "pairs", also=lambda d: f", {' to '.join(d.columns)}")
-    tell_cut(translator, "source", cut_sources(translator, split), len(split), work.say)
+    translator, recipe = context.estimator, context.recipe
+    split = split_to_judge(
+        context, source, _load_other, "pairs", also=lambda d: f", {' to '.join(d.columns)}"
+    )
+    tell_cut(translator, "source", cut_sources(translator, split), len(split), context.log)
     return search(translator, recipe, split)[0]
 
 
-def tiny() -> tuple[Translator, tuple]:
+def example_fixture() -> tuple[Translator, tuple]:
     """Texts into others."""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1, "vocab_size": 300}
     return Translator(**settings), (TINY_TEXTS, TINY_TEXTS[::-1])
@@ -215,13 +217,13 @@ TASK = Task(
     estimator=Translator,
     target=TargetText(),
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("translation"),
-    tiny=tiny,
-    show=show,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("translation"),
+    example_fixture=example_fixture,
+    collect_artifacts=collect_artifacts,
     verb="translate",
     packages=("tokenizers", "safetensors", "sacrebleu"),
 )

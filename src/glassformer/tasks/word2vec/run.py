@@ -20,7 +20,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
-from glassformer.tasks.task import Look, Task, Work, page_of
+from glassformer.tasks.task import DataPreview, RunContext, Task, report_of
 from glassformer.tasks.word2vec.estimator import Word2Vec
 from glassformer.tasks.word2vec.recipe import CorpusConfig, JudgeConfig, VectorsRecipe
 
@@ -139,39 +139,39 @@ def check_tests(tests: Sequence[str], where: str) -> None:
             raise ConfigError(f"no test {test!r}", where=where, fix=nearest(test, KNOWN_TESTS))
 
 
-def look(work: Work) -> Look:
+def preview_data(context: RunContext) -> DataPreview:
     """What is said of the corpus."""
-    corpus, words = work.data.corpus, f"{len(work.data.corpus.words):,} different ones with a vector"
-    lines = [f"{work.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
-    for split, n in work.data.excluded.items():
+    corpus, words = context.data.corpus, f"{len(context.data.corpus.words):,} different ones with a vector"
+    lines = [f"{context.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
+    for split, n in context.data.excluded.items():
         lines.append(f"{n:,} texts also stand in {split} and were left out")
-    return Look(lines, work.data.rejected)
+    return DataPreview(lines, context.data.rejected)
 
 
-def fit(work: Work, **options: Any) -> None:
+def fit(context: RunContext, **options: Any) -> None:
     """Learn the vectors, a line said each tenth of the way; then ``history.jsonl`` whole."""
     told = 0
 
-    def tell(record: dict[str, Any]) -> None:
+    def predict_records(record: dict[str, Any]) -> None:
         nonlocal told
         step, of = record["step"], record["of"]
         if 10 * step // of > told:
             told = 10 * step // of
-            work.say(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
+            context.log(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
 
-    work.estimator.fit(work.data.corpus, tell=tell, **options)
-    lines = (json_text(record, ascii=True) + "\n" for record in work.estimator.history_)
-    replace_text(work.folder / "history.jsonl", "".join(lines))
+    context.estimator.fit(context.data.corpus, predict_records=predict_records, **options)
+    lines = (json_text(record, ascii=True) + "\n" for record in context.estimator.history_)
+    replace_text(context.folder / "history.jsonl", "".join(lines))
 
 
-def judge(work: Work) -> dict[str, Any]:
+def evaluate(context: RunContext) -> dict[str, Any]:
     """The recipe's tests, neighbours, analogies and the norms; and how fast the vectors were learned."""
-    work.say("judging")
-    vectors, corpus, wanted = work.estimator, work.data.corpus, work.recipe.judge
+    context.log("judging")
+    vectors, corpus, wanted = context.estimator, context.data.corpus, context.recipe.judge
     questions = [question.split() for question in wanted.analogies]
     asked = [*wanted.neighbours, *(word for words in questions for word in words)]
     if unknown := [word for word in dict.fromkeys(asked) if word not in vectors]:
-        work.say(f"left out, for they have no vector: {', '.join(unknown)}")
+        context.log(f"left out, for they have no vector: {', '.join(unknown)}")
     known = [word for word in wanted.neighbours if word in vectors]
     able = [words for words in questions if len(words) == 3 and all(w in vectors for w in words)]
     seconds = max(vectors.train_seconds_, 1e-9)
@@ -180,24 +180,24 @@ def judge(work: Work) -> dict[str, Any]:
         "neighbours": {word: vectors.most_similar(word, 8) for word in known},
         "analogies": {" ".join(words): vectors.analogy(words[0], words[1], words[2], 3) for words in able},
         "norms": vectors.norms_,
-        "texts": work.data.texts,
-        "excluded": work.data.excluded,
+        "texts": context.data.texts,
+        "excluded": context.data.excluded,
         "words": corpus.raw_words,
         "vocabulary": len(corpus.words),
-        "words_per_second": work.recipe.vectors.epochs * corpus.raw_words / seconds,
+        "words_per_second": context.recipe.vectors.epochs * corpus.raw_words / seconds,
         "loss": [[r["step"], r["loss"]] for r in vectors.history_ if r["kind"] == "step"],
     }
 
 
-def again(work: Work, source: str | None) -> dict[str, Any]:
+def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of saved vectors by the recipe's tests, or by another (a name or a file)."""
     check_tests([source] if source else [], "--data")
-    work.say(f"{len(work.estimator):,} words")
-    tests = [source] if source else work.recipe.judge.tests
-    return work.estimator.judge(tests, tests_folder(data_folders()))
+    context.log(f"{len(context.estimator):,} words")
+    tests = [source] if source else context.recipe.judge.tests
+    return context.estimator.judge(tests, tests_folder(data_folders()))
 
 
-def tiny() -> tuple[Word2Vec, tuple]:
+def example_fixture() -> tuple[Word2Vec, tuple]:
     """Words of a few texts."""
     return Word2Vec(dim=7, min_count=1, epochs=2, threads=1, seed=3), (list(TINY_TEXTS),)
 
@@ -207,12 +207,12 @@ TASK = Task(
     recipe=VectorsRecipe,
     estimator=Word2Vec,
     load=load,
-    look=look,
+    preview_data=preview_data,
     fit=fit,
-    judge=judge,
-    again=again,
-    page=page_of("vectors"),
-    tiny=tiny,
+    evaluate=evaluate,
+    evaluate_saved=evaluate_saved,
+    render_report=report_of("vectors"),
+    example_fixture=example_fixture,
     verb="vectors",
     packages=("numba",),
 )
