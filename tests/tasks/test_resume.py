@@ -60,7 +60,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_goes_on_to_the_same_bits_and_not_on_other_data(name, tmp_path):
     task, settings, change = CASES[name]
-    estimator, data = TASKS[task].tiny()
+    estimator, data = TASKS[task].example_fixture()
     data = change(*data) if change else data
     noisy = {key: value for key, value in NOISY.items() if key in estimator.get_params()}
     estimator.set_params(**noisy | settings)
