@@ -225,7 +225,6 @@ def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
     rounds, speed = tool("rounds"), tool("tables_speed")
     monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`."
-    assert speed.pretraining() == "Not measured yet: `make bench-pretrain`."
     windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
     peer, ours = (
         rounds.Contender(
@@ -270,36 +269,11 @@ def test_a_table_says_which_attention_its_peers_had(tool):
     assert told(rows("sdpa")[1:]) == []
 
 
-def test_the_nearest_peer_of_each_work_has_a_line(tool, monkeypatch, tmp_path):
-    speed = tool("tables_speed")
+def test_a_table_of_what_is_not_measured_says_so(tool, monkeypatch, tmp_path):
     monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    assert speed.nearest_peers() == "Not measured yet: `make bench-inference`."
-
-    def rate(of: float) -> dict[str, Any]:
-        return {"tokens_per_second": {"median": of, "min": of, "max": of}, "setting": {}}
-
-    def ratio(of: float) -> dict[str, float]:
-        return {"median": of, "min": of - 1, "max": of + 1}
-
-    machine = {"cpu": "X", "load_before": [0.5], "threads": 2}
-    where = {"machine": machine, "versions": {"torch": "2"}, "date": "2026-01-02"}
-    pre = {
-        **where, "threads": 2, "glassformer_against": {"slow": ratio(7), "quick": ratio(3)},
-        "contenders": [rate(of) | {"name": n} for n, of in (("slow", 1e3), ("quick", 2e3), ("glassformer", 6e3))],
-    }  # fmt: skip
-    (tmp_path / "pretrain.json").write_text(json.dumps(pre), encoding="utf-8")
-    words = {
-        "environment": where,
-        "ratio": ratio(5),
-        "contenders": [rate(35) | {"name": "glassformer, 2 threads"}, rate(7) | {"name": "gensim"}],
-    }
-    (tmp_path / "word2vec-speed.json").write_text(json.dumps(words), encoding="utf-8")
-    assert speed.nearest_peers().splitlines()[2:] == [
-        "| Pre-training, real tokens | quick: 2,000 | 6,000 | 3.0 × (2.0 to 4.0) |",
-        "| Word vectors, words | gensim: 7 | 35 | 5.0 × (4.0 to 6.0) |",
-        "",
-        "Two threads on X.",
-    ]
+    speed, quality = tool("tables_speed"), tool("tables_quality")
+    for table in (speed.nearest_peers, speed.padding, speed.pretraining, quality.questions):
+        assert table().startswith("Not measured yet")
 
 
 def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp_path):
@@ -384,7 +358,9 @@ def test_options_are_read_by_their_defaults(tool, capsys):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's help is Linux's")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_a_contender_ends_with_its_benchmark(tmp_path, how):
     script = tmp_path / "lasting.py"
     script.write_text(LASTING.format(root=str(ROOT)), encoding="utf-8")

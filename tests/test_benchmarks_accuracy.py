@@ -164,21 +164,6 @@ def test_few_reviews_are_padded_more_than_an_epoch_has_them(monkeypatch):
     assert shares["grouped"] > shares["sorted"] > shares["whole batches"] > 0
 
 
-def test_a_line_of_padding_is_a_way_to_draw_a_window(monkeypatch, tmp_path):
-    tables = benchmark("tables_speed")
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    assert tables.padding().startswith("Not measured yet")
-    share = {"median": 0.2, "min": 0.1, "max": 0.25}
-    row = {"reviews": 96, "grouped": share, "sorted": share | {"median": 0.15}, "whole batches": share}
-    result = {"windows": [row], "epoch": {"reviews": 21000, "grouped": share | {"median": 0.011}}, "seeds": 3}
-    facts = {"batch": 32, "max_length": 256, "versions": {"transformers": "5.0"}, "date": "2026-11-27T01"}
-    (tmp_path / "padding.json").write_text(json.dumps(result | facts), encoding="utf-8")
-    lines = tables.padding().splitlines()
-    assert lines[0] == "| Padding in a window of | 96 reviews |"
-    assert lines[3] == "| sorted by length, reviews as they come | 15.0% (10.0% to 25.0%) |"
-    assert lines[6].startswith("In an epoch of 21,000 reviews the Trainer's own grouping pads 1.1%.")
-
-
 def test_a_window_of_speed_has_whole_batches_or_is_refused(monkeypatch, capsys):
     train = benchmark("train_imdb")
     with pytest.raises(SystemExit):

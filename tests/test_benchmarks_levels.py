@@ -84,32 +84,6 @@ def test_a_peak_is_of_the_work_alone(tool):
     assert 190 < found["peak_mb"] - found["ready_mb"] < 300
 
 
-def test_peaks_are_told_by_length_and_by_documents(tool, monkeypatch, tmp_path):
-    memory = tool("tables_speed")
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    assert memory.memory("training", "tokens").startswith("Not measured yet")
-    found = {
-        "machine": {"cpu": "X", "load_before": [0.5]},
-        "threads": 2,
-        "versions": {"torch": "2"},
-        "date": "2026-01-02",
-        "training": [
-            {"name": name, "length": n, "peak_mb": 10.0 * n, "setting": {"attention": said}}
-            for name, said in (("a", "sdpa (eager: 1.02 times the time)"), ("b", "eager"))
-            for n in (128, 256)
-        ],
-    }
-    (tmp_path / "memory-avx2.json").write_text(json.dumps(found), encoding="utf-8")
-    lines = memory.memory("training", "tokens", ending="-avx2").splitlines()
-    assert lines[0] == "| Peak, MB | 128 tokens | 256 tokens |"
-    assert lines[2] == "| a | 1,280 | 2,560 |"
-    assert lines[5] == "Attention taken (tokens): a: sdpa; b: eager."
-    found["training"][1]["setting"]["attention"] = "eager"
-    (tmp_path / "memory-avx2.json").write_text(json.dumps(found), encoding="utf-8")
-    told = memory.memory("training", "tokens", ending="-avx2")
-    assert "a: sdpa at 128, eager at 256; b: eager." in told
-
-
 def test_a_process_that_fails_is_told_and_not_timed(tool):
     startup = tool("startup")
     seconds, megabytes = startup.once([sys.executable, "-c", "pass"])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.sources import PACKAGE, modules, tree_of
 
 from glassformer.cli.output import say_json
 from glassformer.errors import NotFiniteError
@@ -19,7 +20,6 @@ from glassformer.targets.multilabel import LabelSetMeter
 from glassformer.targets.regression import NumberMeter
 from glassformer.tasks.task import write_json
 
-PACKAGE = Path(__file__).parents[1] / "src" / "glassformer"
 # Between processes of one program, never a file: the writer itself, a trial of a pattern, ranks.
 MAY_DUMP = {"finite.py", "data/tokenizer_parts.py", "train/distributed.py"}
 NAN, INF = float("nan"), float("inf")
@@ -75,8 +75,8 @@ def test_standard_output_and_files_of_a_run_go_through_it(capsys, tmp_path):
 
 def test_nothing_else_writes_json():
     found = set()
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in modules():
+        for node in ast.walk(tree_of(path)):
             if (
                 isinstance(node, ast.Attribute)
                 and node.attr in ("dump", "dumps")

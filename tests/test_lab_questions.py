@@ -94,24 +94,6 @@ def test_a_run_goes_on_and_ends_in_time(module, tmp_path, monkeypatch, capsys):
     assert found["pooler"]["arms"]["ViT"]["cpu_seconds"][0] >= 0
 
 
-def test_the_tables_are_made_of_the_file(module, tmp_path, monkeypatch):
-    for seed in range(2):
-        for arm in ("ViT", "ViT, stem"):
-            write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
-    measured = {"machine": {"cpu": "X", "bf16": []}, "date": "2026-01-02T03:04"}
-    result = {"questions": {"stem": module.judged(tmp_path, "stem", [0, 1]) | {"measured": measured}}}
-    tables_questions = benchmark("tables_quality")
-
-    monkeypatch.setattr(benchmark("markdown"), "read", lambda name: result)
-    made = tables_questions.questions()
-    assert "## What does a convolution stem alone give?" in made
-    assert "| stem less none | +0.0 (-0.0 to +0.0) | 1.000 | less than 3 points |" in made
-    assert "Accuracy: ViT, stem 50.5%; ViT 50.5%. 2 seeds, 101 judged examples." in made
-    assert "examples. Transformers in fp32, on X, 2026-01-02." in made
-    monkeypatch.setattr(benchmark("markdown"), "read", lambda name: None)
-    assert tables_questions.questions().startswith("Not measured yet")
-
-
 def test_questions_of_other_runs_stay_in_the_file(module, tmp_path):
     path = tmp_path / "lab-questions.json"
     there = {"date": "D", "machine": {"cpu": "old"}, "versions": {"python": "P"}, "commit": "C"}

@@ -9,11 +9,10 @@ import warnings
 from pathlib import Path
 
 import pytest
+from tests.sources import PACKAGE, modules, tree_of
 
 from glassformer.data import tables
 from glassformer.process import without_warnings
-
-ROOT = Path(__file__).parents[1] / "src" / "glassformer"
 
 # What changes something for every thread of a process, by the end of its dotted name.
 CALLS = {
@@ -149,15 +148,11 @@ def allowed(file: str) -> set[str]:
 
 def test_only_those_listed_change_a_setting_of_the_process():
     wrong = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        file = path.relative_to(ROOT).as_posix()
+    for path in modules():
+        file = path.relative_to(PACKAGE).as_posix()
         if file.startswith("cli/"):
             continue
-        if (
-            left := changes(ast.parse(path.read_text(encoding="utf-8")))
-            - allowed(file)
-            - OTHERS.get(file, set())
-        ):
+        if left := changes(tree_of(path)) - allowed(file) - OTHERS.get(file, set()):
             wrong[file] = sorted(left)
     assert not wrong
 

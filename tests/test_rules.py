@@ -9,10 +9,10 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.sources import PACKAGE, modules, tree_of
 
 from glassformer.data.vocabulary import NAMES, PREFIX, SPACES, SPECIAL_TOKENS
 from glassformer.families import FAMILIES
@@ -22,7 +22,6 @@ from glassformer.tasks.catalog import load_recipe, recipe_classes
 from glassformer.tasks.recipe import recipe_names, study_names
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "glassformer"
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
@@ -101,16 +100,6 @@ HEAVY = (
 LONG, HEAD = 800, 20  # lines
 SOURCES = {".py", ".js"}
 GENERATED = {"node_modules", "_build", "__pycache__"}
-
-
-@cache
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
 
 
 def unit_of(path: Path) -> str:

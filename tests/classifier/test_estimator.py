@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
+from tests.stopping import same
 
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError, DataError
-
-
-def same(a, b):
-    """Equal weights, to the bit."""
-    ours, theirs = a.model_.state_dict(), b.model_.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
-
 
 # --- fit and predict ------------------------------------------------------------------------------
 
@@ -78,19 +69,6 @@ def test_kinds_of_input(small, data, fitted, held, kind):
     clf = small().fit(kind(data[0]), kind(data[1]))
     assert same(clf, fitted)
     np.testing.assert_array_equal(clf.predict_proba(kind(held[0])), fitted.predict_proba(held[0]))
-
-
-def test_a_table_of_several_columns_is_not_a_list_of_texts(fitted):
-    table = pd.DataFrame({"id": [1, 2], "text": ["a film", "another"]})
-    with pytest.raises(DataError, match=r"Give the column of texts: X\['text'\]"):
-        fitted.predict(table)
-    assert fitted.predict(table[["text"]]).tolist() == fitted.predict(["a film", "another"]).tolist()
-
-
-def test_the_same_seed_gives_the_same_bits(small, data, fitted):
-    torch.rand(3)  # what was drawn before does not matter
-    assert same(small().fit(*data), fitted)
-    assert not same(small(seed=1).fit(*data), fitted)
 
 
 def test_a_second_fit_starts_anew(small, data, fitted):
@@ -217,18 +195,6 @@ def test_class_weights_help_the_rare_class(small, class_weight):
     weighted = small(epochs=20, class_weight=class_weight).fit(texts, y).predict_proba(["a film"])[0]
     assert plain[0] == pytest.approx(0.1, abs=0.05)
     assert weighted[0] == pytest.approx(0.5, abs=0.1)
-
-
-def test_fit_gives_the_callers_random_generators_back(small, data):
-    random.seed(5)
-    np.random.seed(5)
-    torch.manual_seed(5)
-    wanted = random.random(), float(np.random.rand()), float(torch.rand(()))
-    random.seed(5)
-    np.random.seed(5)
-    torch.manual_seed(5)
-    small(epochs=1, dropout=0.3).fit(*data)
-    assert (random.random(), float(np.random.rand()), float(torch.rand(()))) == wanted
 
 
 def test_precision_set_after_a_prediction_counts_for_the_next(small, data):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import torch
@@ -113,12 +111,6 @@ def test_threshold_temperature_and_parameters_come_back(tmp_path):
     assert (again.threshold_, again.temperature_) == (None, 1.0)
 
 
-def test_class_weights_by_number_come_back(tmp_path):
-    clf = TextClassifier(**(TINY | {"model": "encoder-mini", "epochs": 1}), class_weight={3: 2.0})
-    clf.fit(TEXTS, [3, 5] * 6).save(tmp_path / "model")
-    assert gf.load(tmp_path / "model").class_weight == {3: 2.0}
-
-
 @pytest.mark.parametrize("name", ["truncated_", "train_seconds_", "best_step_"])
 def test_fitted_state_comes_back(clf, tmp_path, name):
     clf.save(tmp_path / "model")
@@ -137,26 +129,6 @@ def test_a_folder_that_exists_is_not_overwritten_by_accident(clf, tmp_path):
     with pytest.raises(CheckpointError):
         clf.save(tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
-
-
-def test_what_a_folder_holds(clf, tmp_path):
-    clf.save(tmp_path / "model")
-    names = {file.name for file in (tmp_path / "model").iterdir()}
-    assert names == {
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "glassformer.json",
-        "manifest.json",
-        "README.md",
-    }
-    about = json.loads((tmp_path / "model/glassformer.json").read_text())
-    assert about["format"] == 1
-    assert about["kind"] == "TextClassifier"
-    assert about["classes"] == ["neg", "pos"]
-    config = json.loads((tmp_path / "model/config.json").read_text())
-    assert config["id2label"] == {"0": "neg", "1": "pos"}
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "glassformer.json"])
@@ -254,19 +226,6 @@ def test_fine_tuning_starts_from_the_checkpoints_weights(checkpoint):
     ours = clf.model_.state_dict()
     for name, tensor in base.state_dict().items():
         torch.testing.assert_close(ours[name], tensor, atol=1e-9, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"d_model": 44}, "d_model belongs to from-scratch models"),
-        ({"max_length": 14}, "max_length 14 is more than the model's 13 positions"),
-        ({"tokenizer": "word"}, "belong to its own vocabulary"),
-    ],
-)
-def test_settings_that_a_checkpoint_does_not_take(checkpoint, changes, said):
-    with pytest.raises(gf.InputError, match=said):
-        TextClassifier(str(checkpoint), **(FINE | changes)).fit(TEXTS, LABELS)
 
 
 def test_a_longer_text_than_the_model_knows(checkpoint):

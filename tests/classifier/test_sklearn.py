@@ -12,10 +12,11 @@ import pytest
 import torch
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import SkipTestWarning
-from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
+from tests.stopping import same
 
 import glassformer as gf
 from glassformer import TextClassifier
@@ -24,12 +25,6 @@ from glassformer.errors import ConfigError, DataError, OtherSpellingWarning
 from glassformer.tasks.text_classification.recipe import Recipe
 
 fit_parameters = TextClassifier.defaults
-
-
-def same(a, b):
-    """Equal weights, to the bit."""
-    ours, theirs = a.model_.state_dict(), b.model_.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
 def test_check_estimator(small):
@@ -78,16 +73,6 @@ def test_set_params_round_trip(small):
     assert clf.class_weight == {"pos": 2.0}
     with pytest.raises(ValueError, match="epoch"):
         clf.set_params(epoch=3)
-
-
-def test_clone_copies_parameters_and_nothing_else(small, data):
-    table = {"pos": 2.0, "neg": 1.0}
-    clf = small(class_weight=table, betas=(0.8, 0.95)).fit(*data)
-    copy = clone(clf)
-    assert copy.get_params() == clf.get_params()
-    assert copy.class_weight is not table
-    assert not [name for name in vars(copy) if name.endswith("_")]
-    assert same(copy.fit(*data), clf)
 
 
 def test_repr_shows_what_was_changed(small):
@@ -223,12 +208,6 @@ def test_score_reads_labels_as_everything_else_does(fitted, held):
     for weights in ([1.0], [0.0] * len(texts)):
         with pytest.raises(DataError, match="sample_weight must be"):
             fitted.score(texts, labels, weights)
-
-
-def test_cross_val_score(small, data):
-    scores = cross_val_score(small(epochs=12), *data, cv=3, error_score="raise")
-    assert scores.shape == (3,)
-    assert scores.mean() > 0.75
 
 
 def test_cross_val_predict_with_sample_weights(small, data):

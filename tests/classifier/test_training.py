@@ -6,17 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
+from tests.stopping import same
 
 from glassformer import TextClassifier
 from glassformer.data.splits import stratified_split
 from glassformer.errors import CheckpointError, DataError
 from glassformer.train.callbacks import Callback
-
-
-def same(a, b):
-    ours, theirs = a.model_.state_dict(), b.model_.state_dict()
-    return ours.keys() == theirs.keys() and all(torch.equal(ours[n], theirs[n]) for n in ours)
 
 
 def judged(clf):

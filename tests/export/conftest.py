@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,7 @@ PICTURE_BUILDS: dict[str, dict[str, Any]] = {
 }
 
 
-def build(name: str) -> Any:
+def build(name: str, **changes: Any) -> Any:
     """The fitted classifier of that name."""
     if name in PLAIN_BUILDS:
         shared = {
@@ -67,22 +69,15 @@ def build(name: str) -> Any:
     if name in BUILDS:
         settings = dict(TINY) | BUILDS[name]
         return gf.TextClassifier(**settings).fit(TEXTS, LABELS)
-    settings = (
-        dict(
-            image_size=12,
-            patch_size=4,
-            d_model=14,
-            num_heads=2,
-            d_ff=22,
-            num_layers=2,
-            epochs=2,
-            lr=1e-2,
-            precision="fp32",
-            threads=1,
-        )
-        | PICTURE_BUILDS[name]
-    )
+    shared = {key: value for key, value in TINY.items() if key not in ("max_length", "min_count", "dropout")}
+    settings = shared | {"image_size": 12, "patch_size": 4} | PICTURE_BUILDS[name] | changes
     return gf.ImageClassifier("vit-tiny", **settings).fit(PICTURES, ["a", "b"] * 10)
+
+
+def alone(folder: Path, *words: object) -> str:
+    """What an exported folder's script says of words or files, in a process of its own."""
+    command = [sys.executable, str(folder / "run.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd="/").stdout
 
 
 @pytest.fixture(scope="package")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -13,6 +11,8 @@ import glassformer as gf
 from glassformer.cli.export import export
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import hf_folder
+
+from .conftest import alone
 
 X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
 X += [("where is Cy ?", "Cy has a dog")] * 4
@@ -50,10 +50,7 @@ def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path):
     decomposed = "Ann is in Rome\u0301 now"  # an accent of its own, which the tokenizer drops
     asked = [X[0], X[1], X[-1], ("where is Bo ?", LONG), ("where is Ann ?", decomposed)]
     words = [word for pair in asked for word in pair]
-    done = subprocess.run(
-        [sys.executable, str(folder / "run.py"), *words], capture_output=True, text=True, check=True
-    )
-    told = [line.split("\t") for line in done.stdout.splitlines()]
+    told = [line.split("\t") for line in alone(folder, *words).splitlines()]
     wanted = [own[0] for own in model.answers(asked)]
     assert wanted[-1].text == "Rome\u0301"
     assert [(text, int(start)) for text, start, _ in told] == [(own.text, own.start) for own in wanted]

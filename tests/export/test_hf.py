@@ -17,7 +17,7 @@ from glassformer.export.outputs import judge_in_fp32, samples_of
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 
-from .conftest import PICTURES, TEXTS, build, odd_pictures
+from .conftest import TEXTS, build, odd_pictures
 
 transformers = pytest.importorskip("transformers")
 
@@ -170,20 +170,7 @@ def test_what_the_hub_cannot_hold_is_refused(text_model, tmp_path: Path):
 
 
 def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
-    clf = gf.ImageClassifier(
-        "vit-tiny",
-        image_size=12,
-        patch_size=4,
-        d_model=14,
-        num_heads=2,
-        d_ff=22,
-        num_layers=2,
-        epochs=1,
-        precision="fp32",
-        head="mlp",
-        head_hidden=5,
-        pooling="first",
-    ).fit(PICTURES, ["a", "b"] * 10)
+    clf = build("class token", epochs=1, head="mlp", head_hidden=5, pooling="first")
     assert export_hf(clf, tmp_path / "hf", samples_of(clf, "", 5)[0])["whole"] is False
     files = odd_pictures(tmp_path)
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +14,8 @@ from glassformer.evaluate.predictions import read_numbers, read_simple, write_nu
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.targets.regression import Numbers
+
+from .conftest import alone
 
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
 
@@ -42,9 +42,8 @@ def test_onnx_gives_the_same_numbers(tmp_path):
     about = json.loads((tmp_path / "onnx" / "onnx.json").read_text())
     assert about["number"] is True
     assert about["coverage"] == 0.9
-    command = [sys.executable, tmp_path / "onnx" / "run.py", *TEXTS[:3]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    cells = np.array([line.split("\t") for line in done.stdout.splitlines()], float)
+    said = alone(tmp_path / "onnx", *TEXTS[:3])
+    cells = np.array([line.split("\t") for line in said.splitlines()], float)
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=1e-5)
 
@@ -99,9 +98,8 @@ def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regres
     est = placed(regressor, 10_000_000.0, 1.0)
     checked = export_onnx(est, tmp_path / "onnx", TEXTS[:5])
     assert checked["largest_difference"] <= 1e-5
-    command = [sys.executable, tmp_path / "onnx" / "run.py", *TEXTS[:3]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    cells = np.array([line.split("\t") for line in done.stdout.splitlines()], float)
+    said = alone(tmp_path / "onnx", *TEXTS[:3])
+    cells = np.array([line.split("\t") for line in said.splitlines()], float)
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
     monkeypatch.setattr(  # as it was: rescaled in fp32

@@ -25,7 +25,18 @@ from glassformer.export import graph, onnx_folder
 from glassformer.export.outputs import judge_in_fp32, samples_of
 from glassformer.export.padded import PaddedPictures, PaddedText
 
-from .conftest import BUILDS, LABELS, PICTURE_BUILDS, PICTURES, PLAIN_BUILDS, TEXTS, TINY, build, odd_pictures
+from .conftest import (
+    BUILDS,
+    LABELS,
+    PICTURE_BUILDS,
+    PICTURES,
+    PLAIN_BUILDS,
+    TEXTS,
+    TINY,
+    alone,
+    build,
+    odd_pictures,
+)
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +128,8 @@ def test_pairs_whose_sides_are_read_apart(tmp_path: Path):
     samples, _ = samples_of(clf, "nowhere", 11)
     checked = onnx_folder.export_onnx(clf, tmp_path / "folder", samples + pairs)
     assert checked["largest_difference"] <= 1e-4
-    command = [sys.executable, str(tmp_path / "folder" / "run.py"), *pairs[3]]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(done.stdout.split("\t")[1]) == pytest.approx(clf.predict_proba(pairs[3:4]).max(), abs=2e-4)
+    said = alone(tmp_path / "folder", *pairs[3])
+    assert float(said.split("\t")[1]) == pytest.approx(clf.predict_proba(pairs[3:4]).max(), abs=2e-4)
 
 
 def test_thresholds_of_three_classes_go_along(tmp_path: Path):
@@ -136,9 +146,7 @@ def test_thresholds_of_three_classes_go_along(tmp_path: Path):
     onnx_folder.export_onnx(clf, tmp_path / "folder", TEXTS, labels=None)
     about = json.loads((tmp_path / "folder" / "onnx.json").read_text(encoding="utf-8"))
     assert (about["threshold"], about["abstain_below"]) == ([0.5, 0.2, 0.3], clf.abstain_below_)
-    command = [sys.executable, str(tmp_path / "folder" / "run.py"), *TEXTS]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    said = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    said = [line.split("\t")[0] for line in alone(tmp_path / "folder", *TEXTS).splitlines()]
     assert said == [label or "(none)" for label in clf.predict(TEXTS)]
     assert len(set(said)) > 1
 
@@ -198,13 +206,7 @@ def test_pictures_run_without_us(picture_model, tmp_path: Path):
         files.append(str(tmp_path / f"{i}.png"))
         Image.fromarray(picture).save(files[-1])
     files += odd_pictures(tmp_path)
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "onnx" / "run.py"), *files],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    shown = [line.split("\t") for line in done.stdout.splitlines()]
+    shown = [line.split("\t") for line in alone(tmp_path / "onnx", *files).splitlines()]
     assert [label for label, _ in shown] == picture_model.predict(files).tolist()
     shares = picture_model.predict_proba(files).max(1)
     assert [float(p) for _, p in shown] == pytest.approx(shares.tolist(), abs=2e-4)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -18,6 +16,8 @@ from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import hf_folder
 from glassformer.export.padded import PADDED
 from glassformer.models.sentences import POOLS
+
+from .conftest import alone
 
 PAIRS = [("a dog runs", "the dog"), ("a cat", "the car here"), ("two", "three"), ("rain and sun", "sun")]
 LONG = "a dog runs and the cat runs " * 5
@@ -71,19 +71,10 @@ def test_onnx_runs_without_us(model, tmp_path):
     folder, found = export(model.save(tmp_path / "near"), "onnx", check=11)
     assert found["largest_difference"] <= 1e-4
     texts = ["a dog runs", "the dog", LONG]
-    done = subprocess.run(
-        [sys.executable, str(folder / "run.py"), *texts], capture_output=True, text=True, check=True
-    )
-    told = [line.split("\t") for line in done.stdout.splitlines()]
+    told = [line.split("\t") for line in alone(folder, *texts).splitlines()]
     assert [text for _, text in told] == [text.strip() for text in texts]
     assert np.allclose([float(x) for x, _ in told], model.similarity(["a dog runs"], texts)[0], atol=1e-4)
-    done = subprocess.run(
-        [sys.executable, str(folder / "run.py"), "--vectors", *texts],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    numbers = np.array([json.loads(line) for line in done.stdout.splitlines()])
+    numbers = np.array([json.loads(line) for line in alone(folder, "--vectors", *texts).splitlines()])
     assert np.abs(numbers - model.encode(texts)).max() <= 1e-4
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,8 @@ from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.outputs import WordTags, samples_of
 from glassformer.export.padded import PaddedText
+
+from .conftest import alone
 
 WORDS = [["Ann", "lives", "in", "New", "York"], ["In", "Rome", "we", "met", "Bo"], ["nobody", "came"]] * 3
 TAGS = [["B-person", "O", "O", "B-place", "I-place"], ["O", "B-place", "O", "O", "B-person"], ["O", "O"]] * 3
@@ -131,9 +131,7 @@ def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
     assert found["largest_difference"] <= 1e-4
     assert found["int8"]["judged"] == sum(map(len, WORDS))
     assert found["int8"]["largest_difference"] > found["largest_difference"]
-    call = [sys.executable, str(folder / "run.py"), *LONG]
-    said = subprocess.run(call, capture_output=True, text=True, check=True, cwd="/").stdout
-    lines = [line.split("\t") for line in said.splitlines() if line]
+    lines = [line.split("\t") for line in alone(folder, *LONG).splitlines() if line]
     shares = np.concatenate(tagger.predict_proba(LONG))
     assert [line[0] for line in lines] == [word for text in LONG for word in text.split()]
     assert [line[1] for line in lines] == [tag for tags in tagger.predict(LONG) for tag in tags]

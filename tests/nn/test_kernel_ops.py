@@ -77,7 +77,7 @@ def test_a_graph_holds_the_operators_and_gives_the_same_bits():
 def test_an_encoder_in_training_is_one_graph_from_the_first_call_on(dtype, monkeypatch):
     monkeypatch.setattr(loading, "_loaded", [])
     torch._dynamo.reset()
-    encoder = Encoder(EncoderConfig(d_model=48, num_heads=3, d_ff=77, num_layers=2, dropout=0.1))
+    encoder = Encoder(EncoderConfig(d_model=48, num_heads=3, d_ff=77, num_layers=1, dropout=0.1))
     encoder.to(dtype).train()
     one = torch.compile(encoder, backend="aot_eager", fullgraph=True)
     for lengths in ((7, 2, 5), (3, 11)):

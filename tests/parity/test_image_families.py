@@ -46,12 +46,13 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
         act = {"hidden_act": rng.choice(("gelu", "relu", "gelu_new", "gelu_pytorch_tanh"))}
         return shared | act | {"intermediate_size": rng.choice((31, 47)), "layer_norm_eps": 1e-12}
     more = {"num_register_tokens": rng.choice((1, 3, 5))} if "registers" in kind else {}
-    return shared | more | {
+    own = {
         "mlp_ratio": rng.choice((1, 2, 3)),
         "use_swiglu_ffn": draw % 2 > 0,
         "layerscale_value": rng.choice((1.0, 0.1)),
         "drop_path_rate": 0.1 * (draw % 2),
-    }  # fmt: skip
+    }
+    return shared | more | own
 
 
 def peer_of(kind: str, draw: int, ending: str = "Model", **extra):

@@ -10,8 +10,6 @@ import torch
 
 import glassformer as gf
 from glassformer.data.masking import MaskedBatch
-from glassformer.families.bert import bert
-from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.objectives import MaskedWords, masked_losses
 
@@ -85,31 +83,3 @@ def test_loss_and_gradients_equal_those_of_transformers(peer, tmp_path):
         (model.pooling.dense.weight, peer.bert.pooler.dense.weight),
     ):
         torch.testing.assert_close(mine.grad, other.grad, atol=1e-5, rtol=1e-4)
-
-
-def test_a_head_that_is_kept_is_not_called_new(tmp_path):
-    both = Bert(bert(V, 24, 1, 2, 29, 31, 0.0, head="pretraining", pooling="pooler"))
-    gf.save_pretrained(both, tmp_path / "both")
-    words = gf.load_pretrained(tmp_path / "both", head="mlm")
-    assert "new (random)" not in words.weights_source
-    assert torch.equal(words.mlm.dense.weight, both.mlm.dense.weight)
-    gf.save_pretrained(words, tmp_path / "words")
-    again = gf.load_pretrained(tmp_path / "words", head="pretraining")
-    assert again.weights_source.endswith("encoder and mlm head; new (random): next-sentence head")
-    assert torch.equal(again.mlm.dense.weight, both.mlm.dense.weight)
-    assert (
-        "new (random): classification head"
-        in gf.load_pretrained(tmp_path / "both", head="classification").weights_source
-    )
-
-
-@pytest.mark.parametrize("head", ["mlm", "pretraining"])
-def test_a_plain_encoder_gets_new_heads_and_says_so(peer, head, tmp_path):
-    peer.bert.save_pretrained(tmp_path)
-    model = gf.load_pretrained(tmp_path, head=head)
-    assert model.config.head == head
-    assert f"new (random): {head} head" in model.weights_source
-    b = batch()
-    out = model(b.ids, token_type_ids=b.segments, packing=PACKING)
-    assert out.logits.shape == (PACKING.total, V)
-    assert (out.seq_relationship_logits is None) == (head == "mlm")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +287,18 @@ def build_run(
     return folder
 
 
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The run folder of these settings, written once."""
+    home = tmp_path_factory.mktemp("built")
+
+    @cache
+    def of(**settings) -> Path:
+        return build_run(home / str(len(list(home.iterdir()))), **settings)
+
+    return of
+
+
 @pytest.fixture
-def make_run(tmp_path: Path) -> Callable[..., Path]:
-    return lambda name="run", **settings: build_run(tmp_path / name, **settings)
+def make_run(built, tmp_path: Path) -> Callable[..., Path]:
+    return lambda name="run", **settings: shutil.copytree(built(**settings), tmp_path / name)

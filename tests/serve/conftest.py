@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +91,25 @@ class Running:
             return Answer(response.status, found, {k.lower(): v for k, v in response.headers.items()})
         finally:
             connection.close()
+
+
+@contextmanager
+def over(folder: Path | None = None, **models: Any) -> Iterator[Running]:
+    """A server over these fitted models by their names: as they are, or saved below ``folder`` and loaded."""
+    from glassformer.serve.limits import Limits
+    from glassformer.serve.models import ServedModel, load_models
+
+    how = {"threads": 1, "precision": "fp32"}
+    if folder is None:
+        served = [(ServedModel(name, model, Limits(), **how), False) for name, model in models.items()]
+    else:
+        runs = [model.save(folder / name) for name, model in models.items()]
+        served = load_models(runs, Limits(), **how)
+    running = Running(served, Limits())
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 @contextmanager

@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 import glassformer as gf
-from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models
 from glassformer.serve.schema import ExplainResponse
 
-from .conftest import CHROMIUM, Running
+from .conftest import CHROMIUM, Running, over
 
 X = [("where is Ann ?", "Ann is in Rome now"), ("where is Bo ?", "Bo is in New York now")] * 4
 X += [("where is Cy ?", "Cy has a dog")] * 4
@@ -25,11 +23,8 @@ def served(classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
     settings: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "min_count": 1}
     settings |= {"epochs": 25, "lr": 0.02, "batch_size": 3, "max_length": 17, "threads": 1}
     model = gf.TextAnswerer("encoder-mini", precision="fp32", **settings).fit(X, Y)
-    folder = tmp_path_factory.mktemp("served")
-    runs = [classifiers[0].save(folder / "films"), model.save(folder / "facts")]
-    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
-    yield model, running
-    running.stop()
+    with over(tmp_path_factory.mktemp("served"), films=classifiers[0], facts=model) as running:
+        yield model, running
 
 
 def test_answers_are_those_of_the_library(served):

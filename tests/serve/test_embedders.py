@@ -14,7 +14,7 @@ from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models, search_in
 
-from .conftest import TEXTS, Running
+from .conftest import TEXTS, Running, over
 
 ASKED = ["a warm film", "a dull film , and many of them", "number 7"]
 PAIRS = [(a, b) for a, b in zip(TEXTS[:6:2], TEXTS[2:8:2], strict=True)]
@@ -24,11 +24,8 @@ PAIRS = [(a, b) for a, b in zip(TEXTS[:6:2], TEXTS[2:8:2], strict=True)]
 def served(classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
     settings: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "min_count": 1}
     embedder = gf.Embedder("encoder-mini", max_length=19, precision="fp32", threads=1, **settings).fit(PAIRS)
-    folder = tmp_path_factory.mktemp("served")
-    runs = [classifiers[0].save(folder / "films"), embedder.save(folder / "alike")]
-    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
-    yield embedder, running
-    running.stop()
+    with over(tmp_path_factory.mktemp("served"), films=classifiers[0], alike=embedder) as running:
+        yield embedder, running
 
 
 def test_vectors_and_cosines_are_those_of_the_library(served):

@@ -6,27 +6,14 @@ import numpy as np
 import pytest
 
 import glassformer as gf
-from glassformer.serve.limits import Limits
-from glassformer.serve.models import ServedModel
+from glassformer.tasks.task import TINY
 
-from .conftest import Running
+from .conftest import over
 
 COLORS = ("red", "blue", "green")
 PAIRS = [(f"the {a} one", f"a {b} one here") for a in COLORS for b in COLORS]
 SAME = ["same" if a.split()[1] == b.split()[1] else "other" for a, b in PAIRS]
-SETTINGS = {
-    "d_model": 22,
-    "num_heads": 2,
-    "d_ff": 31,
-    "num_layers": 1,
-    "max_length": 17,
-    "min_count": 1,
-    "epochs": 2,
-    "lr": 1e-2,
-    "batch_size": 9,
-    "precision": "fp32",
-    "threads": 1,
-}
+SETTINGS = TINY | {"d_model": 22, "d_ff": 31, "max_length": 17, "min_count": 1, "lr": 1e-2, "batch_size": 9}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +25,8 @@ def models():
 
 @pytest.fixture(scope="module")
 def served(models):
-    found = [
-        (ServedModel(name, clf, Limits(), threads=1, precision="fp32"), False)
-        for name, clf in zip(("nli", "one"), models)
-    ]
-    running = Running(found, Limits())
-    yield running
-    running.stop()
+    with over(nli=models[0], one=models[1]) as running:
+        yield running
 
 
 def test_pairs_are_answered_as_offline_whatever_shares_their_batch(served, models):
@@ -60,8 +42,7 @@ def test_pairs_are_answered_as_offline_whatever_shares_their_batch(served, model
 
 def test_sides_that_are_read_apart_are_answered_as_offline():
     clf = gf.TextClassifier("encoder-mini", pairs="apart", **SETTINGS).fit(PAIRS * 2, SAME * 2)
-    running = Running([(ServedModel("apart", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
-    try:
+    with over(apart=clf) as running:
         answer = running.ask("/v1/predict", {"pairs": [list(pair) for pair in PAIRS]})
         shares = [list(p["probabilities"].values()) for p in answer.body["predictions"]]
         np.testing.assert_allclose(shares, clf.predict_proba(PAIRS), atol=1e-5)
@@ -69,8 +50,6 @@ def test_sides_that_are_read_apart_are_answered_as_offline():
         explained = running.ask("/v1/explain", asked)
         assert explained.status == 200, explained
         assert explained.body["second"]
-    finally:
-        running.stop()
 
 
 def test_an_explanation_says_where_the_second_text_begins(served, models):
@@ -104,13 +83,8 @@ def test_what_does_not_fit_is_refused(path, body, said, served):
 @pytest.fixture(scope="module")
 def alone(models):
     """A server of the model of pairs, or of the other one, and of no second one."""
-    made = [
-        Running([(ServedModel("m", clf, Limits(), threads=1, precision="fp32"), False)], Limits())
-        for clf in models
-    ]
-    yield made
-    for running in made:
-        running.stop()
+    with over(m=models[0]) as of_pairs, over(m=models[1]) as of_one:
+        yield of_pairs, of_one
 
 
 @pytest.mark.parametrize("named", [{}, {"model": "m"}])

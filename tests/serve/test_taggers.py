@@ -12,7 +12,7 @@ import glassformer as gf
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 
-from .conftest import CHROMIUM, Running
+from .conftest import CHROMIUM, Running, over
 
 WORDS = [["Ann", "lives", "in", "New", "York"], ["In", "Rome", "we", "met", "Bo"], ["nobody", "came"]] * 5
 TAGS = [["B-person", "O", "O", "B-place", "I-place"], ["O", "B-place", "O", "O", "B-person"], ["O", "O"]] * 5
@@ -25,11 +25,8 @@ def served(classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
     settings |= {"epochs": 25, "lr": 0.01, "batch_size": 3, "max_length": 13, "threads": 1}
     tagger = gf.TokenTagger("encoder-mini", precision="fp32", **settings).fit(WORDS, TAGS)
     tagger.temperature_ = 1.7
-    folder = tmp_path_factory.mktemp("served")
-    runs = [classifiers[0].save(folder / "films"), tagger.save(folder / "names")]
-    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
-    yield tagger, running
-    running.stop()
+    with over(tmp_path_factory.mktemp("served"), films=classifiers[0], names=tagger) as running:
+        yield tagger, running
 
 
 def test_spans_are_those_of_the_library(served):
@@ -75,25 +72,17 @@ def test_a_word_is_explained(served):
 
 
 def test_a_lone_tagger_explains_without_being_named(served, tmp_path):
-    run = served[0].save(tmp_path / "names")
-    running = Running(load_models([run], Limits(), threads=1, precision="fp32"), Limits())
-    try:
+    with over(tmp_path, names=served[0]) as running:
         told = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion"})
         assert (told.status, told.body["model"]) == (200, "names")
         wrong = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion", "word": "--5"})
         assert (wrong.status, wrong.body["error"]["what"]) == (422, "no word '--5'")
-    finally:
-        running.stop()
 
 
 def test_a_model_of_images_beside_it_explains_no_text(served, classifiers, tmp_path):
-    runs = [classifiers[2].save(tmp_path / "pictures"), served[0].save(tmp_path / "names")]
-    running = Running(load_models(runs, Limits(), threads=1, precision="fp32"), Limits())
-    try:
+    with over(tmp_path, pictures=classifiers[2], names=served[0]) as running:
         told = running.ask("/v1/explain", {"text": ASKED[0], "method": "occlusion"})
         assert (told.status, told.body["model"]) == (200, "names")
-    finally:
-        running.stop()
 
 
 def test_models_say_what_they_give(served):

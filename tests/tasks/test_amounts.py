@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.cli.every import settings
 
 from glassformer.cli.app import main
 from glassformer.data.label_kinds import amount, doubtful, how_to_read, said_of_amounts
@@ -14,26 +15,8 @@ from glassformer.data.numbers import check_numbers, far_from
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import DataError
 
-TINY = [
-    "--set",
-    "target=number",
-    "--model",
-    "encoder-mini",
-    "--set",
-    "d_model=14",
-    "--set",
-    "num_layers=1",
-    "--set",
-    "num_heads=2",
-    "--set",
-    "d_ff=11",
-    "--set",
-    "batch_size=5",
-    "--set",
-    "epochs=2",
-    "--set",
-    "min_count=1",
-]
+TINY = ["--model", "encoder-mini", *settings("target=number", "epochs=2", "batch_size=5", "min_count=1")]
+TINY += settings("d_model=14", "num_layers=1", "num_heads=2", "d_ff=11")
 
 
 @pytest.mark.parametrize(

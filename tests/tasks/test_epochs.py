@@ -13,14 +13,12 @@ from glassformer import TextClassifier
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import evaluate_task, run_task
+from glassformer.tasks.task import TINY
 from glassformer.train.callbacks import epoch_weights, kept_epochs
 
 TEXTS = [f"the {word} film number {i}" for i, word in enumerate(["good", "bad"] * 17)]
 LABELS = [i % 2 for i in range(34)]
-SMALL = {
-    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 3, "precision": "fp32",
-    "threads": 1, "seed": 3, "min_count": 1, "max_length": 16, "keep_epochs": True,
-}  # fmt: skip
+SMALL = TINY | {"batch_size": 5, "epochs": 3, "min_count": 1, "max_length": 16, "keep_epochs": True}  # fmt: skip
 
 
 def kept(folder):

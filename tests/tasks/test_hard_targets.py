@@ -10,18 +10,11 @@ import pytest
 
 import glassformer as gf
 from glassformer.errors import ConfigError, DataError, OtherOrderWarning
+from glassformer.tasks.task import TINY
 
 TEXTS = [f"visit {i} {'warm' if i % 2 else 'dull'}" for i in range(31)]
 LABELS = [["dull", "warm"][i % 2] for i in range(31)]
-SMALL = {
-    "d_model": 14,
-    "num_layers": 1,
-    "num_heads": 2,
-    "d_ff": 11,
-    "epochs": 1,
-    "min_count": 1,
-    "threads": 1,
-}
+SMALL = TINY | {"epochs": 1, "min_count": 1}
 
 
 @pytest.mark.parametrize(

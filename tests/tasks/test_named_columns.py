@@ -19,21 +19,9 @@ import glassformer as gf
 from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
+from glassformer.tasks.task import TINY
 
-SETTINGS = {
-    "d_model": 14,
-    "num_layers": 1,
-    "num_heads": 2,
-    "d_ff": 11,
-    "batch_size": 8,
-    "epochs": 3,
-    "lr": 3e-2,
-    "precision": "fp32",
-    "threads": 1,
-    "seed": 3,
-    "max_length": 16,
-    "min_count": 1,
-}
+SETTINGS = TINY | {"batch_size": 8, "epochs": 3, "lr": 3e-2, "max_length": 16, "min_count": 1}
 N = 37
 rng = random.Random(5)
 WORDS = ["film", "story", "cast", "plot", "was", "the", "and", "a", "rather"]

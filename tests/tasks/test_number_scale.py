@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score
+from tests.cli.every import settings
 from tests.tables import read_csv
 
 import glassformer as gf
@@ -17,11 +18,9 @@ from glassformer.data.numbers import number_findings, off_scale, on_scale, wide_
 from glassformer.errors import DataError
 from glassformer.targets import kind_on_hub
 from glassformer.targets.regression import NumberMeter, Numbers, bounds_around, coverage_figures, half_width
+from glassformer.tasks.task import TINY as SIZES
 
-SMALL = {
-    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",
-    "threads": 1, "seed": 3, "min_count": 1, "max_length": 16, "lr": 0.02,
-}  # fmt: skip
+SMALL = SIZES | {"batch_size": 5, "epochs": 5, "min_count": 1, "max_length": 16, "lr": 0.02}
 PRICES = {"pen": 2.0, "lamp": 40.0, "car": 9000.0}
 TEXTS = [f"a {thing} for sale {i % 7}" for i, thing in enumerate([*PRICES] * 23)]
 NUMBERS = [PRICES[text.split()[1]] * (1 + (i % 5) / 10) for i, text in enumerate(TEXTS)]
@@ -124,10 +123,7 @@ def test_the_doctor_proposes_logarithms_where_numbers_span_orders_of_magnitude()
     assert [f.code for f in number_findings({"train": spread.tolist()}, {}, "log")] == ["numbers"]
 
 
-TINY = [
-    *("--model", "encoder-mini", "--set", "target=number"),
-    *(x for key, value in SMALL.items() for x in ("--set", f"{key}={value}")),
-]
+TINY = ["--model", "encoder-mini", *settings("target=number", *(f"{k}={v}" for k, v in SMALL.items()))]
 
 
 @pytest.fixture(scope="module")

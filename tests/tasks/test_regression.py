@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
+from tests.cli.every import settings
 from tests.tables import read_csv
 
 import glassformer as gf
@@ -19,11 +20,9 @@ from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.targets.regression import half_width
 from glassformer.tasks.catalog import build_recipe
+from glassformer.tasks.task import TINY as SIZES
 
-SMALL = {
-    "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11, "batch_size": 5, "epochs": 5, "precision": "fp32",
-    "threads": 1, "seed": 3, "min_count": 1, "max_length": 16, "lr": 0.02,
-}  # fmt: skip
+SMALL = SIZES | {"batch_size": 5, "epochs": 5, "min_count": 1, "max_length": 16, "lr": 0.02}
 VALUES = {"good": 2.0, "bad": -7.0, "fine": 0.5}
 TEXTS = [f"the {word} film {i % 7}" for i, word in enumerate([*VALUES] * 17)]
 NUMBERS = [1990 + VALUES[text.split()[1]] for text in TEXTS]
@@ -196,25 +195,11 @@ def table(tmp_path_factory):
 
 
 TINY = [
-    "--set",
-    "target=number",
     "--model",
     "encoder-mini",
-    "--set",
-    "epochs=3",
-    "--set",
-    "lr=0.02",
-    "--set",
-    "threads=1",
-    "--set",
-    "d_model=14",
-    "--set",
-    "num_layers=1",
-    "--set",
-    "num_heads=2",
-    "--set",
-    "copies=apart",
+    *settings("target=number", "epochs=3", "lr=0.02", "threads=1", "copies=apart"),
 ]
+TINY += settings("d_model=14", "num_layers=1", "num_heads=2")
 
 
 @pytest.fixture(scope="module")
@@ -256,17 +241,8 @@ def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, 
     (tmp_path / "data").mkdir()
     for split in ("train", "validation"):
         (tmp_path / "data" / f"{split}.csv").write_bytes(table.read_bytes())
-    command = [
-        "train",
-        "--text",
-        str(tmp_path / "data"),
-        *TINY,
-        "--set",
-        "split=validation",
-        "--out",
-        str(tmp_path / "own"),
-    ]
-    assert main(command) == 0
+    own = ["--set", "split=validation", "--out", str(tmp_path / "own")]
+    assert main(["train", "--text", str(tmp_path / "data"), *TINY, *own]) == 0
     capsys.readouterr()
     assert main(["evaluate", str(tmp_path / "own"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["intervals"] == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pytest
+from tests.sources import PACKAGE, modules, tree_of
 
 import glassformer as gf
 from glassformer.checkpoints.settings import section as section_of
@@ -25,7 +26,6 @@ from glassformer.tasks.estimator import Estimator, with_settings
 from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.task import DataPreview, RunContext, Task
 
-PACKAGE = Path(gf.__file__).parent
 ASKS = ("tasks/catalog.py", "tasks/run.py", "tasks/load.py", "study/", "scale/", "serve/", "cli/")
 
 
@@ -41,18 +41,14 @@ def test_a_task_is_a_folder_with_files_of_always_the_same_names(name):
     assert type(build_recipe({"task": name}, "x")) is task.recipe
 
 
-@cache
-def trees() -> dict[str, ast.Module]:
-    return {
-        p.relative_to(PACKAGE).as_posix(): ast.parse(p.read_text(encoding="utf-8"))
-        for p in PACKAGE.rglob("*.py")
-    }
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    return ((path.relative_to(PACKAGE).as_posix(), tree_of(path)) for path in modules())
 
 
 def test_few_places_ask_the_catalogue_and_a_task_knows_no_other_and_not_the_runner():
     folders = {Path(inspect.getfile(task.recipe)).parent.name for task in TASKS.values()}
     wrong = []
-    for place, tree in trees().items():
+    for place, tree in trees():
         own = Path(place).parts[1] if place.startswith("tasks/") else ""
         for node in ast.walk(tree):
             if not isinstance(node, ast.ImportFrom) or not node.module:
@@ -75,7 +71,7 @@ def test_no_task_is_named_outside_its_own_folder_and_the_dictionary():
     assert len(names) >= 3
     wrong = [
         f"{place}: {node.value}"
-        for place, tree in trees().items()
+        for place, tree in trees()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and node.value in names

@@ -1,20 +1,76 @@
-"""A head trained on cached features is the head trained on a frozen encoder."""
+"""A training on kept outputs of frozen layers is the one that computes them anew, for texts and for pictures."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.stopping import same, stopped_and_resumed
 
-from glassformer.tasks.text_classification.estimator import TextClassifier
+import glassformer as gf
+from glassformer.data.batching import pack_texts
 from glassformer.train import features
 
 WORDS = ("good", "bad", "fine", "dull", "bright", "slow", "quick")
 TEXTS = [" ".join(WORDS[(i * k) % 7] for k in range(1, 3 + i % 11)) for i in range(41)]
+PICTURES = list(np.random.default_rng(0).integers(0, 256, (41, 11, 11, 3), dtype=np.uint8))
 LABELS = ["pos" if i % 3 else "neg" for i in range(41)]
+HELD = slice(0, 13)
+SHARED = {
+    "d_model": 22,
+    "num_layers": 2,
+    "num_heads": 2,
+    "d_ff": 13,
+    "batch_size": 7,
+    "epochs": 3,
+    "lr": 0.01,
+}
+SHARED |= {"train_layers": 0, "precision": "fp32"}
+IDLE = pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
+
+
+@dataclass
+class Kind:
+    """Examples of a kind, what learns from them, and what is patched to see how."""
+
+    X: list[Any]
+    estimator: type[Any]
+    preset: str
+    own: dict[str, Any]
+    computes: str  # in ``features``
+    module: str
+    counted: list[int] = field(default_factory=list)  # how many outputs were computed, one entry a table
+
+    def make(self, **settings: Any) -> Any:
+        return self.estimator(self.preset, **SHARED | self.own | settings)
+
+    def fit(self, held: Any = None, **settings: Any) -> Any:
+        return self.make(**settings).fit(self.X, LABELS, validation=held)
+
+    @property
+    def held(self) -> tuple[list[Any], list[str]]:
+        return self.X[HELD], LABELS[HELD]
+
+
+TASK = "glassformer.tasks.{}_classification.estimator"
+OWN = {"dropout": 0.0, "max_length": 17, "min_count": 1}
+KINDS = {
+    "texts": (TEXTS, gf.TextClassifier, "encoder-small", OWN, "predict_rows", TASK.format("text")),
+    "pictures": (
+        PICTURES,
+        gf.ImageClassifier,
+        "vit-tiny",
+        {"image_size": 11, "patch_size": 5},
+        "predict_pictures",
+        TASK.format("image"),
+    ),
+}
+OF_TEXTS = pytest.mark.parametrize("kind", ["texts"], indirect=True)
+OF_PICTURES = pytest.mark.parametrize("kind", ["pictures"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -23,148 +79,197 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache" / "glassformer" / "features"
 
 
-@pytest.fixture
-def counted(monkeypatch):
-    """The texts whose features were computed, one entry a table."""
-    calls = []
-    compute = features.predict_rows
+@pytest.fixture(params=KINDS)
+def kind(request, monkeypatch) -> Kind:
+    made = Kind(*KINDS[request.param])
+    compute = getattr(features, made.computes)
 
     def count(model, table, *args, **kwargs):
-        calls.append(len(table))
+        made.counted.append(len(table))
         return compute(model, table, *args, **kwargs)
 
-    monkeypatch.setattr(features, "predict_rows", count)
-    return calls
+    monkeypatch.setattr(features, made.computes, count)
+    return made
 
 
-def make(**settings) -> TextClassifier:
-    shape = dict(d_model=22, num_layers=2, num_heads=2, d_ff=13, dropout=0.0)
-    common = dict(
-        max_length=17, min_count=1, batch_size=7, epochs=3, lr=0.01, train_layers=0, precision="fp32"
-    )
-    return TextClassifier("encoder-small", **(shape | common | settings))
-
-
-def weights(clf: TextClassifier) -> dict[str, torch.Tensor]:
+def weights(clf: Any) -> dict[str, torch.Tensor]:
     return clf.model_.state_dict()
+
+
+def near(precision: str) -> dict[str, float]:
+    return dict(rtol=1e-3, atol=1e-4) if precision == "fp32" else dict(rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("pooling", ["first", "mean", "max", "pooler"])
-def test_equal_to_training_without_the_cache(monkeypatch, counted, pooling, precision):
-    held = TEXTS[:13], LABELS[:13]
-    settings = dict(
-        pooling=pooling,
-        precision=precision,
-        class_weight="balanced",
-        label_smoothing=0.1,
-        head="mlp",
-        head_dropout=0.2,
-    )
-    ours = make(**settings).fit(TEXTS, LABELS, validation=held)
-    assert counted == [41, 13]
-    monkeypatch.setattr("glassformer.tasks.text_classification.estimator.can_be_cached", lambda *_: False)
-    plain = make(**settings).fit(TEXTS, LABELS, validation=held)
-    assert counted == [41, 13]
-    near = dict(rtol=1e-3, atol=1e-4) if precision == "fp32" else dict(rtol=0.05, atol=0.05)
+def test_equal_to_training_without_the_cache(monkeypatch, kind, pooling, precision):
+    settings = {
+        "pooling": pooling,
+        "precision": precision,
+        "class_weight": "balanced",
+        "label_smoothing": 0.1,
+    }
+    settings |= {"head": "mlp", "head_hidden": 11, "head_dropout": 0.2}
+    ours = kind.fit(kind.held, **settings)
+    assert kind.counted == [41, 13]
+    monkeypatch.setattr(f"{kind.module}.can_be_cached", lambda *_: False)
+    plain = kind.fit(kind.held, **settings)
+    assert kind.counted == [41, 13]
     for name, wanted in weights(plain).items():
-        torch.testing.assert_close(weights(ours)[name], wanted, **near)
+        torch.testing.assert_close(weights(ours)[name], wanted, **near(precision))
     for a, b in zip(ours.history_, plain.history_, strict=True):
         assert a.keys() == b.keys()
-        if a["kind"] == "step":
-            assert a["loss"] == pytest.approx(b["loss"], rel=near["rtol"])
-            assert a["tokens"] == b["tokens"]
-        else:
-            assert a["loss"] == pytest.approx(b["loss"], rel=near["rtol"])
+        assert a["loss"] == pytest.approx(b["loss"], rel=near(precision)["rtol"])
+        assert a.get("tokens") == b.get("tokens")
 
 
-def test_held_out_texts_in_windows_are_judged_as_without_the_cache(monkeypatch):
-    settings = dict(max_length=5, long_texts="mean", window_stride=2)
-    ours = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
-    monkeypatch.setattr("glassformer.tasks.text_classification.estimator.can_be_cached", lambda *_: False)
-    plain = make(**settings).fit(TEXTS, LABELS, validation=(TEXTS, LABELS))
+@OF_TEXTS
+def test_held_out_texts_in_windows_are_judged_as_without_the_cache(monkeypatch, kind):
+    settings = {"max_length": 5, "long_texts": "mean", "window_stride": 2, "held": (TEXTS, LABELS)}
+    ours = kind.fit(**settings)
+    monkeypatch.setattr(f"{kind.module}.can_be_cached", lambda *_: False)
+    plain = kind.fit(**settings)
     losses = [[r["loss"] for r in clf.history_ if r["kind"] == "evaluation"] for clf in (ours, plain)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
+@OF_PICTURES
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_encoder_keeps_its_bits_and_the_head_learns(precision):
-    before = weights(make(precision=precision, lr=0.0).fit(TEXTS, LABELS))
-    after = weights(make(precision=precision).fit(TEXTS, LABELS))
+@pytest.mark.parametrize("layers", [{"train_layers": 1}, {"train_layers": 0, "unfreeze_every": 2}])
+@pytest.mark.parametrize(("pooling", "judged"), [("first", False), ("mean", True)])
+def test_the_upper_layers_learn_from_kept_rows(monkeypatch, kind, pooling, judged, layers, precision):
+    settings = {"pooling": pooling, "precision": precision, "num_layers": 3} | layers
+    held = kind.held if judged else None
+    ours = kind.fit(held, **settings)
+    assert kind.counted == [41, 13][: 1 + judged]
+    monkeypatch.setattr(f"{kind.module}.cached_layers", lambda *_: 0)
+    plain = kind.fit(held, **settings)
+    assert kind.counted == [41, 13][: 1 + judged]
+    start = weights(kind.fit(**settings | {"train_layers": 0, "unfreeze_every": 0, "lr": 1e-9}))
+    learned = set()
+    for name, wanted in weights(plain).items():
+        found = weights(ours)[name]
+        torch.testing.assert_close(found, wanted, **near(precision))
+        if not torch.allclose(found, start[name], atol=1e-6):
+            learned.add(".".join(name.split(".")[:3]) if name.startswith("encoder.layers") else "head")
+    assert (
+        learned == {"head", "encoder.layers.2"} or judged
+    )  # which may choose weights from before it learned
+    for a, b in zip(ours.history_, plain.history_, strict=True):
+        assert a.get("loss", 0.0) == pytest.approx(b.get("loss", 0.0), rel=near(precision)["rtol"])
+
+
+@IDLE
+@OF_TEXTS
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_encoder_keeps_its_bits_and_the_head_learns(kind, precision):
+    before, after = (weights(kind.fit(precision=precision, lr=lr)) for lr in (0.0, 0.01))
     for name, wanted in before.items():
         assert torch.equal(after[name], wanted) == (not name.startswith("head.")), name
 
 
-def test_a_second_run_computes_no_features(counted, cache):
-    first = make().fit(TEXTS, LABELS)
-    assert counted == [41]
-    second = make(epochs=3, batch_size=7).fit(TEXTS, LABELS)
-    make(lr=0.1, head_dropout=0.3, class_weight="balanced").fit(
-        TEXTS, LABELS
-    )  # another head on the same encoder
-    assert counted == [41]
-    assert all(torch.equal(weights(second)[n], w) for n, w in weights(first).items())
+def test_a_second_head_computes_no_features(kind, cache):
+    first = kind.fit()
+    assert same(kind.fit(), first)
+    kind.fit(lr=0.1, head_dropout=0.3, class_weight="balanced")
+    assert kind.counted == [41]
     assert not [file for file in cache.rglob("*") if file.suffix in (".pt", ".pkl", ".npy", ".npz")]
 
 
-def test_other_weights_or_other_texts_are_other_features(counted):
-    make().fit(TEXTS, LABELS)
-    make(seed=1).fit(TEXTS, LABELS)
-    make().fit([*TEXTS[1:], TEXTS[0]], [*LABELS[1:], LABELS[0]])
-    make(max_length=5).fit(TEXTS, LABELS)
-    make(pooling="mean").fit(TEXTS, LABELS)
-    assert counted == [41] * 5
+@OF_TEXTS
+def test_other_weights_or_other_texts_are_other_features(kind):
+    kind.fit()
+    kind.fit(seed=1)
+    kind.make().fit([*TEXTS[1:], TEXTS[0]], [*LABELS[1:], LABELS[0]])
+    kind.fit(max_length=5)
+    kind.fit(pooling="mean")
+    assert kind.counted == [41] * 5
 
 
+@OF_PICTURES
+def test_bytes_that_are_read_in_another_way_are_other_features(kind):
+    kind.fit()
+    kind.fit(mean=(0.1, 0.2, 0.3))
+    assert kind.counted == [41, 41]
+
+
+@OF_PICTURES
+def test_rows_that_are_too_many_are_not_kept(monkeypatch, kind):
+    monkeypatch.setattr(features, "MOST_ROWS", 41 * 5 * 22 * 4 - 1)
+    kind.fit(epochs=1, train_layers=1)
+    assert kind.counted == []
+    monkeypatch.setattr(features, "MOST_ROWS", 41 * 5 * 22 * 4)
+    kind.fit(epochs=1, train_layers=1)
+    assert kind.counted == [41]
+
+
+@OF_PICTURES
+def test_kept_outputs_are_the_outputs(kind):
+    clf, few = kind.fit(), PICTURES[HELD]
+    for _ in range(2):
+        np.testing.assert_allclose(clf.kept_outputs(few), clf.outputs(few), atol=1e-5)
+    assert kind.counted == [41, 13]
+    learned = kind.fit(train_layers=1)
+    np.testing.assert_array_equal(learned.kept_outputs(few), learned.outputs(few))
+
+
+@OF_TEXTS
 @pytest.mark.parametrize("damage", [b"", b"\0" * 64, None])
-def test_damage_is_noticed_and_mended(counted, cache, damage):
-    wanted = make().fit(TEXTS, LABELS)
+def test_damage_is_noticed_and_mended(kind, cache, damage):
+    wanted = kind.fit()
     (file,) = cache.rglob("*.safetensors")
     if damage is None:
         flipped = bytearray(file.read_bytes())
         flipped[-3] ^= 1
         damage = bytes(flipped)
     file.write_bytes(damage)
-    again = make().fit(TEXTS, LABELS)
-    assert counted == [41, 41]
-    assert all(torch.equal(weights(again)[n], w) for n, w in weights(wanted).items())
-    make().fit(TEXTS, LABELS)
-    assert counted == [41, 41]
+    again = kind.fit()
+    assert kind.counted == [41, 41]
+    assert same(again, wanted)
+    kind.fit()
+    assert kind.counted == [41, 41]
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(counted, cache):
+@OF_TEXTS
+def test_a_cache_that_cannot_be_written_is_done_without(kind, cache):
     cache.parent.mkdir(parents=True)
     cache.write_text("in the way")
-    clf = make().fit(TEXTS, LABELS)
-    assert counted == [41]
+    clf = kind.fit()
+    assert kind.counted == [41]
     assert len(clf.predict(TEXTS)) == 41
 
 
-@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
-@pytest.mark.parametrize(
-    "settings",
-    [dict(dropout=0.1), dict(word_dropout=0.1), dict(stochastic_depth=0.1), dict(pooling="attention")],
-)
-def test_what_changes_from_step_to_step_is_not_cached(counted, settings):
-    clf = make(**settings).fit(TEXTS, LABELS)
-    assert counted == []
-    start = weights(make(lr=0.0, **settings).fit(TEXTS, LABELS))
+CHANGING = [("texts", {"word_dropout": 0.1}), ("texts", {"stochastic_depth": 0.1})]
+CHANGING += [
+    ("pictures", change) for change in ({"augment": "light"}, {"mix": "cutmix"}, {"patch_dropout": 0.3})
+]
+CHANGING += [("pictures", {"train_layers": 2})]
+CHANGING += [(name, change) for name in KINDS for change in ({"dropout": 0.1}, {"pooling": "attention"})]
+
+
+@IDLE
+@pytest.mark.parametrize(("kind", "settings"), CHANGING, indirect=["kind"])
+def test_what_changes_from_step_to_step_is_not_kept(kind, settings):
+    clf = kind.fit(epochs=1, **settings)
+    assert kind.counted == []
+    if "train_layers" in settings:
+        return
+    start = weights(kind.fit(epochs=1, lr=0.0, **settings))
     for name, weight in weights(clf).items():
         if name.startswith(("encoder.", "embeddings.")):
             assert torch.equal(weight, start[name]), name
 
 
-def test_resume_gives_the_same_bits(tmp_path, counted):
-    found = stopped_and_resumed(make(checkpoint_every=4), TEXTS, LABELS, folder=tmp_path / "c", at=(8,))
-    assert same(found, make().fit(TEXTS, LABELS))
+@OF_TEXTS
+def test_resume_gives_the_same_bits(tmp_path, kind):
+    found = stopped_and_resumed(kind.make(checkpoint_every=4), TEXTS, LABELS, folder=tmp_path / "c", at=(8,))
+    assert same(found, kind.fit())
 
 
-def test_the_oldest_features_go_first(tmp_path, monkeypatch, cache):
-    import os
-
+@OF_TEXTS
+def test_the_oldest_features_go_first(kind, cache):
     for seed in range(3):
-        make(seed=seed).fit(TEXTS, LABELS)
+        kind.fit(seed=seed)
         for folder in cache.iterdir():
             os.utime(folder, (folder.stat().st_atime - 100, folder.stat().st_mtime - 100))
     folders = sorted(cache.iterdir(), key=lambda path: path.stat().st_mtime)
@@ -173,7 +278,7 @@ def test_the_oldest_features_go_first(tmp_path, monkeypatch, cache):
     assert set(cache.iterdir()) == set(folders[1:])
 
 
-def test_a_clock_set_back_does_not_throw_the_newest_away(tmp_path, cache):
+def test_a_clock_set_back_does_not_throw_the_newest_away(cache):
     for name, when in (("from-the-future", 4e9), ("fresh", 1e9)):
         (cache / name).mkdir(parents=True)
         (cache / name / "x").write_bytes(bytes(101))
@@ -182,12 +287,10 @@ def test_a_clock_set_back_does_not_throw_the_newest_away(tmp_path, cache):
     assert [path.name for path in cache.iterdir()] == ["fresh"]
 
 
-def test_features_lead_to_the_models_own_logits():
-    clf = make(pooling="pooler").fit(TEXTS, LABELS)
-    table = clf.encode(TEXTS)
-    from glassformer.data.batching import pack_texts
-
-    batch = pack_texts(table, np.arange(41))
+@OF_TEXTS
+def test_features_lead_to_the_models_own_logits(kind):
+    clf = kind.fit(pooling="pooler")
+    batch = pack_texts(clf.encode(TEXTS), np.arange(41))
     with torch.no_grad():
         wanted = clf.model_(batch.ids, packing=batch.packing).logits
         got = clf.model_.classify(clf.model_.features(batch.ids, batch.packing))
