@@ -18,7 +18,7 @@ from glassformer.train.callbacks import epoch_weights, kept_epochs
 
 TEXTS = [f"the {word} film number {i}" for i, word in enumerate(["good", "bad"] * 17)]
 LABELS = [i % 2 for i in range(34)]
-SMALL = TINY | {"batch_size": 5, "epochs": 3, "min_count": 1, "max_length": 16, "keep_epochs": True}  # fmt: skip
+SMALL = TINY | {"batch_size": 5, "epochs": 3, "min_count": 1, "max_length": 16, "keep_epochs": True}
 
 
 def kept(folder):
