@@ -113,7 +113,7 @@ def tune_process() -> None:
 
     What stands in the environment already stays; where one of the first two does, the other is not set.
     Numbers are the same with and without; what it gains in speed and memory is measured in
-    ``docs/benchmarks.md``, under "What tuning the process gains".
+    ``docs/benchmarks.md``, under "Process tuning".
     """
     chosen = any(name in os.environ for name in WAITING)
     for name, value in SETTINGS.items():
