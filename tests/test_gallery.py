@@ -168,7 +168,7 @@ def test_a_block_takes_the_place_of_the_one_before(gallery):
     joined = gallery.with_block(page, "flowers-ladder-maps", "new\n")
     assert joined.startswith(page)
     assert joined.endswith("<!-- picture: flowers-ladder-maps -->\nnew\n<!-- end -->\n")
-    assert "### Where a ViT looks, trained without and with augmentation\n\nRollout of [CLS]" in joined
+    assert "### ViT explanations without and with augmentation\n\nRollout of [CLS]" in joined
     assert gallery.with_block(joined, "flowers-ladder-maps", "new\n") == joined
 
 

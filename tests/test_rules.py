@@ -29,7 +29,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 def read_levels(page: str) -> tuple[dict[str, int], set[tuple[str, str]]]:
     """The level of every unit, and the pairs (importer, imported) of one level that arrows lead along.
 
-    A line of the picture is a number, names with arrows, and after three blanks what it means.
+    A line of the diagram is a number, names with arrows, and after three blanks what it means.
     """
     levels: dict[str, int] = {}
     arrows: set[tuple[str, str]] = set()
@@ -140,8 +140,8 @@ def test_every_module_has_a_level():
     assert not unknown, "give it a place in the levels of docs/architecture.md"
 
 
-def test_the_roads_of_the_architecture_lead_through_files_that_are_there():
-    roads = PAGE.split("## Four roads")[1].split("\n## ")[0]
+def test_the_call_paths_of_the_architecture_lead_through_files_that_are_there():
+    roads = PAGE.split("## Call paths")[1].split("\n## ")[0]
     named = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", roads)
     assert len(named) > 20
     assert [name for name in named if not (PACKAGE / name).is_file()] == []

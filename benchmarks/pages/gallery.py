@@ -368,8 +368,8 @@ PICTURES = {
     "flowers-ladder-maps": Picture(
         ("flowers-ladder-backbone/baseline", "flowers-ladder-backbone/strong"),
         by_two_arms,
-        section="Where a ViT looks, trained without and with augmentation\n\n"
-        "Rollout of [CLS] and occlusion by patch, of two arms of the study `flowers-ladder-backbone`: the pictures of\n"
+        section="ViT explanations without and with augmentation\n\n"
+        "Rollout of [CLS] and occlusion by patch, for two variants of the study `flowers-ladder-backbone`: the plots of\n"
         "[row 11](results/row-11.md).",
     ),
 }
