@@ -5,7 +5,7 @@
 # heads and three ways to score; how positions enter; and a self-attention layer that computes a given 3×3 convolution.
 #
 # Every number that you may change is marked `# change me`. Run the file as a script, or cell by cell in an editor or
-# notebook that knows the percent format. `lab` is a file beside this one: colours, figures, and `answer`, which prints a
+# notebook that knows the percent format. `lab` is a file next to this one: colors, plots, and `answer`, which prints a
 # question with its measured answer.
 
 # %%
@@ -79,7 +79,7 @@ answer(
 # The product of two rows of K independent numbers of mean 0 and variance 1 has variance K. Without the division, scores grow
 # with the width, the softmax puts all weight on one token, and its gradient vanishes. The entropy of the weights, -Σ w ln w,
 # says how even they are; in units of ln T, 1 is an even look, 0 one token. What that does to a training, where the
-# weights may shrink to make up for it, is asked on reviews and pictures by
+# weights may shrink to make up for it, is measured on reviews and images by
 # [a long run](../benchmarks/quality/lab_questions.py), whose answer stands below.
 
 # %%
@@ -118,7 +118,7 @@ answer(
 # ## Masks
 #
 # A mask takes keys away before the softmax: the rest shares the weight. *Causal* takes what comes later, a padding mask
-# what is no token. Texts of unequal length are often filled up with empty tokens (*padding*), which a mask must then hide.
+# what is not a token. Texts of unequal length are often filled up with empty tokens (*padding*), which a mask must then hide.
 # This library lays the sequences one below the other instead, in one matrix [N, D], N the sum of their lengths: they are
 # *packed*. `Packing((5, 3))` says that the first five rows are one sequence and the next three another; no row looks beyond
 # its own, and there is no padding to hide.
@@ -272,11 +272,11 @@ answer(
 # ## A self-attention layer that is a 3×3 convolution
 #
 # A convolution has fixed, shared, local weights; attention has weights that depend on content and reach everywhere. One
-# contains the other (Cordonnier et al., 2020): nine heads, one for each neighbour. Head h scores the key at place p' for a
-# query at p with -β|p' - (p + Δₕ)|², where Δₕ is the step to neighbour h and β says how sharply the head looks. Multiplied out it
+# contains the other (Cordonnier et al., 2020): nine heads, one for each neighbor. Head h scores the key at place p' for a
+# query at p with -β|p' - (p + Δₕ)|², where Δₕ is the step to neighbor h and β says how sharply the head looks. Multiplied out it
 # is -β|p'|² + 2β p'·(p + Δₕ) - β|p + Δₕ|². The last term is the same for all keys, so the softmax drops it; what is left is the
 # product of a query and a key that are linear in (row, column, row² + column², 1) of their places. β = 60 leaves e⁻⁶⁰ for every other place: nothing in fp32. The output projection holds the kernel.
-# The picture has a ring of zeros around it, as a convolution's padding is. Where the library does this:
+# The image has a ring of zeros around it, as a convolution's padding is. Where the library does this:
 # [nn/convolution.py](../src/glassformer/nn/convolution.py), `convolution_as_attention`, forty lines that fill the matrices.
 
 # %%
@@ -314,9 +314,9 @@ answer(
 # ## Exercises
 #
 # 1. Write the softmax so that scores of 1000 do not overflow. *(`stable_softmax`)*
-# 2. Attention without positions does not know the order: permute the rows of X and say what becomes of the output, then
+# 2. Attention without positions does not know the order: permute the rows of X and say what happens to the output, then
 #    check it with `attend`. *(`permuted`)*
-# 3. Which kernel shifts a picture one pixel to the right? Give it to `convolve_by_attention` and look at the picture.
+# 3. Which kernel shifts an image one pixel to the right? Give it to `convolve_by_attention` and look at the image.
 #    *(`shift_kernel`)*
 #
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py) (`attend`, `MultiHeadAttention`),

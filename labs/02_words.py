@@ -2,7 +2,7 @@
 # # 2. From words to vectors to a mini-Transformer
 #
 # What you will see: word vectors learned from sentences about countries, what each setting does to them, and a
-# one-layer Transformer that stands on them. The corpus is generated, so that we know what is in it; everything here runs on the embedded data.
+# one-layer Transformer on top of them. The corpus is generated, so that we know what is in it; everything here runs on the embedded data.
 #
 # Where the library does this: [data/corpus.py](../src/glassformer/data/corpus.py) (the sentences), [models/skipgram.py](../src/glassformer/models/skipgram.py) (the model to read),
 # [train/negative_sampling.py](../src/glassformer/train/negative_sampling.py) (the same loss, compiled).
@@ -30,7 +30,7 @@ print(*(" ".join(s) for s in sentences[:3]), sep="\n")
 # %% [markdown]
 # ## The window
 #
-# Skip-gram learns from pairs: a centre and a word at most `window` places away. A narrow window is said to pair a word with
+# Skip-gram learns from pairs: a center and a word at most `window` places away. A narrow window is said to pair a word with
 # its grammar, a wide one with its topic. Count both, and see how far that holds for sentences as short as these.
 
 
@@ -73,10 +73,10 @@ answer(
 # %% [markdown]
 # ## Negative sampling
 #
-# The loss of a pair is -log σ(v·u): v is the centre's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
+# The loss of a pair is -log σ(v·u): v is the center's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
 # into a probability. On its own it has a cheap way out: make all vectors alike and long. k words drawn at random push back,
 # each drawn in proportion to how often it occurs, to the power 0.75: the whole loss is -log σ(v·u) - Σᵢ log σ(-v·uᵢ). The true word
-# is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the mean cosine of centre vectors is 1 when they have collapsed.
+# is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the mean cosine of center vectors is 1 when they have collapsed.
 
 # %%
 words = sorted({w for s in sentences for w in s})
@@ -161,8 +161,8 @@ answer(
 # %% [markdown]
 # ## Norms, and a loss that stops falling
 #
-# Centre vectors begin at random between ±0.5/dim, context vectors at 0. Here the library's class in its readable form (Adam,
-# with the settings of a published practical: 2 positives and 5 negatives a centre, dim 50, batches of 256, 1e-3) at two rates.
+# Center vectors begin at random between ±0.5/dim, context vectors at 0. Here the library's class in its readable form (Adam,
+# with the settings of a published practical: 2 positives and 5 negatives a center, dim 50, batches of 256, 1e-3) at two rates.
 
 # %%
 texts = [" ".join(s) for s in sentences]
@@ -207,10 +207,10 @@ answer(
 )
 
 # %% [markdown]
-# ## Over-fitting, and a simple regulariser
+# ## Over-fitting, and a simple regularizer
 #
 # Word vectors over-fit when sentences are few: the loss on pairs of unseen sentences turns up while that of training
-# falls. Unseen is the sentence; most of its pairs of words stand in other sentences too. The penalty is λ(|v|² + |u|²) of each pair's vectors.
+# falls. Unseen is the sentence; most of its pairs of words occur in other sentences too. The penalty is λ(|v|² + |u|²) of each pair's vectors.
 
 # %%
 few = numbered(pairs_of(sentences[:200], 5))  # change me
@@ -239,7 +239,7 @@ answer(
 )
 
 # %% [markdown]
-# ## Which metric judges the vectors
+# ## Which metric evaluates the vectors
 #
 # The loss says how well contexts are predicted, and not what the vectors are for. `add_contexts` changes nothing in the
 # training, hence nothing in the loss: it adds a word's two vectors at the end. An *analogy* asks: France is to Paris as Japan is to

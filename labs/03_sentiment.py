@@ -3,7 +3,7 @@
 #
 # What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what pre-training is worth; what its heads look at, and how far a map of attention can be believed.
 #
-# With IMDb at hand (`GLASSFORMER_DATA`) and the full budget its reviews are used, else made-up ones; full trainings come from result files.
+# If IMDb is available (`GLASSFORMER_DATA`) and the full budget its reviews are used, else generated ones; full trainings come from result files.
 #
 # Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/tasks/text_classification/estimator.py), [models/text.py](../src/glassformer/models/text.py).
 
@@ -42,7 +42,7 @@ print(train_y[0], "|", train_x[0][:200])
 # %% [markdown]
 # ## Vocabulary
 #
-# A word seen once teaches little. `min_count` says how often a word must be seen to get a vector of its own.
+# A word seen once teaches little. `min_count` says how often a word must be seen to get its own vector.
 
 # %%
 cleaned = [clean_text(text, "words") for text in train_x]
@@ -133,7 +133,7 @@ answer(
 # largest value of each column, `attention` a weighted mean whose weights are learned.
 #
 # Small encoders, one change at a time, the same seed: a sketch of a fair comparison. `glassformer compare imdb-pooling` does it
-# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test split stand in for validation data, so none of its figures is a final one.
+# with seeds, intervals and tests ([compare fairly](../docs/guide/compare-fairly.md)). In this lab reviews of the test split stand in for validation data, so none of its scores is final.
 
 # %%
 N = budget(120, 2_000)
@@ -210,7 +210,7 @@ answer("tuning", f"From {min(rates.values()):.1%} to {max(rates.values()):.1%} o
 # %% [markdown]
 # ## From scratch or pre-trained, and what cutting costs
 #
-# MiniLM's encoder stays frozen here, a head is learned on its features in seconds. Figures of full trainings come from their result files.
+# MiniLM's encoder stays frozen here, a head is learned on its features in seconds. The scores of full trainings come from their result files.
 
 # %%
 n = budget(40, 500)
@@ -270,14 +270,14 @@ answer(
 )
 
 # %% [markdown]
-# ## Do heads specialise?
+# ## Do heads specialize?
 #
 # A classification *head* is the small layer on top; an attention head ([lab 1](01_attention.py)) is one of several maps in a layer: here the second.
 #
 # Three kinds of pairs: a negation and the word it negates, a verb and its subject, the two words of a name, with words between
-# them where the language allows; a hundred made-up sentences of each. Many heads look at the neighbour whatever it is, so a head is
-# judged by the weight on the partner *less* the mean weight that it puts on all places just as far away. 0: the head knows the
-# distance only. The strongest head of a kind is chosen on half of its sentences and judged on the other half.
+# them where the language allows; a hundred generated sentences of each. Many heads look at the neighbor whatever it is, so a head is
+# evaluated by the weight on the partner *minus* the mean weight that it puts on all places just as far away. 0: the head knows the
+# distance only. The strongest head of a kind is chosen on half of its sentences and evaluated on the other half.
 
 # %%
 KINDS, COUNT = ("negation", "agreement", "entities"), budget(10, 100)  # change me

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # 4. Pictures as sequences
+# # 4. Images as sequences
 #
-# What you will see: a picture cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
+# What you will see: an image cut into tokens; heads on a frozen backbone; when a small ViT over-fits, and what augmentation, Mixup and CutMix do about it; the same data under a small CNN; and where the ViT looks.
 #
 # ImageNet's weights are a download; the backbone here needs none: it is trained first on the digits 0 to 4 and then meets 5 to 9.
-# The data is scikit-learn's handwriting, 8×8 pixels: the figures are about the mechanism and not about photographs.
+# The data is scikit-learn's handwriting, 8×8 pixels: the scores show the mechanism and say nothing about photographs.
 #
 # Where the library does this: [nn/patches.py](../src/glassformer/nn/patches.py), [models/image.py](../src/glassformer/models/image.py),
 # [data/augment.py](../src/glassformer/data/augment.py), [image_classifier.py](../src/glassformer/tasks/image_classification/estimator.py).
@@ -202,8 +202,8 @@ answer(
 # %% [markdown]
 # ## The augmentation ladder
 #
-# none; light: a random part of the picture, scaled; medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
-# random operations of RandAugment (Cubuk et al., 2020: rotate, shear ...) in place of the colours. Nothing is mirrored: a mirrored 2 is no 2.
+# none; light: a random part of the image, scaled; medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
+# random operations of RandAugment (Cubuk et al., 2020: rotate, shear ...) in place of the colors. Nothing is mirrored: a mirrored 2 is not a 2.
 
 # %%
 levels = ("none", "light", "medium", "strong")  # change me
@@ -239,8 +239,8 @@ answer(
 # %% [markdown]
 # ## The same on photographs
 #
-# Hot dog or not: 200 photographs to learn from, 50 to judge, 96 x 96 pixels, from our own CIFAR-10 ViT, three seeds: an hour, and so read from
-# result files. A line is the 95 % interval of one arm, wide with 50 pictures. Whether two differ is read from a test on their *difference*, corrected
+# Hot dog or not: 200 photographs for training, 50 for evaluation, 96 x 96 pixels, from our own CIFAR-10 ViT, three seeds: an hour, and so read from
+# result files. A line is the 95 % interval of one variant, wide with 50 images. Whether two differ is read from a test on their *difference*, corrected
 # for the number of comparisons: it stands, with the same ladder on five kinds of flowers, in [the studies](../docs/studies.md).
 
 # %%
@@ -264,10 +264,10 @@ for name, arm in (pair for arms in studies.values() for pair in arms.items()):
     )
 
 # %% [markdown]
-# ## Larger pictures, from nothing
+# ## Larger images, from scratch
 #
-# A ViT on CIFAR-10, plain and with a convolution stem, and one of a single layer on five kinds of flowers, beside logistic
-# regression on the same pictures at 16 x 16 pixels. The trainings are read from their result files, as is the recipe for digits.
+# A ViT on CIFAR-10, plain and with a convolution stem, and one of a single layer on five kinds of flowers, compared with logistic
+# regression on the same images at 16 x 16 pixels. The trainings are read from their result files, as is the recipe for digits.
 
 # %%
 some = ("cifar10-vit", "cifar10-vit-stem", "flowers-vit", "digits")
@@ -285,9 +285,9 @@ plt.show()
 # %% [markdown]
 # ## Soft labels: Mixup and CutMix
 #
-# Two pictures become one, and so do their labels. *Mixup* (Zhang et al., 2018): λa + (1 - λ)b, with the label λ of a and 1 - λ of b, λ
+# Two images become one, and so do their labels. *Mixup* (Zhang et al., 2018): λa + (1 - λ)b, with the label λ of a and 1 - λ of b, λ
 # drawn from 0 to 1. *CutMix* (Yun et al., 2019): a rectangle of b is put on a, and λ is the share of a that is left. The loss cannot
-# fall below the entropy of such a label, -Σ p ln p, and training accuracy loses its meaning; only unseen pictures tell.
+# fall below the entropy of such a label, -Σ p ln p, and training accuracy loses its meaning; only unseen images tell.
 
 # %%
 x, mixed = mix_pairs(pixels[few[:4]].float() / 255, "cutmix", 1.0, 1.0, torch.Generator().manual_seed(1))
@@ -322,8 +322,8 @@ answer(
 # %% [markdown]
 # ## A small CNN under the same changes
 #
-# Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed pictures. Both get the same
-# six treatments and seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). The best treatment of each is chosen on other digits than those that judge.
+# Locality and shared weights are built into a CNN; a ViT must learn them, and so it is said to gain more from changed images. Both get the same
+# six treatments and seeds here ([small_cnn.py](../labs/small_cnn.py) is the CNN). The best treatment of each is chosen on other digits than those of the evaluation.
 
 # %%
 choosing = order[SMALL_DATA : SMALL_DATA + budget(80, 400)]  # neither learned from nor judged on
@@ -384,8 +384,8 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# 1. Cut a picture into patches with `reshape` and `permute` alone. *(`patches`)*
+# 1. Cut an image into patches with `reshape` and `permute` alone. *(`patches`)*
 # 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
-# 3. CutMix's label says how much of each picture is left. Compute it from the rectangle, without what hangs over the edge. *(`share_left`)*
+# 3. CutMix's label says how much of each image is left. Compute it from the rectangle, without what hangs over the edge. *(`share_left`)*
 #
 # Where the library does this: [data/augment.py](../src/glassformer/data/augment.py), [explain/attention.py](../src/glassformer/explain/attention.py), [explain/occlusion.py](../src/glassformer/explain/occlusion.py).

@@ -62,7 +62,7 @@ answer("masking", f"{len(rows) / eligible:.1%} of {eligible:,} words are chosen;
 # %% [markdown]
 # ## What it learns
 #
-# A BERT of two layers, from nothing. Beside it stands what knowing how often words come is worth. Facts are asked for apart: a
+# A BERT of two layers, from scratch. We compare with a baseline that always guesses the most frequent word. Facts are asked for apart: a
 # model can know what kind of word must stand somewhere, and not which.
 
 # %%
@@ -144,8 +144,8 @@ if file := recorded("recipe-europe-mlm"):
 # ## Does it help when labels are few?
 #
 # The same encoder learns a classification from a few labels: from random weights (a pre-training at a rate of 0, and without the
-# start that looks at neighbouring words, which `MaskedLM` gives its first heads), and from pre-trained ones. The texts are of the same kind, the labels are new. A point is the
-# mean of five trainings of a few hundred steps, each with labels of its own; one alone may lie 10 points off by luck. The pre-training is the same for all.
+# start that looks at neighboring words, which `MaskedLM` gives its first heads), and from pre-trained ones. The texts are of the same kind, the labels are new. A point is the
+# mean of five trainings of a few hundred steps, each with its own labels; one alone may lie 10 points off by luck. The pre-training is the same for all.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -197,8 +197,8 @@ answer(
 # ## Longer pre-trainings, and what they gave
 #
 # Read from result files. On the left the share of masked words that are guessed right on unseen text: sentences about countries,
-# Vietnamese reviews, film reviews. On the right labelled reviews: a BERT with such weights (`ntc-bert`, `imdb-from-mlm`) beside an
-# encoder from nothing. The two of a pair also differ in size, length and tokens, and some have one seed or two: what pre-training adds
+# Vietnamese reviews, film reviews. On the right labeled reviews: a BERT with such weights (`ntc-bert`, `imdb-from-mlm`) compared with an
+# encoder from scratch. The two of a pair also differ in size, length and tokens, and some have one seed or two: what pre-training adds
 # cannot be read from them.
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 7. Text against images, and the price of attention
 #
-# What you will see: sentences and pictures in front of the same encoder, what attention does with each, what its cost
+# What you will see: sentences and images in front of the same encoder, what attention does with each, what its cost
 # is as the sequence grows, what brings the cost down, and how many examples either needs. All on embedded data.
 #
 # Where the library does this: [nn/encoder.py](../src/glassformer/nn/encoder.py), the one encoder;
@@ -50,8 +50,8 @@ def image_classifier(**changes):
 # %% [markdown]
 # ## What reaches the encoder
 #
-# A sentence is looked up, a picture is multiplied: from there on both are rows [N, D] and a note of where each sequence
-# lies. Sentences differ in length, pictures do not.
+# A sentence is looked up, an image is multiplied: from there on both are rows [N, D] and a note of where each sequence
+# lies. Sentences differ in length, images do not.
 
 # %%
 text = text_classifier().fit(*splits["train"])
@@ -87,7 +87,7 @@ answer(
 # *Entropy* 1 is an even look over the sequence, 0 one token. *Distance* is in places, as a share of an even look's distance.
 # *Movement* is the share of the weight that stands elsewhere than in the mean map of all inputs: what follows content and not
 # places. The bars are of the two small models above; the answer is of models that have learned from 4,000 reviews and from
-# 2,000 pictures of CIFAR-10, five seeds each, looked into on 100 held-out inputs by
+# 2,000 images of CIFAR-10, five seeds each, looked into on 100 held-out inputs by
 # [a long run](../benchmarks/quality/lab_maps.py).
 
 # %%
@@ -222,7 +222,7 @@ answer(
 # %% [markdown]
 # ## Data hunger
 #
-# The same models on more and more examples, beside a plain baseline that learns no features: for texts TF-IDF (the words of a text
+# The same models on more and more examples, compared with a simple baseline that learns no features: for texts TF-IDF (the words of a text
 # counted, rare ones weighted up) under logistic regression, for digits logistic regression on the pixels.
 
 # %%
@@ -317,7 +317,7 @@ answer(
 # %% [markdown]
 # ## Exercises
 #
-# 1. How many scores does full attention compute for a 224 px picture at patch 16, 8 and 4, in 12 heads and 12 layers?
+# 1. How many scores does full attention compute for a 224 px image at patch 16, 8 and 4, in 12 heads and 12 layers?
 #    *(`scores_of`)*
 # 2. Count the (query, key) pairs of local attention with window w in a sequence of T. When is it half of full attention?
 #    *(`local_pairs`)*

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # The practical: words, a mini-Transformer, and a ViT under study
 #
-# You walk through a whole practical in one sitting: word vectors on a made-up corpus, a mini-Transformer on these vectors that
+# You walk through a whole practical in one sitting: word vectors on a generated corpus, a mini-Transformer on these vectors that
 # says whether a sentence names a European country, and a small ViT whose head, augmentation and explanations you compare.
-# Everything runs in about a minute on a laptop without a network. The figures are about the mechanism: the recipes behind
+# Everything runs in about a minute on a laptop without a network. The scores show the mechanism: the recipes behind
 # `glassformer reproduce 7` to `10` do the same at full size.
 #
 # Numbers that you may change are marked `# change me`.
@@ -62,7 +62,7 @@ print("mean norm:", round(float(np.linalg.norm(vectors[["Paris", "euro", "king"]
 # ## 3. A mini-Transformer on frozen vectors
 #
 # The vectors stay as they are. A projection, two heads, one layer and [CLS] learn whether a sentence names one of five European
-# countries. A European city with another country is a trap: its label is 0. Test sentences are none of the training ones.
+# countries. A European city with another country is a trap: its label is 0. Test sentences are not among the training ones.
 
 # %%
 europe = gf.data.load_text_dataset("europe")
@@ -149,7 +149,7 @@ print(confusion_matrix(names[unseen], clf.predict(pictures[unseen])))
 # %% [markdown]
 # ## 5. Augmentation, step by step
 #
-# The same ViT from nothing on few pictures, with nothing but more and more change to them. Best validation accuracy, macro-F1 and
+# The same ViT from scratch on few images, with nothing but more and more change to them. Best validation accuracy, macro-F1 and
 # seconds an epoch; with one seed, differences of a few points are chance.
 
 # %%
@@ -173,7 +173,7 @@ plt.show()
 # ## 6. Where does it look?
 #
 # Rollout follows [CLS] through the layers; occlusion hides a patch and measures how far the logit falls. Before and after
-# augmentation, on one picture.
+# augmentation, on one image.
 
 # %%
 one = pictures[judge[0]]
