@@ -19,17 +19,17 @@ from glassformer.tasks.catalog import recipe_classes
 
 HERE = Path(__file__).parent
 TASKS = {
-    "text-classification": "Texts",
-    "image-classification": "Pictures",
+    "text-classification": "Text classification",
+    "image-classification": "Image classification",
     "translation": "Translation",
-    "masked-lm": "Pre-training",
-    "masked-patches": "Pictures without labels",
+    "masked-lm": "Masked language modeling",
+    "masked-patches": "Masked image modeling",
     "word2vec": "Word vectors",
-    "similarity": "Similarity",
-    "token-tagging": "Tags of words",
-    "text-regression": "Numbers for texts",
-    "image-regression": "Numbers for pictures",
-    "question-answering": "Answers",
+    "similarity": "Semantic similarity",
+    "token-tagging": "Token classification",
+    "text-regression": "Text regression",
+    "image-regression": "Image regression",
+    "question-answering": "Question answering",
 }
 # page: (title, modules), in the order of reading
 MODULES = {
@@ -211,16 +211,16 @@ MODULES = {
 
 
 ABOUT = {  # what a page is for, in a sentence
-    "estimators": "Classes that you fit on raw texts, pictures and labels, and that answer, explain and save themselves.",
-    "blocks": "The layers that a model is built of, each on packed rows without padding.",
-    "models": "Whole networks of these layers, and the weights that they open and save.",
-    "data": "How texts and pictures are read, checked, split, tokenized and made into batches.",
-    "training": "The training loop, its objectives and optimizer, and how a model is judged.",
-    "explaining": "The methods that say why a model answers so, and the tests of how far to trust them.",
+    "estimators": "Estimators for raw texts, images and labels: fit, predict, explain, save.",
+    "blocks": "Layers over packed rows without padding.",
+    "models": "Networks of these layers; loading and saving weights.",
+    "data": "Reading, checking, splitting, tokenizing and batching of texts and images.",
+    "training": "The training loop, its objectives and optimizer, and evaluation.",
+    "explaining": "Explanation methods and faithfulness tests.",
     "experiments": "Recipes and their settings, runs, and studies that compare them.",
-    "reports": "The pages that a run and a study write, and exports for other programs.",
-    "serving": "The HTTP server: its limits, its models and what it answers.",
-    "errors": "The errors that can reach you, threads and devices, and the types in signatures.",
+    "reports": "Reports of runs and studies, and exports for other programs.",
+    "serving": "The HTTP server: its limits, models and responses.",
+    "errors": "Errors, threads and devices, and the types in signatures.",
 }
 
 
@@ -233,11 +233,11 @@ def cell(text: str) -> str:
 def keys() -> str:
     """Every key of every task, with default and meaning."""
     lines = [
-        "# Every key of a recipe",
+        "# Recipe keys",
         "",
-        "You find here what a recipe can set, task by task, with defaults and meanings.",
+        "The settings of a recipe per task, with defaults and meanings.",
         "",
-        "`--set key=value` lays any of them over a recipe; in a file they stand under their section.",
+        "`--set key=value` overrides a recipe; in a file each key is under its section.",
         "A value is written as in TOML: `lr=1e-4`, `keep_best=false`, `betas=[0.9, 0.98]`; text needs no "
         "quotes.",
         "",
@@ -279,16 +279,16 @@ def verbs() -> Iterator[tuple[str, Any]]:
 def commands() -> str:
     """Every verb with its arguments and options."""
     lines = [
-        "# Every command",
+        "# Commands",
         "",
-        "You find here every verb of `glassformer` with its arguments and options, and what its exit code says.",
+        "All commands of `glassformer` with arguments, options and exit codes.",
         "",
         "| Exit code | Meaning |",
         "|---|---|",
         "| 0 | done |",
         "| 1 | the run failed |",
-        "| 2 | the input is wrong: one line says what, where and the way out |",
-        "| 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, at whatever stage: one line says how to go on |",
+        "| 2 | invalid input: one line says what, where and the fix |",
+        "| 130 | interrupted by Ctrl-C, SIGTERM or SIGHUP, at whatever stage: one line says how to continue |",
         "",
         "Training ends its step and saves first; a command that had begun nothing leaves nothing. A second "
         "signal,",
@@ -342,7 +342,7 @@ def write(folder: Path = HERE / "reference") -> None:
         name: api(*page, ABOUT[name]) for name, page in MODULES.items()
     }
     pages["index"] = (
-        "# Reference\n\nYou find here every recipe key, every command and every public name. The pages are made from the code, "
+        "# Reference\n\nAll recipe keys, commands and public names. The pages are generated from the code, "
         "so they fit your version.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\n"
         + "\n".join(MODULES)
         + "\n```\n"
