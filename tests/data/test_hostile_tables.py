@@ -219,7 +219,7 @@ def test_lines_and_values_are_bounded(tmp_path, monkeypatch):
     for suffix in (".txt", ".csv", ".jsonl"):
         path = tmp_path / f"long{suffix}"
         path.write_text("short\n" * 211 + "a" * 2_000_017 + "\n", encoding="utf-8")
-        with pytest.raises(DataError, match="line 212: more than 2,000,003 bytes in one line"):
+        with pytest.raises(DataError, match="line 212: more than 2,000,003 characters in one line"):
             load_text_dataset(path)
     path.write_text("short\n" * 211 + "a" * 1_999_993 + "\n" + "b" * 1_999_993, encoding="utf-8")
     files.check_utf8(path)

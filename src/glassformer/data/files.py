@@ -161,11 +161,10 @@ def pass_over(error: DataError, row: int) -> None:
 
 MAX_BYTES = 8 << 30  # a table is held in memory
 MAX_TEXT = 1 << 26  # characters of one text, one cell
-MAX_LINE = 1 << 27  # bytes
+MAX_LINE = 1 << 27  # characters
 ALWAYS = 256 << 20  # bytes that every packed file may unfold to
 GROWTH = 100  # times its size, that a packed file may unfold to; honest tables stay below 50
 VARIABLE = "GLASSFORMER_TABLE_GB"
-LF, CR = b"\n", b"\r"
 UTF8 = "utf-8-sig"
 ESCAPE = "surrogateescape"
 CLUTTER = frozenset(  # what other programs leave between folders of data
@@ -254,7 +253,7 @@ def encoding_of(path: Path) -> str:
     """How a file is decoded: as UTF-8 if it is that, else as is ``said``."""
     if other := said("encoding"):
         try:
-            _check_utf8(path)
+            _check_decoded(path, UTF8)
         except DataError:
             return other
     return UTF8
@@ -303,11 +302,10 @@ def check_utf8(path: Path) -> None:
     """Go through a file once, a piece at a time.
 
     Raises:
-        NotUtf8Error: neither UTF-8 nor of the encoding that is ``said`` (line and byte named).
+        NotUtf8Error: neither UTF-8 nor of the encoding that is ``said`` (line and byte are named).
         DataError: missing, unreadable, UTF-16, NUL bytes, an endless line.
     """
-    encoding = encoding_of(path)
-    _check_utf8(path) if encoding == UTF8 else _check_decoded(path, encoding)
+    _check_decoded(path, encoding_of(path))
 
 
 # --- lines ------------------------------------------------------------------------------------
@@ -339,71 +337,43 @@ def split_lines(text: str) -> list[str]:
     return [line.rstrip("\r\n") for line in io.StringIO(text, newline=_newline_in([text]))]
 
 
-def _line_at(path: Path, at: int) -> int:
-    """The number of the line, from 1, that holds the byte at a place of a file."""
-    with opened(path) as file:
-        begin = file.read(at)
-    both = begin.count(LF) + begin.count(CR) - begin.count(CR + LF)
-    return 1 + (both if _newline_of(path, UTF8) == "" else begin.count(LF))
-
-
 # --- checks -----------------------------------------------------------------------------------
 
 
 def _check_decoded(path: Path, encoding: str) -> None:
-    """The same of a file of another encoding."""
-    line = 0
-    newline = _newline_of(path, encoding)
-    with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=ESCAPE) as file:
-        try:
-            while text := file.readline(MAX_LINE):
-                line += 1
-                where = f"{path}, line {line}"
-                if "\0" in text:
-                    fix = f"Name another encoding than {encoding}"
-                    raise DataError("a NUL byte", where=where, fix=fix)
-                if NOT_UTF8(text):
-                    raise NotUtf8Error(f"not {encoding}", where=where, fix=encoding_fix(path))
-        except UnicodeError as error:  # of units of more than a byte
-            what = f"not {encoding} ({getattr(error, 'reason', error)})"
-            raise DataError(what, where=str(path), fix=encoding_fix(path)) from None
-
-
-def _check_utf8(path: Path) -> None:
+    """Go through a file of an encoding once; errors as those of ``check_utf8``."""
     check_file(path)
-    decoder, at, begun = codecs.getincrementaldecoder("utf-8")(), 0, 0
-    with opened(path) as file:
-        while True:
-            try:
-                piece = file.read(_CHUNK)
-            except OSError as error:
-                what = f"cannot be read ({error.strerror})"
-                raise DataError(what, where=str(path), fix="Check its rights") from None
-            if at == 0 and (wide := _wide_encoding(piece)):
-                raise DataError(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
-            nul = piece.find(b"\0")
-            if nul >= 0:
-                where = f"{path}, line {_line_at(path, at + nul)}"
-                what = f"a NUL byte (byte {at + nul}): not a text file, or a damaged one"
-                raise DataError(what, where=where, fix="Save it as UTF-8 text")
-            waiting = len(decoder.getstate()[0])
-            try:
-                decoder.decode(piece, final=not piece)
-            except UnicodeDecodeError as error:
-                place = error.start - waiting  # within the piece; negative: in the one before
-                where = f"{path}, line {_line_at(path, at + place)}"
-                byte = error.object[error.start]
-                what = f"not UTF-8: byte 0x{byte:02x} at position {at + place}"
-                raise NotUtf8Error(what, where=where, fix=encoding_fix(path)) from None
-            if not piece:
-                return
-            ends = [place for place in (piece.find(LF), piece.find(CR)) if place >= 0]
-            if begun + min(ends, default=len(piece)) > MAX_LINE:
-                fix = "Check that it is the file you mean, or break the line"
-                where = f"{path}, line {_line_at(path, at)}"
-                raise DataError(f"more than {MAX_LINE:,} bytes in one line", where=where, fix=fix)
-            begun = len(piece) - max(piece.rfind(LF), piece.rfind(CR)) - 1 if ends else begun + len(piece)
-            at += len(piece)
+    name, fix = ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
+    line, size = 1, 0
+
+    def where() -> str:
+        return f"{path}, line {line}"
+
+    try:
+        with opened(path) as raw:
+            wide = _wide_encoding(raw.read(_HEADER)) if encoding == UTF8 else ""
+        if wide:
+            raise DataError(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
+        newline = _newline_of(path, encoding)
+        with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=ESCAPE) as file:
+            while piece := file.readline(_CHUNK):
+                size += len(piece)
+                if "\0" in piece:
+                    raise DataError("a NUL byte: not a text file, or a damaged one", where=where(), fix=fix)
+                if not piece.isascii() and (found := NOT_UTF8(piece)):
+                    what = f"not {name}: byte 0x{ord(found[0]) - 0xDC00:02x}"
+                    raise NotUtf8Error(what, where=where(), fix=encoding_fix(path))
+                if size > MAX_LINE:
+                    fix = "Check that it is the file you mean, or break the line"
+                    raise DataError(f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix)
+                if piece[-1] in (newline or "\r\n"):
+                    line, size = line + 1, 0
+    except UnicodeError as error:  # of units of more than a byte
+        what = f"not {name} ({getattr(error, 'reason', error)})"
+        raise DataError(what, where=where(), fix=encoding_fix(path)) from None
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise DataError(what, where=str(path), fix="Check its rights") from None
 
 
 def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
