@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import listed, nearest
-from glassformer.data.checks import check_class_names, check_labels, check_texts, is_missing
+from glassformer.data.checks import check_cells, check_class_names, check_labels, check_texts, is_missing
 from glassformer.data.column_contents import (
     LABEL_COLUMNS,
     LOOKED_AT,
@@ -419,13 +419,12 @@ def read_inputs(table: Table, found: Columns) -> list[str]:
     return join_sides(texts, table.read(found.pair), table.origin, table.rows)
 
 
-def row_checks(found: Columns) -> dict[str, Any] | None:
-    """Column -> what raises for a value of it, in a table of pairs; None: the usual checks."""
+def row_checks(found: Columns) -> dict[str, Callable]:
+    """Column of texts -> what raises for a value of it."""
     if found.pair is None:
-        return None
+        return {found.text: check_cells}
     sides = zip((found.text, found.pair), SIDES, strict=True)
-    checks = {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in sides}
-    return checks | ({found.label: check_labels} if found.label else {})
+    return {name: partial(check_side, which=f"{which} text", origin="", rows=[0]) for name, which in sides}
 
 
 def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tuple[str, str] | None:
@@ -534,18 +533,15 @@ def read_labels(
     return named_labels(labels, class_names, table) if class_names else labels
 
 
-def column_checks(table: Table, label: str | None, separator: str | None) -> dict[str, Callable] | None:
-    """Column -> what raises for a value of it, where labels are sets or have names; None: the usual check."""
-    if label is None:
-        return None
+def column_checks(table: Table, label: str, separator: str | None) -> dict[str, Callable]:
+    """Column of labels -> what raises for a value of it."""
     values = table.read(label)
-    if separator is None and not holds_sets(values):
-        names = table.class_names.get(label, ())
-        if not names or all(value == -1 for value in values):
-            return None
-        return {label: lambda cells: [_class_name(own, names, table, 0) for own in check_labels(cells)]}
-
-    return {label: lambda values: check_sets(of_column(values, separator))}
+    if separator is not None or holds_sets(values):
+        return {label: lambda values: check_sets(of_column(values, separator))}
+    names = table.class_names.get(label, ())
+    if not names or all(value == -1 for value in values):
+        return {label: check_labels}
+    return {label: lambda cells: [_class_name(own, names, table, 0) for own in check_labels(cells)]}
 
 
 def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:

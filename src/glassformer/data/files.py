@@ -343,19 +343,20 @@ def split_lines(text: str) -> list[str]:
 def _check_decoded(path: Path, encoding: str) -> None:
     """Go through a file of an encoding once; errors as those of ``check_utf8``."""
     check_file(path)
-    name, fix = ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
-    line, size = 1, 0
+    name, fix = (
+        ("UTF-8", "Save it as UTF-8 text") if encoding == UTF8 else (encoding, "Name another encoding")
+    )
+    ends, alone, size = 0, 0, 0  # LF, and CR without it, which ends lines where there are more of them
 
     def where() -> str:
-        return f"{path}, line {line}"
+        return f"{path}, line {1 + ends + alone * (alone > ends)}"
 
     try:
         with opened(path) as raw:
             wide = _wide_encoding(raw.read(_HEADER)) if encoding == UTF8 else ""
         if wide:
             raise DataError(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
-        newline = _newline_of(path, encoding)
-        with io.TextIOWrapper(opened(path), encoding=encoding, newline=newline, errors=ESCAPE) as file:
+        with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors=ESCAPE) as file:
             while piece := file.readline(_CHUNK):
                 size += len(piece)
                 if "\0" in piece:
@@ -366,8 +367,8 @@ def _check_decoded(path: Path, encoding: str) -> None:
                 if size > MAX_LINE:
                     fix = "Check that it is the file you mean, or break the line"
                     raise DataError(f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix)
-                if piece[-1] in (newline or "\r\n"):
-                    line, size = line + 1, 0
+                if piece[-1] in "\r\n":
+                    ends, alone, size = ends + (piece[-1] == "\n"), alone + (piece[-1] == "\r"), 0
     except UnicodeError as error:  # of units of more than a byte
         what = f"not {name} ({getattr(error, 'reason', error)})"
         raise DataError(what, where=where(), fix=encoding_fix(path)) from None

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glassformer.config import nearest
-from glassformer.data.checks import check_class_names, check_labels
+from glassformer.data.checks import check_class_names
 from glassformer.data.columns import (
     LABEL_COLUMNS,
-    by_name,
-    column_checks,
     find_column,
     find_label,
-    read_labels,
     with_label_sets,
 )
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
@@ -30,10 +27,10 @@ from glassformer.data.folders import find_folder, refuse_models, refuse_tables, 
 from glassformer.data.image import files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
-from glassformer.data.numbers import are_numbers, check_numbers, number_column
+from glassformer.data.numbers import are_numbers, number_column
 from glassformer.data.readers import check_request, with_limit
 from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
-from glassformer.data.sources import joined, split_files
+from glassformer.data.sources import LabelReader, joined, split_files
 from glassformer.data.splits import stratified_split
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
@@ -98,7 +95,7 @@ def load_image_dataset(
         dataset = named.described(named.load(named, splits))
     else:
         rejected: list[RejectedRow] | None = [] if "skip" in (broken, on_bad_row) else None
-        labels = _Labels(label_column, label_separator, numbers, need_labels)
+        labels = _Labels(label_separator, numbers, column=label_column, needed=need_labels)
         dataset = _load_path(source, image_column, labels, splits, rejected)
         if rejected:
             said = summary(rejected, listed=False)
@@ -128,12 +125,10 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Labels:
+class _Labels(LabelReader):
     """Which column of a table holds the labels, and what they are."""
 
     column: str | None = None
-    separator: str | None = None  # of several labels in a cell
-    numbers: bool = False
     needed: bool = False
 
     def find(self, table: Table, image: str) -> tuple[Table, str | None]:
@@ -142,19 +137,6 @@ class _Labels:
             return table, number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
         return table, find_label(table, label, image, self.needed)
-
-    def checks(self, table: Table, label: str) -> dict[str, Callable]:
-        """Column -> what raises for a value of it."""
-        if self.numbers:
-            return {label: check_numbers}
-        return column_checks(table, label, self.separator) or {label: check_labels}
-
-    def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
-        if self.numbers:
-            return check_numbers(table.read(label), table.origin, table.rows)
-        own = table.class_names.get(label, ())
-        found = read_labels(table, label, own, self.separator)
-        return found if own else by_name(found, class_names, table)
 
 
 def _load_path(

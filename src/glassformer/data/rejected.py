@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from glassformer.data.checks import NO_TEXT, check_cells, check_labels
+from glassformer.data.checks import NO_TEXT
 from glassformer.data.files import encoding_fix, not_text
 from glassformer.data.label_kinds import LOOKS, what_labels_are
 from glassformer.data.tables import NO_ROWS, Table, read_table
@@ -87,19 +87,17 @@ def without_bad_rows(
     text: str,
     label: str | None,
     rejected: list[RejectedRow],
-    checks: dict[str, Callable] | None = None,
+    checks: dict[str, Callable],
 ) -> Table:
     """The rows of a table whose text and label can be used; the others are added to ``rejected``.
 
     Args:
-        checks: column (others too) -> what raises for a value of it; None: those of texts and labels.
+        checks: column (others too) -> what raises for a value of it.
 
     Raises:
         DataError: none is left.
     """
-    usual: dict[str, Callable] = {text: check_cells} | ({label: check_labels} if label else {})
-    checks = usual if checks is None else checks
-    columns = {name: table.read(name) for name in usual | checks}
+    columns = {name: table.read(name) for name in {text, label or text, *checks}}
     good, first = [], None
     for i, row in enumerate(table.rows):
         try:

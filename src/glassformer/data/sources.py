@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from glassformer.config import listed, nearest
 from glassformer.data import corpus, given
-from glassformer.data.checks import check_cells, check_texts
+from glassformer.data.checks import check_texts
 from glassformer.data.columns import (
     LABEL_COLUMNS,
     NONE,
@@ -106,10 +106,11 @@ def load_text_dataset(
     check_request(source, limit, f"Give a path or one of: {', '.join(NAMED_SOURCES)}")
     rejected: list[RejectedRow] = []
     skipped = rejected if on_bad_row == "skip" else None
-    found, between = find_labels or need_labels, label_separator
-    known = None if trained is None else tuple(trained)
-    columns = _Columns(text_column, label_column, need_labels, skipped, found, labels, pair_column, between)
-    columns = replace(columns, numbers=numbers, form=number_format, trained=known)
+    found, known = find_labels or need_labels, None if trained is None else tuple(trained)
+    kind = LabelReader(label_separator, numbers, number_format)
+    columns = _Columns(
+        text_column, label_column, need_labels, skipped, found, labels, pair_column, kind, known
+    )
     named = NAMED_SOURCES.get(str(source))
     if named is not None:
         dataset = named.load(named, columns, splits)
@@ -124,6 +125,29 @@ def load_text_dataset(
 
 
 @dataclass(frozen=True)
+class LabelReader:
+    """How the labels in a column of a table are read."""
+
+    separator: str | None = None  # of several labels in a cell
+    numbers: bool = False
+    form: Format = "plain"  # of these
+
+    def checks(self, table: Table, label: str) -> dict[str, Callable]:
+        """Column -> what raises for a value of it."""
+        if self.numbers:
+            return {label: partial(check_numbers, form=self.form)}
+        return column_checks(table, label, self.separator)
+
+    def read(self, table: Table, label: str, class_names: Sequence[str]) -> Sequence[Any]:
+        """The labels, numbers by the names of this file, else by those of the file before it."""
+        if self.numbers:
+            return check_numbers(table.read(label), table.origin, table.rows, self.form)
+        own = table.class_names.get(label, ())
+        found = read_labels(table, label, own, self.separator)
+        return found if own else by_name(found, class_names, table)
+
+
+@dataclass(frozen=True)
 class _Columns:
     text: str | None = None
     label: str | None = None
@@ -132,9 +156,7 @@ class _Columns:
     find_labels: bool = False  # by what the columns hold
     labels: bool = True  # are read
     pair: str = NONE
-    separator: str | None = None  # of several labels in a cell
-    numbers: bool = False  # labels are numbers
-    form: Format = "plain"  # of these
+    kind: LabelReader = LabelReader()
     trained: tuple[str, ...] | None = None  # columns of texts
 
     def table(self, path: Path) -> Table:
@@ -190,21 +212,16 @@ def _from_tables(name: str, tables: dict[str, list[Table]], columns: _Columns) -
                 if split != "unsupervised":
                     notes.append(f"{table.origin} has no labels (columns: {listed(table.names)})")
                 continue
-            own = table.class_names.get(found.label, ())
-            class_names = own or class_names
+            class_names = table.class_names.get(found.label, class_names)
             with way_out(columns.rejected, others):
-                if columns.numbers:
-                    cells = table.read(found.label)
-                    labels += check_numbers(cells, table.origin, table.rows, columns.form)
-                    amounts.append(said_of_amounts(cells, columns.form))
-                else:
-                    read = read_labels(table, found.label, own, columns.separator)
-                    labels += read if own else by_name(read, class_names, table)
+                labels += columns.kind.read(table, found.label, class_names)
+            if columns.kind.numbers:
+                amounts.append(said_of_amounts(table.read(found.label), columns.kind.form))
         splits[split] = TextSplit(texts, labels or None, *joined(parts, len(texts), len(labels)))
     untyped = {split for split, parts in tables.items() if not any(table.typed for table in parts)}
-    if not columns.numbers:
+    if not columns.kind.numbers:
         splits = whole_numbers(one_spelling(splits), untyped)
-    names = () if columns.numbers else class_names or names_of(splits)
+    names = () if columns.kind.numbers else class_names or names_of(splits)
     read_as = dict.fromkeys(table.said for parts in tables.values() for table in parts)
     said = tuple(line for line in (*read_as, first.said if first else "", *amounts) if line)
     used = (first.text, first.label) if first else (None, None)
@@ -231,12 +248,8 @@ def _without_label(
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
     """The rows of a table that can be used; the others are added to ``rejected``."""
-    checks, label = row_checks(found), found.label
-    if columns.numbers and label is not None:
-        checks = (checks or {found.text: check_cells}) | {label: partial(check_numbers, form=columns.form)}
-    elif sets := column_checks(table, label, columns.separator):
-        checks = (checks or {found.text: check_cells}) | sets
-    return without_bad_rows(table, found.text, label, rejected, checks)
+    checks = row_checks(found) | (columns.kind.checks(table, found.label) if found.label else {})
+    return without_bad_rows(table, found.text, found.label, rejected, checks)
 
 
 def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | None) -> tuple[Table, Columns]:
@@ -257,11 +270,11 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
         text, pair, read_as = sides.first, sides.second, sides.said
     elif text is None and pair == NONE:
         text = next((name for name in columns.trained or () if name in table.names), None)
-    if columns.numbers and split != "unsupervised" and label not in table.names:
+    if columns.kind.numbers and split != "unsupervised" and label not in table.names:
         taken = [name for name in (text, pair) if name is not None]
-        label = number_column(table, columns.label, taken, columns.form)
+        label = number_column(table, columns.label, taken, columns.kind.form)
     options = {"labels": columns.find_labels, "need_labels": columns.need_labels}
-    guess = any(options.values()) and not columns.numbers and columns.separator is None
+    guess = any(options.values()) and not columns.kind.numbers and columns.kind.separator is None
     table, label, said = with_label_sets(table, label, (text, pair), guess=guess)
     found = columns_of_pairs(table, text, label, pair, **options)
     found = found or find_columns(table, text, label, pairs=columns.trained is None, **options)

@@ -112,7 +112,7 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     path = Path(path)
     reader = READERS.get(path.suffix.lower())
     if reader is None and between_tabs(path):
-        reader = _read_delimited
+        reader = _read_text
     if reader is None:
         fix = other_kind(path.suffix, READERS)
         raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=fix)
@@ -611,38 +611,6 @@ def _fitting(
             yield row, record
 
 
-def _read_delimited(path: Path, refuse: Refuse) -> Table:
-    errors = encoding_errors(path, refuse)
-    delimiter = delimiter_of(path, errors)
-    names: list[str] = []
-    kept: list[list[str]] | None = []
-    rows = array("q")  # a fifth of a list's memory
-    plain: Callable[[str], str] = str
-    for row, record in whole_records(path, delimiter, refuse, errors):
-        if not names:
-            names, plain = record, plain_under(record)
-            kept = kept if len(names) <= KEPT_COLUMNS else None
-        else:
-            rows.append(row)
-            if kept is not None:
-                kept.append(record)
-    settings = said_of_tables()
-
-    def read(name: str) -> list[str]:
-        at = names.index(name)
-        if kept is not None:
-            return [plain(record[at]) for record in kept]
-        with reading(**settings):  # as when the others were read
-            found = islice(whole_records(path, delimiter, pass_over, errors), 1, None)
-            return [plain(record[at]) for _, record in found]
-
-    told = ""
-    if path.suffix.lower() == PLAIN:
-        told = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
-        told += f"{'without a header' if names[:1] == ['column1'] else listed(names)}"
-    return Table(str(path), tuple(names), rows, read, False, told)
-
-
 def _records(
     path: Path, delimiter: str, refuse: Refuse, errors: str, cells: Cells
 ) -> Iterator[tuple[int, list[str]]]:
@@ -729,34 +697,6 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------
-
-
-def _read_jsonl(path: Path, refuse: Refuse) -> Table:
-    errors = encoding_errors(path, refuse)
-    names: dict[str, None] = {}  # a set in order of appearance
-    kept: list[dict[str, Any]] | None = []
-    rows = array("q")  # a fifth of a list's memory
-    for row, record in objects_in(path, refuse, errors):
-        rows.append(row)
-        if not record.keys() <= names.keys():
-            names |= dict.fromkeys(record)
-            if len(names) > MAX_COLUMNS:
-                raise too_many(len(names), f"{path}, row {row}")
-            kept = kept if len(names) <= KEPT_COLUMNS else None
-        if kept is not None:
-            kept.append(record)
-    check_names(tuple(names), str(path))
-
-    def read(name: str) -> list[Any]:
-        values = []
-        again = (record for _, record in objects_in(path, pass_over, errors))
-        for row, record in zip(rows, again if kept is None else kept, strict=True):
-            if name not in record and refuse is stop:
-                raise DataError(f"no {name!r} here", where=f"{path}, row {row}", fix="Give every row the key")
-            values.append(record.get(name))
-        return values
-
-    return Table(str(path), tuple(names), rows, read)
 
 
 def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -902,12 +842,73 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
     return Table(str(path), (*schema.names, *parts), range(1, rows + 1), read, class_names=class_names)
 
 
+# --- CSV, TSV and JSON as tables --------------------------------------------------------------
+
+
+class _Rows:
+    """The rows of a CSV, TSV or JSON file, which can be gone through again: it is not kept."""
+
+    def __init__(self, path: Path, refuse: Refuse):
+        self.path, self.errors = path, encoding_errors(path, refuse)
+        self.typed = path.suffix.lower() in JSON
+        self._delimiter = "" if self.typed else delimiter_of(path, self.errors)
+        self.names: dict[str, None] = {}  # a set in order of appearance
+
+    def through(self, refuse: Refuse) -> Iterator[tuple[int, Any]]:
+        """Each row that can be read, with its number; ``names`` are known when it is at its end."""
+        if not self.typed:
+            records = whole_records(self.path, self._delimiter, refuse, self.errors)
+            self.names = dict.fromkeys(next(records, (0, []))[1])
+            yield from records
+            return
+        for row, record in objects_in(self.path, refuse, self.errors):
+            if not record.keys() <= self.names.keys():
+                self.names |= dict.fromkeys(record)
+                if len(self.names) > MAX_COLUMNS:
+                    raise too_many(len(self.names), f"{self.path}, row {row}")
+            yield row, record
+
+    def cell(self, name: str) -> Callable[[Any], Any]:
+        """What gives a row's value of a column."""
+        at, plain = list(self.names).index(name), plain_under(tuple(self.names))
+        return (lambda record: record.get(name)) if self.typed else (lambda record: plain(record[at]))
+
+
+def _read_text(path: Path, refuse: Refuse) -> Table:
+    file = _Rows(path, refuse)
+    kept: list[Any] | None = []
+    rows = array("q")  # a fifth of a list's memory
+    for row, record in file.through(refuse):
+        rows.append(row)
+        kept = kept if len(file.names) <= KEPT_COLUMNS else None
+        if kept is not None:
+            kept.append(record)
+    names = tuple(file.names)
+    check_names(names, str(path))
+    settings, lenient = said_of_tables(), not file.typed or refuse is not stop
+
+    def read(name: str) -> list[Any]:
+        values, cell = [], file.cell(name)
+        with reading(**settings):  # as when the others were read
+            records = (record for _, record in file.through(pass_over)) if kept is None else kept
+            for row, record in zip(rows, records, strict=True):
+                if not lenient and name not in record:
+                    where, fix = f"{path}, row {row}", "Give every row the key"
+                    raise DataError(f"no {name!r} here", where=where, fix=fix)
+                values.append(cell(record))
+        return values
+
+    told = ""
+    if path.suffix.lower() == PLAIN:
+        told = f"{path.name} is read as a table: {len(names)} columns with tabs between them, "
+        told += f"{'without a header' if names[:1] == ('column1',) else listed(names)}"
+    return Table(str(path), names, rows, read, file.typed, told)
+
+
+JSON = (".jsonl", ".ndjson", ".json")
+DELIMITED = (".csv", ".tsv")
 READERS: dict[str, Callable[[Path, Refuse], Table]] = {
-    ".csv": _read_delimited,
-    ".tsv": _read_delimited,
-    ".jsonl": _read_jsonl,
-    ".ndjson": _read_jsonl,
-    ".json": _read_jsonl,
+    **dict.fromkeys((*DELIMITED, *JSON), _read_text),
     ".parquet": _read_parquet,
 }
 
@@ -916,7 +917,7 @@ READERS: dict[str, Callable[[Path, Refuse], Table]] = {
 # Rows one at a time: what ``read_table`` gives, not kept.
 # The file is gone through several times (encoding, names, a sample of columns, rows) rather than kept.
 
-STREAMED = (".csv", ".tsv", ".jsonl", ".ndjson")  # .json is one array, and Parquet has its own readers
+STREAMED = (*DELIMITED, *JSON[:2])  # .json is one array, and Parquet has its own readers
 
 
 def names_in(path: Path) -> tuple[str, ...] | None:
@@ -924,7 +925,7 @@ def names_in(path: Path) -> tuple[str, ...] | None:
     cannot be read, which its reader tells.
     """
     suffix = path.suffix.lower()
-    if not path.is_file() or suffix not in (*STREAMED[:2], ".parquet"):
+    if not path.is_file() or suffix not in (*DELIMITED, ".parquet"):
         return None
     with suppress(DataError):
         if suffix == ".parquet":
@@ -948,37 +949,18 @@ class StreamedTable:
     """
 
     def __init__(self, path: Path, refuse: Refuse):
-        self.path = path
-        self._errors = encoding_errors(path, refuse)
-        delimited = READERS[path.suffix.lower()] is READERS[".csv"]
-        self._delimiter = delimiter_of(path, self._errors) if delimited else None
-        found: dict[str, None] = {}
-        self.count = 0
-        if self._delimiter is not None:
-            records = whole_records(path, self._delimiter, refuse, self._errors)
-            found = dict.fromkeys(next(records, (0, []))[1])
-            self.count = sum(1 for _ in records)
-        else:
-            for row, record in objects_in(path, refuse, self._errors):
-                self.count += 1
-                found |= dict.fromkeys(record)
-                if len(found) > MAX_COLUMNS:
-                    raise too_many(len(found), f"{path}, row {row}")
-        self.names = tuple(found)
+        self.path, self._file = path, _Rows(path, refuse)
+        self.count = sum(1 for _ in self._file.through(refuse))
+        self.names = tuple(self._file.names)
         check_names(self.names, str(path))
         if not self.count:
-            raise no_rows(path, header=self._delimiter is not None and bool(self.names))
+            raise no_rows(path, header=bool(self.names) and not self._file.typed)
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """The number of each row that can be read, and its values by column."""
-        if self._delimiter is None:
-            for row, record in objects_in(self.path, pass_over, self._errors):
-                yield row, {name: record.get(name) for name in self.names}
-            return
-        plain = plain_under(self.names)
-        records = whole_records(self.path, self._delimiter, pass_over, self._errors)
-        for row, record in islice(records, 1, None):
-            yield row, dict(zip(self.names, map(plain, record), strict=True))
+        cells = {name: self._file.cell(name) for name in self.names}
+        for row, record in self._file.through(pass_over):
+            yield row, {name: cell(record) for name, cell in cells.items()}
 
     def sample(self) -> Table:
         """A table of some 2,000 rows from the whole file, to find out what its columns hold."""
@@ -992,4 +974,4 @@ class StreamedTable:
             return [values[name] for _, values in kept]
 
         rows = [i + 1 for i in places]
-        return Table(str(self.path), self.names, rows, read, typed=self._delimiter is None)
+        return Table(str(self.path), self.names, rows, read, self._file.typed)
