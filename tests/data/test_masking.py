@@ -1,4 +1,4 @@
-"""Masks: 15 % of the tokens, 80/10/10 within sampling error, whole words, pairs of segments, batches."""
+"""Masks: 15 % of the tokens, 80/10/10 within sampling error, whole words, pairs of segments, batches, places."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from glassformer.data.batching import BatchSettings
-from glassformer.data.masking import MaskSettings, chunk_texts, mask_tokens, masked_stream
-from glassformer.data.text import wordpiece_tokenizer
+from glassformer.data.masking import MaskSettings, chunk_texts, clean_around, mask_tokens, masked_stream
+from glassformer.data.text import clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.errors import DataError
 
 TEXTS = [
@@ -194,3 +194,36 @@ def test_a_vocabulary_without_mask_is_refused(tokenizer):
 
     with pytest.raises(DataError, match=r"lacks \[MASK\]"):
         MaskSettings.of(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
+
+
+# --- where a mask stands in a text that is cleaned --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "wanted"),
+    [
+        ("the film was [MASK].", "none", "the film was <mask>."),
+        ("[MASK]and[MASK]", "none", "<mask>and<mask>"),
+        ("a [MASK]<br />great film", "html", "a <mask> great film"),
+        ("a <b>[MASK]</b> great", "html", "a <mask> great"),
+        ("[MASK]&nbsp;great", "html", "<mask> great"),
+        ("a [MASK], great film", "words", "a <mask> great film"),
+        ("a [MASK], great film!", "trim", "a <mask> great film"),
+        ("phim rất_[MASK]", "syllables", "phim rất <mask>"),
+    ],
+)
+def test_a_mask_is_cleaned_around_as_a_word_is(text, clean, wanted):
+    assert clean_around(text, "<mask>", clean) == wanted
+    assert clean_text(text.replace("[MASK]", "fine"), clean) == wanted.replace("<mask>", "fine")
+
+
+def test_text_in_the_letters_that_stand_in_is_kept():
+    text = "".join(chr(0x10380 + i) for i in range(5))
+    assert clean_around(f"{text} [MASK]", "<mask>", "words") == f"{text} <mask>"
+
+
+@pytest.mark.parametrize(("length", "kept"), [(7, 98), (8, 96), (12, 96), (23, 100)])
+def test_pieces_as_long_as_may_be_are_kept_and_short_remainders_left_out(length, kept):
+    text = " ".join(f"w{i}" for i in range(100))
+    table = chunk_texts(word_tokenizer([text], min_count=1), [text], length)
+    assert len(table.ids) == kept

@@ -26,8 +26,8 @@ from glassformer.data.dataset import Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import text_lines
 from glassformer.data.folders import files_of
 from glassformer.data.questions import Answers, Question, check_answers, check_questions
-from glassformer.data.readers import Row, check_request, column_of, read_rows, with_limit
-from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
+from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 

@@ -10,13 +10,14 @@ import os
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glassformer.data.checks import is_missing
+from glassformer.data.dataset import Split
 from glassformer.data.image import ImageRange, file_of, open_picture
 from glassformer.data.text import clean_text
 from glassformer.data.text_pairs import JOINT, TextPair
@@ -63,15 +64,12 @@ def digest(picture: Any) -> str:
 
 def content_of(split: Any) -> Iterator[bytes]:
     """A line for each example of a split, then one for what is learned of each; of images their digests."""
-    if hasattr(split, "scores"):  # pairs
-        columns = [split.first, split.second, split.scores]
-    elif hasattr(split, "source"):
-        columns = [split.source, split.target]
-    elif hasattr(split, "examples"):
-        columns = [list(map(digest, split.images)) if hasattr(split, "images") else split.examples]
-        columns.append(split.labels)
-    else:  # texts
-        columns = [split]
+    columns = [split]  # texts, unless it is a split
+    if isinstance(split, Split):
+        names = [f.name for f in fields(split)]  # type: ignore[arg-type]  # each of them is a dataclass
+        columns = [getattr(split, name) for name in names if name not in ("origin", "rows", "ids")]
+    if hasattr(split, "images"):
+        columns[0] = list(map(digest, columns[0]))
     for values in columns:
         for value in [None] if values is None else values:
             yield f"{value!r}\n".encode("utf-8", "surrogatepass")

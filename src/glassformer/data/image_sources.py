@@ -28,10 +28,9 @@ from glassformer.data.image import files_below, is_image_name, picture_name, wit
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
 from glassformer.data.numbers import are_numbers, number_column
-from glassformer.data.readers import check_request, with_limit
-from glassformer.data.rejected import RejectedRow, lenient_table, summary, without_bad_rows
+from glassformer.data.rejected import RejectedRow, check_request, lenient_table, summary, without_bad_rows
 from glassformer.data.sources import LabelReader, joined, split_files
-from glassformer.data.splits import stratified_split
+from glassformer.data.splits import stratified_split, with_limit
 from glassformer.data.tables import READERS, Table
 from glassformer.errors import DataError
 

@@ -25,8 +25,8 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, Dataset, NamedSource, Spl
 from glassformer.data.files import pass_over, read_utf8, split_lines
 from glassformer.data.folders import files_of, find_folder, one_or_parts, split_files
 from glassformer.data.label_kinds import is_number
-from glassformer.data.readers import Row, check_request, read_rows, with_limit
-from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.rejected import RejectedRow, Row, check_request, lenient_table, read_rows
+from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import DataError
 

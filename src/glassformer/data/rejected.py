@@ -1,15 +1,17 @@
-"""Rows that cannot be used, left out and listed instead of ending the run: ``on_bad_row = "skip"``."""
+"""Rows of tables: how examples are made of them; those that cannot be used end the run or, with
+``on_bad_row = "skip"``, are left out and listed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from glassformer.config import listed
 from glassformer.data.checks import NO_TEXT
 from glassformer.data.files import encoding_fix, not_text
 from glassformer.data.label_kinds import LOOKS, what_labels_are
@@ -166,3 +168,86 @@ def other_reading(rejected: Sequence[Any]) -> str:
         return ""
     read = encoding_fix(Path(file)) if Path(file).is_file() else "Save it as UTF-8"
     return read[0].lower() + read[1:]
+
+
+# --- examples of rows ---------------------------------------------------------------------------
+
+# How an example is made of a row, which raises DataError where it cannot be used, and the row's number.
+Row = tuple[Callable[[], Any], int]
+
+
+def check_request(source: str | Path, limit: int | None, fix: str = "", noun: str = "examples") -> None:
+    """Raises DataError for a data set without a name (``fix`` says what can be named), or a limit below 1."""
+    if limit is not None and limit < 1:
+        raise DataError(f"{limit} {noun} a split", where="limit", fix="Give 1 or more")
+    if not str(source):
+        raise DataError("no data set is named", where="source", fix=fix)
+
+
+def column_of(
+    table: Table,
+    given: str | None,
+    usual: Sequence[str],
+    what: str,
+    key: str,
+    *,
+    lists: Sequence[str] | None = None,
+) -> str:
+    """The column of ``what``: the one that is named with ``key``, else the first with a usual name.
+
+    Args:
+        lists: columns of which the only one with lists is taken, where none has a usual name.
+
+    Raises:
+        DataError: no such column, or none or several that could be it.
+    """
+    table.check_columns(given)
+    if given is not None:
+        return given
+    free = table.names if lists is None else lists
+    for name in usual:
+        if match := next((n for n in free if n.lower() == name), None):
+            return match
+    found = [name for name in lists or () if isinstance(next(iter(table.read(name)), None), list)]
+    if len(found) == 1:
+        return found[0]
+    fix = f"Name it with {key}: {listed(table.names)}"
+    raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
+
+
+def read_rows(
+    files: Sequence[Path],
+    read: Callable[[Path], Iterable[Row]],
+    rejected: list[RejectedRow] | None,
+    noun: str,
+) -> tuple[list[Any], str, Sequence[int]]:
+    """The examples of a split, the origin that messages name, and the row of each example.
+
+    Args:
+        rejected: rows that cannot be used are left out and listed here; None: the first ends the reading.
+
+    Raises:
+        DataError: a row that cannot be used, or none is left.
+    """
+    examples: list[Any] = []
+    rows: list[int] = []
+    before, fix = len(rejected or ()), ""
+    for file in files:
+        with way_out(rejected):
+            for make, row in read(file):
+                try:
+                    examples.append(make())
+                except DataError as error:
+                    if rejected is None:
+                        raise
+                    if len(rejected) == before:  # the row that the error names, if none can be used
+                        fix = error.fix or ""
+                    rejected.append(RejectedRow(str(file), row, error.what))
+                else:
+                    rows.append(row)
+    origin = " + ".join(map(str, files))
+    if not examples:
+        mine = rejected[before:] if rejected else []
+        what = f"no {noun} can be used" + (f"; {summary(mine, listed=False)}" if mine else "")
+        raise DataError(what, where=origin, fix=fix or "Correct the file")
+    return examples, origin, rows if len(files) == 1 else range(1, len(rows) + 1)

@@ -50,8 +50,8 @@ from glassformer.data.label_kinds import Format, one_spelling, said_of_amounts
 from glassformer.data.messages import messages
 from glassformer.data.network import unreachable
 from glassformer.data.numbers import check_numbers, number_column
-from glassformer.data.readers import check_request, with_limit
-from glassformer.data.rejected import RejectedRow, lenient_table, way_out, without_bad_rows
+from glassformer.data.rejected import RejectedRow, check_request, lenient_table, way_out, without_bad_rows
+from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table, is_plain
 from glassformer.errors import DataError
 

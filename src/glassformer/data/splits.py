@@ -5,20 +5,22 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.columns import refuse_target_columns
 from glassformer.data.copies import distinct, groups_of
+from glassformer.data.dataset import Dataset
 from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what_labels_are, without_class
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
 from glassformer.errors import ConfigError, DataError
 
+D = TypeVar("D", bound=Dataset)
 APART = (None, "apart")  # what ``copies`` says where copies of one example may stand on both sides
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
 MOST = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
@@ -338,7 +340,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
         raise DataError(error.what, where=where, fix=error.fix) from None
     train = splits["train"]
     if d.train_size is not None and d.train_size < len(train):
-        train = train.select(_drawn(train, d.train_size, d.split_seed).tolist())
+        train = train.select(_drawn(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
     if (pair := getattr(dataset, "pair_column", None)) is not None:
         refuse_target_columns(train, (dataset.columns[0], pair))
     name = choose_judged(judged_name, [*splits])
@@ -368,12 +370,12 @@ def hold_out(train: Any, size: float, d: Any, apart: Sequence[str | None] = APAR
     return train.select(kept.tolist()), train.select(held.tolist())
 
 
-def _drawn(split: Any, count: int, seed: int) -> np.ndarray:
+def _drawn(split: Any, count: int, seed: int, *, shuffled: bool) -> np.ndarray:
     """Ascending places of ``count`` examples of a split, drawn as its kind draws."""
     if split.STRATIFIED:
         return stratified_subset(split.labels or [0] * len(split), count, seed)
     rng = np.random.default_rng(seed)
-    if split.SHUFFLED:
+    if shuffled:
         return np.sort(rng.permutation(len(split))[:count])
     return np.sort(rng.choice(len(split), count, replace=False))
 
@@ -389,11 +391,12 @@ def choose_judged(wanted: str, splits: Sequence[str]) -> str:
     return wanted if wanted in splits else "validation"
 
 
-def limited(split: Any, limit: int, seed: int) -> Any:
-    """At most ``limit`` examples of a split, of each class its share."""
-    if len(split) <= limit:
-        return split
-    if split.STRATIFIED:
-        return split.select(_drawn(split, limit, seed).tolist())
-    chosen = np.random.default_rng(seed).choice(len(split), limit, replace=False)
-    return split.select(np.sort(chosen).tolist())
+def with_limit(dataset: D, limit: int | None, seed: int) -> D:
+    """At most ``limit`` examples of each split, of each class its share, file order kept; None: all."""
+    if limit is None:
+        return dataset
+    splits = dict(dataset.splits)
+    for name, split in splits.items():
+        if len(split) > limit:
+            splits[name] = split.select(_drawn(split, limit, seed, shuffled=False).tolist())
+    return replace(dataset, splits=splits)

@@ -26,9 +26,9 @@ from glassformer.data.checks import check_class_names
 from glassformer.data.dataset import Dataset, Split, choose_splits
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.folders import files_of, find_folder
-from glassformer.data.readers import Row, check_request, column_of, read_rows, with_limit
-from glassformer.data.rejected import RejectedRow, lenient_table
+from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
 from glassformer.data.sources import NAMED_SOURCES
+from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS
 from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
 from glassformer.errors import DataError
