@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +73,17 @@ def files_of(
         refuse_tables(path)
         raise DataError("no file named train, validation or test", where=str(path), fix=fix)
     if not path.exists() and path.suffix.lower() not in READERS:
-        hint = nearest(str(path), list(known))
-        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
+        raise not_there(path, known)
     if path.suffix.lower() not in endings:
         what = f"files of kind {path.suffix!r} are not read"
         raise DataError(what, where=str(path), fix=other_kind(path.suffix, endings))
     return {"train": [path]}
+
+
+def not_there(source: str | Path, known: Iterable[str]) -> DataError:
+    """What is said of a path where nothing is; the nearest of the ``known`` data sets is named."""
+    what = f"no file, folder or named data set {str(source)!r}"
+    return DataError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
 
 
 def tables_in(folder: Path) -> list[Path]:

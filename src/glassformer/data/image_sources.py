@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import nearest
 from glassformer.data.checks import check_class_names
 from glassformer.data.columns import (
     LABEL_COLUMNS,
@@ -23,7 +22,14 @@ from glassformer.data.columns import (
 )
 from glassformer.data.dataset import SPLIT_OF, Dataset, NamedSource, Split, choose_splits
 from glassformer.data.files import is_clutter
-from glassformer.data.folders import find_folder, refuse_models, refuse_tables, split_folders, subfolders
+from glassformer.data.folders import (
+    find_folder,
+    not_there,
+    refuse_models,
+    refuse_tables,
+    split_folders,
+    subfolders,
+)
 from glassformer.data.image import files_below, is_image_name, picture_name, without_unreadable
 from glassformer.data.label_kinds import one_spelling
 from glassformer.data.label_sets import each
@@ -156,9 +162,7 @@ def _load_path(
     elif str(source) and (path.exists() or path.suffix.lower() in READERS):
         files = {"train": [path]}
     else:
-        hint = nearest(str(source), list(NAMED_IMAGES))
-        what = f"no file, folder or named data set {str(source)!r}"
-        raise DataError(what, fix=f"Check the path. {hint}")
+        raise not_there(source, NAMED_IMAGES)
     chosen = choose_splits(files, wanted, str(path))
     tables = {split: [lenient_table(p, rejected) for p in paths] for split, paths in chosen.items()}
     name = path.name if path.is_dir() else path.stem

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import normalize
 
-from glassformer.config import listed, nearest
+from glassformer.config import listed
 from glassformer.data import corpus, given
 from glassformer.data.checks import check_texts
 from glassformer.data.columns import (
@@ -42,6 +42,7 @@ from glassformer.data.folders import (
     folder_here,
     joined,
     load_sentences,
+    not_there,
     read_texts,
     split_files,
     text_files,
@@ -170,8 +171,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
     if path.is_dir():
         name, tables = path.name, split_files(path)
     elif not path.exists() and path.suffix.lower() not in READERS:
-        hint = nearest(str(path), list(NAMED_SOURCES))
-        raise DataError(f"no file, folder or named data set {str(path)!r}", fix=f"Check the path. {hint}")
+        raise not_there(path, NAMED_SOURCES)
     chosen: dict[str, Any] = choose_splits(tables or text_files(path), wanted, str(path))
     if not tables:
         splits = {split: read_texts(split, own, path, columns.rejected) for split, own in chosen.items()}
