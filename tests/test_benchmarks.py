@@ -43,12 +43,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def tool(monkeypatch):
-    """A benchmark by its name."""
-    return benchmark
-
-
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     return [" ".join(part) for part in np.array_split(europe_splits()["train"][0][:60], 12)]
@@ -62,13 +56,11 @@ def pairs_of(pretrain: Any, texts: list[str]) -> tuple[Any, int]:
 # --- the same work for all ------------------------------------------------------------------------
 
 
-def test_rows_are_padded_with_what_no_loss_counts(tool):
-    trainer = tool("hf_trainer")
+def test_rows_are_padded_with_what_no_loss_counts():
+    trainer = benchmark("hf_trainer")
+    first = {"input_ids": np.array([5, 6, 7]), "labels": np.array([-100, 6, -100]), "next_sentence_label": 1}
     rows = trainer.Rows(
-        [
-            {"input_ids": np.array([5, 6, 7]), "labels": np.array([-100, 6, -100]), "next_sentence_label": 1},
-            {"input_ids": np.array([8]), "labels": np.array([8]), "next_sentence_label": 0},
-        ]
+        [first, {"input_ids": np.array([8]), "labels": np.array([8]), "next_sentence_label": 0}]
     )
     batch = trainer.pad([rows[0], rows[1]])
     assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
@@ -78,19 +70,16 @@ def test_rows_are_padded_with_what_no_loss_counts(tool):
     assert trainer.pad([rows[1]], width=5)["input_ids"].tolist() == [[8, 0, 0, 0, 0]]
 
 
-def test_the_plain_loop_trains_on_every_row_once_in_batches_of_like_length(tool):
+def test_the_plain_loop_trains_on_every_row_once_in_batches_of_like_length():
     from transformers import BertConfig, BertForSequenceClassification
 
     torch.manual_seed(0)
-    model = BertForSequenceClassification(
-        BertConfig(
-            vocab_size=53, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **TINY
-        )
-    )
-    rows = tool("hf_trainer").Rows(
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = BertForSequenceClassification(BertConfig(vocab_size=53, num_labels=2, **still, **TINY))
+    rows = benchmark("hf_trainer").Rows(
         [{"input_ids": np.full(2 + i % 11, 5 + 7 * (i % 2)), "labels": i % 2} for i in range(37)]
     )
-    loop = tool("hf_trainer").PlainLoop(model, lr=1e-2, batch=4)
+    loop = benchmark("hf_trainer").PlainLoop(model, lr=1e-2, batch=4)
     batches = loop.batches(rows, np.random.default_rng(0))
     assert sorted(i for batch in batches for i in batch) == list(range(37))
     widths = [{len(rows[i]["input_ids"]) for i in batch} for batch in batches]
@@ -99,8 +88,8 @@ def test_the_plain_loop_trains_on_every_row_once_in_batches_of_like_length(tool)
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_packed_pairs_are_the_rows_of_the_peer(tool, texts):
-    pretrain = tool("pretrain")
+def test_packed_pairs_are_the_rows_of_the_peer(texts):
+    pretrain = benchmark("pretrain")
     pairs, _ = pairs_of(pretrain, texts)
     again, _ = pairs_of(pretrain, texts)
     assert all((a.ids == b.ids).all() for a, b in zip(pairs, again, strict=True))
@@ -121,7 +110,7 @@ def test_packed_pairs_are_the_rows_of_the_peer(tool, texts):
     assert stream.examples == sum(len(pair.labels) for pair in pairs)
 
 
-def test_a_peer_gets_the_attention_that_is_faster_here_and_nothing_is_learnt_in_trying(tool):
+def test_a_peer_gets_the_attention_that_is_faster_here_and_nothing_is_learnt_in_trying():
     class Model(torch.nn.Linear):
         def set_attn_implementation(self, name: str) -> None:
             self.name = name
@@ -134,16 +123,16 @@ def test_a_peer_gets_the_attention_that_is_faster_here_and_nothing_is_learnt_in_
         with torch.no_grad():
             model.weight += 1.0
 
-    said = tool("hf_trainer").choose_attention(model, work)
+    said = benchmark("hf_trainer").choose_attention(model, work)
     assert model.name == "eager"
     assert said.startswith("eager (sdpa: ")
     assert torch.equal(model.weight, before)
 
 
-def test_pre_training_begins_at_the_loss_of_the_peer(tool, texts, tmp_path):
+def test_pre_training_begins_at_the_loss_of_the_peer(texts, tmp_path):
     pytest.importorskip("accelerate")
     pytest.importorskip("transformers")
-    pretrain = tool("pretrain")
+    pretrain = benchmark("pretrain")
     pairs, vocab_size = pairs_of(pretrain, texts)
     rounds = [pairs[: pretrain.BATCH]]  # one batch, so one step: no update comes before the loss
     folder = pretrain.random_weights(tmp_path, vocab_size, 0, **TINY)
@@ -156,16 +145,16 @@ def test_pre_training_begins_at_the_loss_of_the_peer(tool, texts, tmp_path):
     assert theirs.run(0).loss < first.loss
 
 
-def test_pictures_begin_at_the_loss_of_the_peer(tool, tmp_path):
+def test_pictures_begin_at_the_loss_of_the_peer(tmp_path):
     pytest.importorskip("transformers")
-    pictures = tool("train_pictures")
+    pictures = benchmark("train_pictures")
     torch.manual_seed(0)
     config = vit_tiny((12, 12), (4, 4))
     config = pictures.replace(config, head="classification", num_labels=pictures.CLASSES)
     save_pretrained(ViT(config), tmp_path)
     rng = np.random.default_rng(0)
     part = pictures.Round(rng.integers(0, 256, (7, 3, 12, 12), np.uint8), rng.integers(0, 10, 7))
-    work = pictures.RunContext(tmp_path, [part], ImageTransform((12, 12)), config.embedding.num_tokens, 7)
+    work = pictures.Work(tmp_path, [part], ImageTransform((12, 12)), config.embedding.num_tokens, 7)
     ours = pictures.MAKERS["glassformer"](work)
     found = {key: pictures.MAKERS[key](work).run(0) for key in ("fp32", "autocast", "bf16")}
     window = ours.run(0)
@@ -176,8 +165,8 @@ def test_pictures_begin_at_the_loss_of_the_peer(tool, tmp_path):
     assert ours.run(0).loss < window.loss
 
 
-def test_sizes_are_those_that_the_page_tells(tool):
-    pictures = tool("train_pictures")
+def test_sizes_are_those_that_the_page_tells():
+    pictures = benchmark("train_pictures")
     small, transform = pictures.build("small", 0)
     c = small.config
     assert (c.encoder.d_model, c.encoder.num_layers, c.embedding.num_tokens) == (192, 8, 65)
@@ -190,13 +179,13 @@ def test_sizes_are_those_that_the_page_tells(tool):
 @pytest.mark.parametrize(
     ("name", "loader"), [("pretrain", "resolve_checkpoint"), ("train_pictures", "load_image_dataset")]
 )
-def test_missing_data_are_one_line_and_exit_code_2(tool, monkeypatch, tmp_path, capsys, name, loader):
+def test_missing_data_are_one_line_and_exit_code_2(monkeypatch, tmp_path, capsys, name, loader):
     def missing(*args: Any, **options: Any) -> None:
         raise DataError("is not here", where="imdb", fix="Fetch it")
 
-    benchmark, out = tool(name), tmp_path / "none.json"
-    monkeypatch.setattr(benchmark, loader, missing)
-    assert benchmark.main(["--rounds", "1", "--out", str(out)]) == 2
+    module, out = benchmark(name), tmp_path / "none.json"
+    monkeypatch.setattr(module, loader, missing)
+    assert module.main(["--rounds", "1", "--out", str(out)]) == 2
     assert capsys.readouterr().err == "imdb: is not here. Fetch it\n"
     assert not out.exists()
 
@@ -205,15 +194,15 @@ def test_missing_data_are_one_line_and_exit_code_2(tool, monkeypatch, tmp_path, 
     ("option", "value", "said"),
     [("--rounds", "0", "whole number from 1 on"), ("--max-length", "3", "give 16 to 512")],
 )
-def test_numbers_that_cannot_be_are_refused(tool, capsys, option, value, said):
+def test_numbers_that_cannot_be_are_refused(capsys, option, value, said):
     with pytest.raises(SystemExit) as stopped:
-        tool("pretrain").main([option, value])
+        benchmark("pretrain").main([option, value])
     assert stopped.value.code == 2
     assert said in capsys.readouterr().err
 
 
-def test_reviews_that_give_too_few_pairs_are_refused(tool, monkeypatch):
-    pretrain = tool("pretrain")
+def test_reviews_that_give_too_few_pairs_are_refused(monkeypatch):
+    pretrain = benchmark("pretrain")
     splits = {"train": SimpleNamespace(texts=["a film", "a book"])}
     monkeypatch.setattr(pretrain, "load_text_dataset", lambda *a, **o: SimpleNamespace(splits=splits))
     monkeypatch.setattr(pretrain, "make_pairs", lambda *a: [SimpleNamespace(ids=[1])] * 2)
@@ -221,80 +210,11 @@ def test_reviews_that_give_too_few_pairs_are_refused(tool, monkeypatch):
         pretrain.load_rounds(None, 2, 1, 128, 0)
 
 
-def test_table_of_a_comparison(tool, monkeypatch, tmp_path):
-    rounds, speed = tool("rounds"), tool("tables_speed")
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`."
-    windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
-    peer, ours = (
-        rounds.Contender(
-            name, {}, lambda turn: None, [rounds.Window(6, 60, *each) for each in found], "pictures"
-        )
-        for name, found in windows.items()
-    )
-    result = {
-        **tool("results").environment(),
-        "threads": 1,
-        "contenders": [peer.summary(), ours.summary()],
-        "glassformer_against": {"peer": rounds.ratios(ours, peer)},
-        "loss_against_glassformer": rounds.loss_differences(ours, [peer]),
-    }
-    tool("results").write_result(tmp_path / "train_pictures-base.json", result)
-    stored = json.loads((tmp_path / "train_pictures-base.json").read_text(encoding="utf-8"))
-    assert stored["contenders"][0]["windows"][0] == {
-        "pictures": 6,
-        "tokens": 60,
-        "seconds": 2.0,
-        "loss": 2.5,
-    }
-    lines = speed.pictures("base").splitlines()
-    assert lines[2] == "| peer | 2.2 (1.5 to 3.0) | 3.0 × (2.0 to 4.0) | -4.0% |"
-    assert lines[3] == "| glassformer | 6.0 (6.0 to 6.0) |  |  |"
-    assert lines[5].startswith("Measured on ")
-
-
-def test_a_table_says_which_attention_its_peers_had(tool):
-    def rows(attention: str) -> list[dict[str, Any]]:
-        peer = {
-            "name": "HF Trainer, at its best",
-            "setting": {"precision": "bf16 autocast", "attention": attention},
-        }
-        return [peer, {"name": "glassformer", "setting": {"precision": "bf16 weights, fp32 masters"}}]
-
-    told = tool("tables_speed").attentions
-    assert told(rows("eager (sdpa: 1.36 times the time)"))[0].startswith(
-        "Attention taken: HF Trainer, at its best: eager"
-    )
-    assert told(rows("sdpa"))[0].startswith("Measured before peers had the choice")
-    assert told(rows("sdpa")[1:]) == []
-
-
-def test_a_table_of_what_is_not_measured_says_so(tool, monkeypatch, tmp_path):
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    speed, quality = tool("tables_speed"), tool("tables_quality")
-    for table in (speed.nearest_peers, speed.padding, speed.pretraining, quality.questions):
-        assert table().startswith("Not measured yet")
-
-
-def test_the_scoreboard_in_short_has_the_rows_of_the_file(tool, monkeypatch, tmp_path):
-    tables = tool("tables")
-    assert set(tables.PROMISED) <= (tool("reliability").ROWS | tool("reliability").PEER).keys()
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    assert tables.scoreboard() == "Not measured yet: `make soak`."
-    row = {"asked": 1213, "run": 11, "passed": 7}
-    (tmp_path / "reliability.json").write_text(json.dumps({"rows": {"kills": row}}), encoding="utf-8")
-    assert tables.scoreboard().splitlines()[2:] == [f"| {tables.PROMISED['kills']} | 1,213 | 11 | 7 |"]
-
-
-def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(tool, monkeypatch, tmp_path, capsys):
-    linear, out = tool("linear"), tmp_path / "linear.json"
-    monkeypatch.setattr(linear, "LAYERS", {"small": (16, 48)})
-    monkeypatch.setattr(linear, "ROWS", 257)
-    threads, code = (
-        torch.get_num_threads(),
-        linear.main(["--rounds", "1", "--threads", "1", "--out", str(out)]),
-    )
-    torch.set_num_threads(threads)
+def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(monkeypatch, tmp_path, capsys):
+    parts, out = benchmark("parts"), tmp_path / "linear.json"
+    monkeypatch.setattr(parts, "LAYERS", {"small": (16, 48)})
+    monkeypatch.setattr(parts, "ROWS", 257)
+    code = parts.main(["linear", "--rounds", "1", "--threads", "1", "--out", str(out)])
     if kernels.why_not() or not kernels.has_amx():
         assert code == 2
         assert "there is no kernel here" in capsys.readouterr().err
@@ -305,26 +225,20 @@ def test_the_gradient_of_a_linear_layer_is_timed_where_there_is_a_kernel(tool, m
     assert min(spread["min"] for spread in layer["milliseconds"].values()) > 0
 
 
-def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path):
-    whole, speed, turns = tool("end_to_end"), tool("tables_speed"), []
+def test_the_whole_command_is_timed_in_turn_and_told(monkeypatch, tmp_path):
+    whole, speed, turns = benchmark("end_to_end"), benchmark("tables_speed"), []
 
     def train(tree, out, options):
         turns.append(tree.name)
         now = tree == whole.ROOT
         assert options.limit == 31
-        return {
-            "seconds": 10.0 if now else 30.0,
-            "accuracy": 0.75,
-            "judged": 4,
-            "peak_memory_mb": 1234,
-            "tokens_per_second": 50,
-        }
+        told = {"accuracy": 0.75, "judged": 4, "peak_memory_mb": 1234, "tokens_per_second": 50}
+        return told | {"seconds": 10.0 if now else 30.0}
 
     monkeypatch.setattr(whole, "train", train)
     monkeypatch.setattr(whole, "checked_out", lambda revision, folder: contextlib.nullcontext(folder))
-    whole.main(
-        ["--limit", "31", "--rounds", "2", "--before", "abc", "--out", str(tmp_path / "end-to-end.json")]
-    )
+    out = str(tmp_path / "end-to-end.json")
+    whole.main(["--limit", "31", "--rounds", "2", "--before", "abc", "--out", out])
     assert turns == ["tree", whole.ROOT.name, whole.ROOT.name, "tree"]
     monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
     lines = speed.end_to_end().splitlines()
@@ -338,10 +252,10 @@ def test_the_whole_command_is_timed_in_turn_and_told(tool, monkeypatch, tmp_path
 # --- the command line ------------------------------------------------------------------------------
 
 
-def test_options_are_read_by_their_defaults(tool, capsys):
+def test_options_are_read_by_their_defaults(capsys):
     def read(*argv: str) -> Any:
         options = {"rounds": (5, "timed"), "fast": False, "sizes": [7], "out": Path("a"), "limit": int}
-        return tool("results").parse(
+        return benchmark("options").parse(
             "about", "name", argv=argv, key={"flag": "--set", "nargs": "*"}, **options
         )
 

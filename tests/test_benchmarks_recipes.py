@@ -83,16 +83,6 @@ def test_results_are_of_the_settings_that_their_recipes_have_now(monkeypatch):
     assert others == []
 
 
-def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(tmp_path, monkeypatch):
-    tables = benchmark("tables")
-    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
-    runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
-    result = {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs}
-    (tmp_path / "recipe-cifar10-vit-stem.json").write_text(json.dumps(result), encoding="utf-8")
-    (line,) = tables.highlights().splitlines()[2:]
-    assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
-
-
 def test_fp32_stands_beside_the_run_in_bf16_of_the_same_seed(tmp_path, monkeypatch):
     finding = benchmark("precision").finding
     small = ["limit=60", "epochs=1", "validation_size=20", "baselines=false", "threads=1"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
-def module(monkeypatch):
+def module():
     return benchmark("lab_questions")
 
 
@@ -78,16 +77,14 @@ def test_a_run_goes_on_and_ends_in_time(module, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setitem(module.FITS, "vit", fit)
     out = tmp_path / "lab-questions.json"
-    argv = ["lab_questions.py", "pooler", "--seeds", "0", "1", "--runs", str(tmp_path), "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", [*argv, "--minutes", "0.0000001"])
-    module.main()
+    argv = ["pooler", "--seeds", "0", "1", "--runs", str(tmp_path), "--out", str(out)]
+    module.main([*argv, "--minutes", "0.0000001"])
     assert not trained
     assert not out.exists()
     assert "6 trainings are left" in capsys.readouterr().out
-    monkeypatch.setattr(sys, "argv", argv)
-    module.main()
+    module.main(argv)
     assert [seed for seed, _ in trained] == [0, 0, 0, 1, 1, 1]
-    module.main()
+    module.main(argv)
     assert len(trained) == 6
     found = json.loads(out.read_text(encoding="utf-8"))["questions"]
     assert list(found) == ["pooler"]
@@ -155,20 +152,16 @@ def test_settings_of_every_arm_are_those_of_an_estimator(module, key):
             assert arm.kind in ("cnn", "tfidf")
 
 
-def test_maps_are_summed_up_over_seeds(module, tmp_path, monkeypatch, capsys):
+def test_maps_are_summed_up_over_seeds(tmp_path, monkeypatch):
     lab_maps = benchmark("lab_maps")
 
     looks = iter([0.1, 0.2, 0.3])
-    monkeypatch.setattr(
-        lab_maps,
-        "KINDS",
-        {"text": lambda seed: {"entropy": next(looks)}, "pictures": lambda seed: {"entropy": 0.5}},
-    )
+    kinds = {"text": lambda seed: {"entropy": next(looks)}, "pictures": lambda seed: {"entropy": 0.5}}
+    monkeypatch.setattr(lab_maps, "KINDS", kinds)
     out = tmp_path / "maps.json"
-    argv = ["lab_maps.py", "--seeds", "0", "1", "2", "--runs", str(tmp_path / "runs"), "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", argv)
-    lab_maps.main()
-    lab_maps.main()  # nothing is trained again: the values are used up
+    argv = ["--seeds", "0", "1", "2", "--runs", str(tmp_path / "runs"), "--out", str(out)]
+    lab_maps.main(argv)
+    lab_maps.main(argv)  # nothing is trained again: the values are used up
     found = json.loads(out.read_text(encoding="utf-8"))
     assert found["kinds"]["text"]["entropy"]["by_seed"] == [0.1, 0.2, 0.3]
     low, high = found["kinds"]["text"]["entropy"]["interval"]
@@ -191,18 +184,17 @@ def test_baselines_learn_and_judge_the_same_reviews(module, monkeypatch, tmp_pat
     assert lab_fits.tfidf(3, tmp_path, labels=50).all()
 
 
-def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path, monkeypatch):
+def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path):
     for seed in range(2):
         for arm in ("64 tokens", "encoder, mean", "ViT, half the patches", "ViT"):
             write_run(module, tmp_path, arm, seed, np.arange(101) % 2 == 0)
     found = module.judged(tmp_path, "cheaper", [0, 1])
     old = {name: one | {"says": "old"} for name, one in reversed(found["differences"].items())}
     out = tmp_path / "kept.json"
-    out.write_text(
-        json.dumps({"date": "then", "questions": {"cheaper": found | {"differences": old, "note": ""}}})
-    )
-    monkeypatch.setattr(sys, "argv", ["lab_questions.py", "--words", "--out", str(out)])
-    module.main()
+    kept = {"date": "then", "questions": {"cheaper": found | {"differences": old, "note": ""}}}
+    out.write_text(json.dumps(kept))
+    argv = ["--words", "--out", str(out)]
+    module.main(argv)
     kept = json.loads(out.read_text(encoding="utf-8"))
     assert kept["date"] == "then"
     assert kept["questions"]["cheaper"] == json.loads(json.dumps(found))
@@ -211,7 +203,7 @@ def test_words_are_written_anew_from_the_figures_that_are_kept(module, tmp_path,
     renamed = {f"{name}!": one for name, one in old.items()}
     out.write_text(json.dumps({"questions": {"cheaper": found | {"differences": renamed}}}))
     with pytest.raises(SystemExit, match="judge them again"):
-        module.main()
+        module.main(argv)
     out.unlink()
     with pytest.raises(SystemExit, match="2"):
-        module.main()
+        module.main(argv)

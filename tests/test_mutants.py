@@ -6,8 +6,6 @@ import ast
 import json
 from pathlib import Path
 
-import pytest
-
 from .benchmark_tools import benchmark
 
 ROOT = Path(__file__).parents[1]
@@ -37,13 +35,8 @@ def f(a: int = 2, b=None, *, flag=True):
 '''
 
 
-@pytest.fixture
-def tool(monkeypatch):
-    return benchmark
-
-
-def test_what_is_changed_and_what_is_left_alone(tool):
-    found = {(one.line, one.mutation) for one in tool("mutation").mutants("f.py", SOURCE)}
+def test_what_is_changed_and_what_is_left_alone():
+    found = {(one.line, one.mutation) for one in benchmark("mutation").mutants("f.py", SOURCE)}
     assert found == {
         (5, "5 → 6"), (8, "2 → 3"), (8, "True → False"),
         (10, "a < b → a <= b"), (10, "a < b → a >= b"), (10, "not flag → flag"),
@@ -62,8 +55,8 @@ def test_what_is_changed_and_what_is_left_alone(tool):
     }  # fmt: skip
 
 
-def test_a_mutant_is_one_change_of_the_source(tool):
-    for one in tool("mutation").mutants("f.py", SOURCE):
+def test_a_mutant_is_one_change_of_the_source():
+    for one in benchmark("mutation").mutants("f.py", SOURCE):
         before, after = SOURCE.splitlines(), one.source.splitlines()
         assert ast.dump(ast.parse(one.source)) != ast.dump(ast.parse(SOURCE))
         assert [i + 1 for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [one.line]
@@ -71,8 +64,8 @@ def test_a_mutant_is_one_change_of_the_source(tool):
         assert one.text == before[one.line - 1].strip()
 
 
-def test_lines_are_drawn_before_a_line_is_drawn_again(tool):
-    mutation = tool("mutation")
+def test_lines_are_drawn_before_a_line_is_drawn_again():
+    mutation = benchmark("mutation")
     every = mutation.mutants("f.py", SOURCE)
     lines = {one.line for one in every}
     chosen = mutation.sample(every, len(lines), seed=3)
@@ -81,8 +74,8 @@ def test_lines_are_drawn_before_a_line_is_drawn_again(tool):
     assert len(mutation.sample(every, 1000, seed=3)) == len(every)
 
 
-def test_a_survivor_is_judged_by_what_is_known_of_it(tool, monkeypatch, tmp_path):
-    results, known = tool("mutant_results"), tmp_path / "explained.json"
+def test_a_survivor_is_judged_by_what_is_known_of_it(monkeypatch, tmp_path):
+    results, known = benchmark("mutant_results"), tmp_path / "explained.json"
     monkeypatch.setattr(results, "EXPLAINED", known)
     monkeypatch.setattr(results, "environment", dict)
     listed = [
@@ -106,13 +99,8 @@ def test_a_survivor_is_judged_by_what_is_known_of_it(tool, monkeypatch, tmp_path
     out = tmp_path / "mutants.json"
     results.write(out, {"nn": tried}, [], 11)
     (run,) = json.loads(out.read_text(encoding="utf-8"))["runs"]
-    assert (run["package"], run["seed"], run["tried"], run["killed"], run["equivalent"]) == (
-        "nn",
-        11,
-        3,
-        1,
-        1,
-    )
+    counts = [run[key] for key in ("package", "seed", "tried", "killed", "equivalent")]
+    assert counts == ["nn", 11, 3, 1, 1]
     assert run["files"] == {"nn/a.py": {"killed": 0, "tried": 2}, "nn/b.py": {"killed": 1, "tried": 1}}
     assert [one["reason"] for one in run["survivors"]] == ["it is", None]
     known.unlink()
@@ -120,8 +108,8 @@ def test_a_survivor_is_judged_by_what_is_known_of_it(tool, monkeypatch, tmp_path
     assert json.loads(out.read_text(encoding="utf-8"))["runs"][0]["equivalent"] == 0
 
 
-def test_every_reason_is_for_a_line_that_stands(tool):
-    results = tool("mutant_results")
+def test_every_reason_is_for_a_line_that_stands():
+    results = benchmark("mutant_results")
     gone = []
     for (file, line, _), one in results.explained().items():
         assert one["kind"] in ("equivalent", "left")

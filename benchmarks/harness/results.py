@@ -1,8 +1,7 @@
-"""The machine in words, result files and options: what every benchmark needs."""
+"""The machine in words, and result files."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
@@ -21,39 +20,6 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-def parse(doc: str | None, *positional: Any, argv: Sequence[str] | None = None, **options: Any) -> Any:
-    """The command line's values, with ``error``, ``exit`` and ``prog`` of its parser.
-
-    Args:
-        positional: names, or pairs of a name and its help or argparse's own settings of it.
-        options: name=default, or (default, help). ``False`` is a switch, a list takes several values, a type has no
-            default; a dictionary holds argparse's own settings, and ``flag`` where that is not the name.
-    """
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for one in positional:
-        name, more = (one, {}) if isinstance(one, str) else one
-        parser.add_argument(name, **(more if isinstance(more, dict) else {"help": more}))
-    for name, given in options.items():
-        if isinstance(given, dict):
-            flag = given.pop("flag", None)
-            parser.add_argument(flag or "--" + name.replace("_", "-"), dest=name, **given)
-            continue
-        value, told = given if isinstance(given, tuple) else (given, None)
-        settings: dict[str, Any] = {"type": type(value), "default": value}
-        if value is False:
-            settings = {"action": "store_true"}
-        elif isinstance(value, type):
-            settings = {"type": value}
-        elif isinstance(value, list):
-            settings |= {"type": type(value[0]) if value else str, "nargs": "+"}
-        elif isinstance(value, Path):
-            settings["type"] = Path
-        parser.add_argument("--" + name.replace("_", "-"), help=told, **settings)
-    found = parser.parse_args(argv)
-    found.error, found.exit, found.prog = parser.error, parser.exit, parser.prog
-    return found
-
-
 def level() -> str:
     """The processor's own level, as the kernels' levels are named; ``none`` below all of them."""
     return next((one.name for one in LEVELS if one.flags <= cpu_flags()), "none")
@@ -68,13 +34,6 @@ def result_file(stem: str) -> Path:
     """Where a benchmark writes: a file a level, so that a table is of one kind of processor. AMX is in plain ``stem``."""
     kind = "gpu" if choose_device().type == "cuda" else level()
     return RESULTS / (f"{stem}.json" if kind == "amx" else f"{stem}-{kind}.json")
-
-
-def count(text: str) -> int:
-    """A whole number from 1 on, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no count; give a whole number from 1 on")
-    return int(text)
 
 
 def environment(*packages: str) -> dict[str, Any]:
@@ -122,10 +81,3 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 def kept(path: Path) -> dict[str, Any]:
     """What a result file holds already, so that the same command goes on; empty where there is none."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-def written(path: Path, result: dict[str, Any]) -> int:
-    """Write a result file and say so; the exit code."""
-    write_result(path, result)
-    print(f"written to {path}")
-    return 0

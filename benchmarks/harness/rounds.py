@@ -16,8 +16,8 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.harness.results import spread
@@ -117,8 +117,7 @@ def _end_with_parent() -> None:
 def take_turns(contenders: Sequence[Contender], rounds: int, say: Callable[[str], None] = print) -> None:
     """Time every contender once a round, each round in another order; round -1 warms up, untimed."""
     for turn in range(-1, rounds):
-        shift = turn % len(contenders)
-        for contender in [*contenders[shift:], *contenders[:shift]]:
+        for contender in rotated(contenders, turn):
             started = time.perf_counter()
             window = contender.run(turn)
             if turn >= 0:
@@ -139,17 +138,43 @@ def milliseconds(work: Callable[[], Any]) -> float:
     return 1000 * (now - begin) / max(calls, 1)
 
 
+def process_milliseconds(work: Callable[[], Any], least: float) -> float:
+    """Of one call, in the process's own time (user and system), over ``least`` seconds of it."""
+    begin, calls = time.process_time(), 0
+    while not calls or time.process_time() < begin + least:
+        work()
+        calls += 1
+    return 1000 * (time.process_time() - begin) / calls
+
+
 def in_turn(
-    works: Mapping[str, Any], rounds: int, measure: Callable[[Any], float] = milliseconds
-) -> dict[str, list[float]]:
-    """What ``measure`` says of each work in each round; a round before warms up, untimed."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(-1, rounds):
-        for name, work in works.items():
-            spent = measure(work)
+    works: Mapping[str, Any],
+    rounds: int,
+    measure: Callable[[Any], Any] = milliseconds,
+    warm_up: bool = True,
+    after: Callable[[dict[str, list[Any]]], None] = lambda found: None,
+) -> dict[str, list[Any]]:
+    """What ``measure`` says of each work in each round, each round in another order.
+
+    Args:
+        warm_up: a round before that does not count.
+        after: is given all that was found so far, after each round.
+    """
+    found: dict[str, list[Any]] = {name: [] for name in works}
+    for turn in range(-1 if warm_up else 0, rounds):
+        for name in rotated(list(works), turn):
+            taken = measure(works[name])
             if turn >= 0:
-                times[name].append(spent)
-    return times
+                found[name].append(taken)
+        if turn >= 0:
+            after(found)
+    return found
+
+
+def rotated(items: Sequence[Any], turn: int) -> list[Any]:
+    """The order of a round: whoever comes first in one comes last in the next."""
+    shift = turn % len(items)
+    return [*items[shift:], *items[:shift]]
 
 
 def times_as_long(others: Sequence[float], ours: Sequence[float]) -> dict[str, float]:
@@ -180,19 +205,48 @@ def glassformer_epoch(
     return time.perf_counter() - started, statistics.fmean(losses)
 
 
+def steps_of(history: Sequence[dict[str, Any]]) -> tuple[int, float, float]:
+    """Of a fit: the tokens of its steps, the seconds by their own clock, and their mean loss."""
+    steps = [record for record in history if record["kind"] == "step"]
+    loss = statistics.fmean(step["loss"] for step in steps)
+    return sum(step["tokens"] for step in steps), steps[-1]["seconds"], loss
+
+
 def loss_differences(ours: Contender, peers: Sequence[Contender]) -> dict[str, float]:
     """How far each peer's mean loss over all windows lies from ours, relative to ours: that the work is the same."""
     mean = {c.name: statistics.fmean(w.loss for w in c.windows) for c in (ours, *peers)}
     return {peer.name: round(mean[peer.name] / mean[ours.name] - 1.0, 4) for peer in peers}
 
 
-def report(ours: Contender, peers: Sequence[Contender], out: Path) -> None:
-    """What a person at the terminal reads at the end."""
-    apart = loss_differences(ours, peers)
-    for peer in peers:
-        ratio = ratios(ours, peer)
+def compared(contenders: Sequence[Contender], rounds: int) -> dict[str, Any]:
+    """Contenders timed in turn, as a result file has them; with how ours stands beside the others, where it is the last."""
+    take_turns(contenders, rounds)
+    found: dict[str, Any] = {"contenders": [contender.summary() for contender in contenders]}
+    *peers, ours = contenders
+    if not ours.name.startswith("glassformer"):
+        return found | {"glassformer_against": {}}
+    found["glassformer_against"] = {peer.name: ratios(ours, peer) for peer in peers}
+    found["loss_against_glassformer"] = loss_differences(ours, peers)
+    for name, apart in found["loss_against_glassformer"].items():
         print(
-            f"glassformer: {ratio['median']:.2f}x {peer.name} ({ratio['min']:.2f} to {ratio['max']:.2f}); "
-            f"the peer's loss is {apart[peer.name]:+.1%} of ours"
+            f"glassformer: {said(found['glassformer_against'][name])} {name}; its loss is {apart:+.1%} of ours"
         )
-    print(f"written to {out}")
+    return found
+
+
+def said(ratio: dict[str, float]) -> str:
+    """A ratio with its range, for the terminal."""
+    return f"{ratio['median']:.2f}x ({ratio['min']:.2f} to {ratio['max']:.2f})"
+
+
+def use_threads(threads: int) -> None:
+    """Let what is started from here, such as a contender's tokenizers and libraries, have so many threads."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
+
+
+def alone(work: Callable[..., Any], *args: Any) -> Any:
+    """What ``work`` gives in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(work, *args).result()

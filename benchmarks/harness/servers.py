@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,7 +61,12 @@ class Server:
         self.process.send_signal(signal.SIGSTOP if stopped else signal.SIGCONT)
 
 
-@contextlib.contextmanager
+def serving(folders: Sequence[str | Path], *options: str, python: str = sys.executable) -> list[str | Path]:
+    """The command that serves some saved models, as a user starts it; the port is put in later."""
+    return [python, "-m", "glassformer.cli.app", "serve", *folders, "--port", "PORT", *options]
+
+
+@contextmanager
 def running(*command: str | Path, threads: int) -> Iterator[Server]:
     server = Server(*command, threads=threads)
     server.start()

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, parse
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, ROOT, kept
 from glassformer.config import to_dict
 from glassformer.data.augment import contact_sheet, sheet_columns
 from glassformer.data.folders import data_folders
@@ -74,11 +75,9 @@ class GalleryRun:
             InputError: it has none.
         """
         file = RESULTS / f"recipe-{name}.json"
-        if not file.is_file():
-            raise InputError(
-                "no such result file", where=str(file), fix=f"benchmarks/quality/recipes.py {name}"
-            )
-        found = json.loads(file.read_text(encoding="utf-8"))
+        if not (found := kept(file)):
+            fix = f"benchmarks/quality/recipes.py {name}"
+            raise InputError("no such result file", where=str(file), fix=fix)
         first = found["runs"][0]
         return cls(None, first, load_recipe(name, found["overrides"]), first["evaluations"])
 
@@ -138,12 +137,8 @@ def find_run(recipe: str, folders: Sequence[Path]) -> Path:
 def changed_settings(recipe: Any) -> dict[str, Any]:
     """Settings of a run that differ from those of the recipe that ships under its name."""
     shipped, own = flat(to_dict(load_recipe(recipe.name))), flat(to_dict(recipe))
-    found = {
-        key.rpartition(".")[2]: without_place(value)
-        for key, value in own.items()
-        if key.rpartition(".")[2] not in ASIDE and shipped.get(key) != value
-    }
-    return found
+    changed = {key.rpartition(".")[2]: value for key, value in own.items() if shipped.get(key) != value}
+    return {key: without_place(value) for key, value in changed.items() if key not in ASIDE}
 
 
 def without_place(value: Any) -> Any:
@@ -252,35 +247,35 @@ def augmentation(run: GalleryRun) -> Drawn:
 
 def before_and_after(before: GalleryRun, after: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures: a head on frozen weights, then all weights fine-tuned."""
-    split, rows = _firsts(TASKS[after.recipe.task].load(after.recipe).validation)
-    content, right = _maps_of_two(split, rows, before, after, ("before", "after"))
-    told = f"Before fine-tuning {right[0]} of these {len(rows)} validation pictures are named rightly, after it {right[1]}."
-    runs = f"Before: {_lower(before.told())} After: {_lower(after.told())}"
-    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion before and after. {told}",
-                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+    said = "Before fine-tuning {} of these {} validation pictures are named rightly, after it {}."
+    return _by_two(before, after, ("before", "after"), after, "before and after", said)
 
 
 def by_two_arms(plain: GalleryRun, augmented: GalleryRun) -> Drawn:
     """Rollout and occlusion of the same pictures by two arms of a study: without and with augmentation."""
-    split, rows = _firsts(TASKS[plain.recipe.task].load(plain.recipe).validation)
-    content, right = _maps_of_two(split, rows, plain, augmented, ("without", "with"))
-    told = f"Trained without augmentation the model names {right[0]} of these {len(rows)} validation pictures rightly, with it {right[1]}."
-    runs = f"Without: {_lower(plain.told())} With: {_lower(augmented.told())}"
-    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion by both models. {told}",
-                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
+    said = (
+        "Trained without augmentation the model names {} of these {} validation pictures rightly, with it {}."
+    )
+    return _by_two(plain, augmented, ("without", "with"), plain, "by both models", said)
 
 
-def _maps_of_two(
-    split: ImageSplit, rows: list[int], first: GalleryRun, second: GalleryRun, names: tuple[str, str]
-) -> tuple[str, list[int]]:
-    """Rollout and occlusion of some pictures by two models as SVG, and how many each names rightly."""
+def _by_two(
+    first: GalleryRun, second: GalleryRun, names: tuple[str, str], data: GalleryRun, whose: str, said: str
+) -> Drawn:
+    """Maps of two models over the validation pictures of ``data``, and in ``said`` how many each names rightly."""
+    split, rows = _firsts(TASKS[data.recipe.task].load(data.recipe).validation)
     models = [load(run.file("model")) for run in (first, second)]
     methods = ("rollout", "occlusion")
     sheet = [[model.explain(split.images[i], method=m) for m in methods for model in models] for i in rows]
     truth = [str(split.labels[i]) for i in rows]
     right = [sum(str(row[k].label) == name for row, name in zip(sheet, truth, strict=True)) for k in (0, 1)]
-    titles = [f"{m}\n{when}" for m in methods for when in names]
-    return pictures(sheet, titles, truth), right
+    content = pictures(sheet, [f"{m}\n{when}" for m in methods for when in names], truth)
+    told = said.format(right[0], len(rows), right[1])
+    runs = " ".join(
+        f"{n.capitalize()}: {_lower(run.told())}" for n, run in zip(names, (first, second), strict=True)
+    )
+    return Drawn(content.encode(), f"{len(rows)} photos, each with rollout and occlusion {whose}. {told}",
+                 f"{told} {runs}{_credits(split, rows)}")  # fmt: skip
 
 
 def fills(run: GalleryRun) -> Drawn:
@@ -335,7 +330,6 @@ def _credits(split: ImageSplit, rows: list[int]) -> str:
     return f" Photos (CC BY 2.0): {', '.join(dict.fromkeys(names))}." if names else ""
 
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "gallery.md"
 FOLDER = ROOT / "docs" / "gallery"
 MOST = 150_000  # bytes of a picture

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, ROOT, environment, write_result
 
-ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "docs" / "_build"
 LAPTOP, PHONE = 1280, 400
 LONGEST = 90  # characters in a line of prose

@@ -14,7 +14,8 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
 
-from benchmarks.harness.results import ROOT, parse
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import ROOT
 from benchmarks.pages import tables_quality, tables_speed, task_price
 from benchmarks.pages.markdown import Table, of, read, read_all, table, text, times
 from glassformer.report.published import alone, company, headline
@@ -39,6 +40,7 @@ ALIKE = "-avx512"  # the level whose files are all of one state of the code
 MARK = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 FIGURE = re.compile(r"(<!-- figure: (\S+) -->).*?(<!-- end -->)")  # a number inside a sentence
 WIDEST = 7  # columns that fit a laptop
+FURTHER = "a head on a frozen DINOv2-small, which was trained further for saliency"
 SHOWN = {  # the lines of the README's table, by recipe: data, and the model in a few words
     "imdb-minilm-best": ("IMDb reviews", "MiniLM, fine-tuned"),
     "imdb-from-mlm": ("IMDb reviews", "a small encoder, pre-trained here on IMDb's own text"),
@@ -46,10 +48,7 @@ SHOWN = {  # the lines of the README's table, by recipe: data, and the model in 
     "multi30k-transformer": ("Multi30k, English to German", "a Transformer from nothing"),
     "cifar10-vit-stem": ("CIFAR-10", "a ViT with a convolution in front, from nothing"),
     "flowers-best": ("Flowers, five kinds", "a ViT from nothing"),
-    "flowers-dinov2-frozen": (
-        "Flowers, five kinds",
-        "a head on a frozen DINOv2-small, which was trained further for saliency",
-    ),
+    "flowers-dinov2-frozen": ("Flowers, five kinds", FURTHER),
 }
 BEFORE = {"imdb-from-mlm": "imdb-mlm", "ntc-bert": "ntc-mlm"}  # what had to be trained first
 TFIDF, BAG = "TF-IDF + logistic regression", "mean bag of embeddings"
@@ -138,13 +137,11 @@ def serve(result: dict[str, Any]) -> str:
         found = [c for m in clients["models"].values() for c in m.values()]
         inputs, labels = (sum(c[key] for c in found) for key in ("inputs", "other_labels"))
         worst, names = max(c["largest_difference"] for c in found), next(iter(clients["models"].values()))
-        rows.append(
-            (
-                f"{', '.join(names)}; {' and '.join(clients['models'])}",
-                f"{inputs:,} inputs: {labels} other labels, probabilities within {worst:.0e} of `predict_proba`",
-                where(clients),
-            )
+        who = f"{', '.join(names)}; {' and '.join(clients['models'])}"
+        told = (
+            f"{inputs:,} inputs: {labels} other labels, probabilities within {worst:.0e} of `predict_proba`"
         )
+        rows.append((who, told, where(clients)))
     return text(table("Under load | Measured | Threads, load of the machine before", rows))
 
 
@@ -153,10 +150,8 @@ def _answers(r: dict[str, Any]) -> tuple[str, str]:
     asked = sum(sum(c["statuses"].values()) for c in counts)
     wrong, broken = (sum(c[key] for c in counts) for key in ("wrong", "broken"))
     failed = sum(n for c in counts for status, n in c["statuses"].items() if status >= "500")
-    return (
-        "1, 8, 64 and 256 clients, fp32 within 1e-5 and bf16 within 0.02",
-        f"{asked:,} requests: {wrong} wrong, {failed} answered 5xx, {broken} broken",
-    )
+    told = f"{asked:,} requests: {wrong} wrong, {failed} answered 5xx, {broken} broken"
+    return "1, 8, 64 and 256 clients, fp32 within 1e-5 and bf16 within 0.02", told
 
 
 WITH_PANDAS = {
@@ -260,10 +255,8 @@ def order(column: dict[str, Any]) -> tuple[list[int], bool]:
 @of("packages", "benchmarks/reliability/packages.py")
 def packages(result: dict[str, Any]) -> str:
     """A line a Python and a package: what was installed, ran and passed in an environment of its own."""
-    lines = table(
-        "Python | Package | torch | `demo --quick` | Tests of the core | Extras that install | Their tests",
-        [],
-    )
+    head = "Python | Package | torch | `demo --quick` | Tests of the core | Extras that install | Their tests"
+    lines = table(head, [])
     for t in sorted(result["tried"], key=order):
         steps = t["steps"]
         torch = steps.get("torch", {}).get("said") or f"{t['torch']} build"
@@ -277,9 +270,8 @@ def packages(result: dict[str, Any]) -> str:
         if passed(steps, "demo --quick"):
             time = f"{demo['seconds']:.0f} s"
             time += f", load {demo['load_before']:.0f}" if "load_before" in demo else ""
-            time += (
-                f"; {demo['processor_seconds']:.0f} s of the processor" if "processor_seconds" in demo else ""
-            )
+            if "processor_seconds" in demo:
+                time += f"; {demo['processor_seconds']:.0f} s of the processor"
         tests = counted(steps.get("tests", {}))
         lines.append(f"{begins} | {time} | {tests} | {' | '.join(extras(steps))} |")
     by = sorted({f"{t['installer']} on {'.'.join(t['python'].split('.')[:2])}" for t in result["tried"]})
@@ -325,9 +317,7 @@ def _cut(lines: list[str]) -> list[str]:
     rest = len(rows[0]) - 1
     parts = -(-rest // (WIDEST - 1))
     edges = [1 + rest * i // parts for i in range(parts + 1)]
-    tables = [
-        ["|" + "|".join([row[0], *row[low:high]]) + "|" for row in rows] for low, high in pairwise(edges)
-    ]
+    tables = [[f"|{'|'.join([row[0], *row[low:high]])}|" for row in rows] for low, high in pairwise(edges)]
     empty = re.compile(r"\|[^|]*\|(?: – \|)+")  # nothing but a name
     kept = [line for part in tables for line in [*(row for row in part if not empty.fullmatch(row)), ""]]
     return kept[:-1]

@@ -65,9 +65,8 @@ def starts(result: dict[str, Any]) -> str:
     for name, seed, run in runs:
         losses = [f"{run['losses'][m * per - 1]:.2f}" for m in at]
         right = f"{run['accuracy']:.1%} of {run['masked_tokens']:,}"
-        rows.append(
-            (f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, f"{run['seconds'] / 60:.0f} min")
-        )
+        minutes = f"{run['seconds'] / 60:.0f} min"
+        rows.append((f"{name}, {seed}", *losses, f"{run['loss']:.2f}", right, minutes))
     read_so_far = " | ".join(f"Loss at {m} million tokens" for m in at)
     lines = table(f"Start, seed | {read_so_far} | Held-out loss | Held-out words guessed right | Time", rows)
     lines[1] = "|---" * (lines[0].count("|") - 1) + "|"
@@ -122,9 +121,8 @@ def word_vectors_quality() -> str:
             rows.append((n, VECTOR_TESTS[test], *means, apart, " and ".join(str(len(f)) for f in found)))
     if not rows:
         return missing("benchmarks/speed/word2vec.py quality")
-    lines = table(
-        "Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds", rows
-    )
+    head = "Epochs | Test (points of 100) | glassformer | gensim | Difference (95 % interval) | Seeds"
+    lines = table(head, rows)
     told = f"Seeds are those of glassformer and of gensim; threads: {result['setting']['threads']}, "
     return text(lines, f"{told}vectors of {result['setting']['dim']} numbers.")
 
@@ -160,20 +158,15 @@ def defaults(result: dict[str, Any]) -> str:
         seconds = fmean(r.get("cpu_seconds", r["seconds"]) for r in rows)  # the first files have no other
         return f"{scores_of([r['accuracy'] for r in rows])}, {seconds:.0f} s"
 
-    lines = table(
-        "Data | Model | " + " | ".join(f"{size:,} examples" for size in sizes),
-        [
-            (*key, *(cell(of[size]) if size in of else "" for size in sizes))
-            for key, of in sorted(found.items())
-        ],
-    )
+    head = "Data | Model | " + " | ".join(f"{size:,} examples" for size in sizes)
+    rows = [(*key, *(cell(of[n]) if n in of else "" for n in sizes)) for key, of in sorted(found.items())]
     chance = {r["data"]: r["chance"] for r in result["rows"]}
     told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
     about = (
         "Accuracy, its range over seeds, seconds of training on one thread (of its processor; by the clock for 64 examples). "
         f"The most frequent class has: {told}.\nFlowers has fewer pictures than the largest number: all of them are taken."
     )
-    return text(lines, about)
+    return text(table(head, rows), about)
 
 
 @of("untuned", "benchmarks/quality/untuned.py")
@@ -188,10 +181,8 @@ def untuned(result: dict[str, Any]) -> str:
         both = [scores_of([r["macro_f1"] for r in of]) for of in (group, [r["tfidf"] for r in group])]
         rows.append((group[0]["data"], group[0]["model"], *both, f"{gap(group):+.1f} points", time))
     counts = {r["data"]: r["classes"] for r in result["rows"]}
-    judged = "; ".join(
-        f"{data}: {', '.join(f'{n:,} {label}' for label, n in found.items())}"
-        for data, found in counts.items()
-    )
+    each = {data: ", ".join(f"{n:,} {label}" for label, n in found.items()) for data, found in counts.items()}
+    judged = "; ".join(f"{data}: {told}" for data, told in each.items())
     machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
     limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
     about = (
@@ -265,9 +256,8 @@ def few_shot() -> str:
         for one in result["summary"]:
             found, beside = one["methods"], one["ours_less"]["SetFit"]
             shares = [f"{found[name]['accuracy']:.1%}" if name in found else "" for name in FEW_SHOT]
-            less = (
-                f"{100 * beside['accuracy']:+.1f} {span(*(100 * end for end in beside['interval']), '+.1f')}"
-            )
+            low, high = (100 * end for end in beside["interval"])
+            less = f"{100 * beside['accuracy']:+.1f} {span(low, high, '+.1f')}"
             draws = min(found[name]["draws"] for name in FEW_SHOT if name in found)
             data = f"{FEW_SHOT_DATA[one['data']]}, {one['examples']}"
             rows.append((data, draws, *shares, less, of_the_time(result, one["data"], one["examples"])))
@@ -306,9 +296,8 @@ def verbatim(said: str) -> str:
 
 def explained() -> str:
     """Methods of explanation beside random orders, a table for each judged run, from explain-*.json."""
-    return "\n\n".join(map(explained_run, read_all("explain-*"))) or missing(
-        "benchmarks/quality/explain.py RUN"
-    )
+    told = "\n\n".join(map(explained_run, read_all("explain-*")))
+    return told or missing("benchmarks/quality/explain.py RUN")
 
 
 def explained_run(result: dict[str, Any]) -> str:
@@ -320,11 +309,8 @@ def explained_run(result: dict[str, Any]) -> str:
         rows.append((f"`{method}`", *better, noise, *stays, f"{row['seconds']['mean']:.2f}", verdict))
     under = "".join(f"Stays under: {change} | " for change in changes)
     head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | Notices noise | "
-    length, error, counter = (
-        result.get("max_length"),
-        result["completeness_error"],
-        result.get("counter_examples", {}),
-    )
+    length, error = result.get("max_length"), result["completeness_error"]
+    counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""
     lines = [
         f"**`{result['run']}`, {result['count']:,} test {result['inputs']} of {result['data']}{cut}**; differences "
@@ -351,14 +337,10 @@ def explained_run(result: dict[str, Any]) -> str:
 @of("before-after", "benchmarks/quality/before_after.py")
 def before_after(result: dict[str, Any]) -> str:
     """Where a ViT looks before and after augmentation."""
-    rows = [
-        (
-            method,
-            mean_of(correlation, ".2f"),
-            *(mean_of(result[turn][method]["middle"], ".1%") for turn in ("before", "after")),
-        )
-        for method, correlation in result["correlation"].items()
-    ]
+    rows = []
+    for method, correlation in result["correlation"].items():
+        middle = [mean_of(result[turn][method]["middle"], ".1%") for turn in ("before", "after")]
+        rows.append((method, mean_of(correlation, ".2f"), *middle))
     head = "Method | Maps before and after, rank correlation | Share in the middle quarter, before | after"
     pair = " and ".join(f"`{run}`" for run in result["runs"])
     where = f"measured on {result['machine']['cpu']}, {result['date'][:10]}"
@@ -372,10 +354,8 @@ def label_noise() -> str:
         return missing("benchmarks/quality/label_noise.py ntc-textcnn --folds 3")
     rows, told = [], set()
     for r in found:
-        among = [
-            f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)"
-            for a in r["found_among_first"].values()
-        ]
+        first = r["found_among_first"].values()
+        among = [f"{a['flipped']:,} ({a['share_of_flips']:.1%} of all flips)" for a in first]
         time, machine = f"{r['seconds']['train'] / 60:.0f} min", r["machine"]
         counts = f"{r['examples']:,}", f"{r['flipped']:,}", r["folds"]
         rows.append((f"`{r['recipe']}`", *counts, *among, f"{r['suspicious']:,}", time))
@@ -383,8 +363,8 @@ def label_noise() -> str:
             f"Measured on {machine['cpu']}, {machine['threads']} thread{'s' * (machine['threads'] > 1)}; "
             f"torch {r['versions']['torch']}, {r['date'][:10]}; seed of the flips: {r['seed']}."
         )
-    first = "".join(f"Flipped ones among the first {int(k):,} | " for k in found[0]["found_among_first"])
-    head = f"Recipe | Examples | Labels flipped | Folds | {first}Looked wrong | Training time"
+    counts = "".join(f"Flipped ones among the first {int(k):,} | " for k in found[0]["found_among_first"])
+    head = f"Recipe | Examples | Labels flipped | Folds | {counts}Looked wrong | Training time"
     return "\n".join([*table(head, rows), "", *sorted(told)])
 
 
@@ -422,10 +402,8 @@ def questions(result: dict[str, Any]) -> str:
     """A section a question: its differences with intervals and corrected p, and what each arm reaches."""
     parts = []
     for one in result["questions"].values():
-        rows = [
-            (name, points(found), p_value(found["p_holm"]), found["says"])
-            for name, found in one["differences"].items()
-        ]
+        differences = one["differences"].items()
+        rows = [(name, points(f), p_value(f["p_holm"]), f["says"]) for name, f in differences]
         arms = "; ".join(f"{name} {fmean(arm['accuracy']):.1%}" for name, arm in one["arms"].items())
         judges = " or ".join(f"{n:,}" for n in sorted({found["n"] for found in one["differences"].values()}))
         of = one["measured"]
@@ -471,9 +449,8 @@ def studies() -> str:
     """Every measured study as ``glassformer compare`` tells it, under a heading of its own."""
     from glassformer.study.results import markdown
 
-    told = [
-        "#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in read_all("study-*")
-    ]
+    found = read_all("study-*")
+    told = ["#" + markdown(study) + f"Read from `study-{study['name']}.json`." for study in found]
     return "\n\n".join(told) or missing("benchmarks/quality/studies.py NAME")
 
 

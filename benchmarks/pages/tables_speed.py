@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks.pages.markdown import Table, measured, missing, of, read, spread, table, text, times
+from benchmarks.pages.markdown import Table, measured, missing, of, read, span, spread, table, text, times
 
 # The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
 LEVELS = {"": "AMX", "-avx512": "AVX512-BF16", "-avx2": "AVX2"}
@@ -40,8 +40,9 @@ WINDOWS = {
 
 def fine_tuning(result: dict[str, Any]) -> str:
     """Training speed beside the peers."""
+    against = result["glassformer_against"]
     rows = [
-        (c["name"], spread(c["tokens_per_second"]), times(result["glassformer_against"].get(c["name"])))
+        (c["name"], spread(c["tokens_per_second"]), times(against.get(c["name"])))
         for c in result["contenders"]
     ]
     lines = table("Contender | Real tokens/s (median, range) | glassformer is", rows)
@@ -52,8 +53,10 @@ training = of("train_imdb", "make bench")(fine_tuning)
 training_base = of("train_imdb-bert-base", BERT_BASE)(fine_tuning)
 
 
-def training_there(ending: str) -> str:
-    """Fine-tuning MiniLM at that level, peer by peer, and on which machine."""
+def training_there(ending: str = "") -> str:
+    """Fine-tuning MiniLM, peer by peer; at a level, also on which machine."""
+    if not ending:
+        return training()
     found = [result for stem, _ in TRAINED if (result := read(stem + ending))]
     return training(ending=ending) + "\n\n" + (measured({"threads": 2} | found[0]) if found else "")
 
@@ -61,11 +64,8 @@ def training_there(ending: str) -> str:
 def attentions(contenders: list[dict[str, Any]]) -> list[str]:
     """Which attention the peers took that were given the choice; and that one in bf16 was not, where it was not."""
     apart = ("OpenVINO", "as it comes")
-    peers = [
-        c
-        for c in contenders
-        if not c["name"].startswith("glassformer") and not any(word in c["name"] for word in apart)
-    ]
+    others = [c for c in contenders if not c["name"].startswith("glassformer")]
+    peers = [c for c in others if not any(word in c["name"] for word in apart)]
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
     told = ["Attention taken: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
     if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
@@ -127,11 +127,8 @@ def equal_accuracy() -> str:
     else:
         return missing("make bench-equal_accuracy")
     names = list(full["accuracy"])
-    rows = [
-        (run["seed"], *(f"{run[name]['accuracy']:.2%}" for name in names))
-        for run in runs
-        if all(name in run for name in names)
-    ]
+    whole = [run for run in runs if all(name in run for name in names)]
+    rows = [(run["seed"], *(f"{run[name]['accuracy']:.2%}" for name in names)) for run in whole]
     rows.append(("mean", *(f"{full['accuracy'][name]:.2%}" for name in names)))
     learned = f"{full['train_reviews']:,} reviews to learn from, {full['judged_reviews']:,} judged a seed"
     said = f"Ours minus the Trainer's: {points:+.2f} points ({interval}); {learned}."
@@ -279,14 +276,11 @@ def rate(ending: str = "") -> str:
     works = [(r["model"], w) for r in found for w in r["works"]]
     shares = [w["share_of_rate"] for _, w in works]
     rows = [
-        (
-            "Share of the rate",
-            *(f"**{s['median']:.0%}** ({s['min']:.0%} to {s['max']:.0%})" for s in shares),
-        ),
-        *(
-            (f"Time in {part}", *(f"{w['time_in'][part]:.1%}" for _, w in works))
-            for part in works[0][1]["time_in"]
-        ),
+        ["Share of the rate", *(f"**{s['median']:.0%}** {span(s['min'], s['max'], '.0%')}" for s in shares)]
+    ]
+    rows += [
+        [f"Time in {part}", *(f"{w['time_in'][part]:.1%}" for _, w in works)]
+        for part in works[0][1]["time_in"]
     ]
     told = []
     for r in found:
@@ -325,12 +319,9 @@ def tuned(result: dict[str, Any]) -> str:
     rows = []
     for part in (result["alone"], result["beside"]):
         for work, gain in part["gain"].items():
-            peaks = [
-                f"{c['windows'][-1]['peak_mb']:,.0f} MB"
-                for tuned in (True, False)
-                for c in part["contenders"]
-                if c["setting"]["work"] == work and c["setting"]["tuned"] is tuned
-            ]
+            own = [c for c in part["contenders"] if c["setting"]["work"] == work]
+            own.sort(key=lambda c: not c["setting"]["tuned"])
+            peaks = [f"{c['windows'][-1]['peak_mb']:,.0f} MB" for c in own]
             rows.append((work, part["busy"] or "none", times(gain, 2), peaks[0], peaks[1]))
     head = "Work | Other busy processes | Tuned is | Largest memory, tuned | As Python starts it"
     return text(table(head, rows), f"{result['rounds']} rounds. {measured(result)}")
@@ -422,11 +413,9 @@ def found(ending: str) -> dict[str, str]:
         cells["Training a small ViT: transformers at its best"] = nearest(result)
     if result := read("inference" + ending):
         part, off = result["labels"], not (result.get("int8_gate") or {"passed": True})["passed"]
-        names = {
-            peer: next((known for known in ANSWERED if peer.startswith(known)), peer)
-            for peer in part["glassformer_against"]
-        }
-        for peer, ratio in part["glassformer_against"].items():
+        peers = part["glassformer_against"]
+        names = {peer: next((known for known in ANSWERED if peer.startswith(known)), peer) for peer in peers}
+        for peer, ratio in peers.items():
             cells[f"Prediction: {names[peer]}"] = times(ratio)
         for peer, ratio in part.get("int8_against", dict.fromkeys(names) if off else {}).items():
             cells[f"Prediction, ours in int8: {names[peer]}"] = "gate not passed" if off else times(ratio)
@@ -491,50 +480,37 @@ def nearest_peers(ending: str = "", level: str = "") -> str:
 def against_trainer(setting: str, ending: str = "") -> str:
     """How many times as fast as the Trainer a fine-tuning step of MiniLM is, ``at its best`` or ``as commonly run``."""
     result = read("train_imdb" + ending)
-    return (
-        "?" if result is None else f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}"
-    )
+    return f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}" if result else "?"
 
 
-# Tables of a level's files: the name and the level's ending, as in `training-avx2`.
-OF_LEVEL: dict[str, Callable[[str], str]] = {
+# Tables that each level has: `training`, `training-avx512`, `training-avx2`.
+OF_LEVEL: dict[str, Table] = {
     "training": training_there,
-    "training-bert-base": lambda ending: training_base(ending=ending),
-    "inference": lambda ending: inference(ending=ending),
-    "embedding": lambda ending: embedding(ending=ending),
-    "pictures-small": lambda ending: pictures("small", ending=ending),
-    "pretraining": lambda ending: pretraining(ending=ending),
-    "end-to-end": lambda ending: end_to_end(ending=ending),
-    "maps": lambda ending: maps(ending=ending),
-    "rate": rate,
-    "memory-training": lambda ending: memory("training", "tokens", ending=ending),
-    "memory-prediction": lambda ending: memory("prediction", "documents", ending=ending),
-    "startup": lambda ending: startup(ending=ending),
-    "word-vectors": lambda ending: word_vectors(ending=ending),
-    "word-vectors-fit": lambda ending: word_vectors_fit(ending=ending),
-}
-TABLES: dict[str, Table] = {
-    **{
-        name + ending: partial(make, ending) for name, make in OF_LEVEL.items() for ending in LEVELS if ending
-    },
-    "levels": levels,
-    "training": training,
     "training-bert-base": training_base,
-    "end-to-end": end_to_end,
-    "equal-accuracy": equal_accuracy,
-    "pretraining": pretraining,
-    "pictures-small": partial(pictures, "small"),
-    "pictures-base": partial(pictures, "base"),
-    "padding": padding,
     "inference": inference,
     "embedding": embedding,
+    "pictures-small": partial(pictures, "small"),
+    "pretraining": pretraining,
+    "end-to-end": end_to_end,
+    "maps": maps,
+    "rate": rate,
+    "memory-training": partial(memory, "training", "tokens"),
+    "memory-prediction": partial(memory, "prediction", "documents"),
+    "startup": startup,
+    "word-vectors": word_vectors,
+    "word-vectors-fit": word_vectors_fit,
+}
+TABLES: dict[str, Table] = {
+    **{name + end: partial(make, ending=end) for name, make in OF_LEVEL.items() for end in LEVELS},
+    "levels": levels,
+    "equal-accuracy": equal_accuracy,
+    "pictures-base": partial(pictures, "base"),
+    "padding": padding,
     "int8": int8,
     "families": families,
-    "maps": maps,
     "cost": cost,
     "cost-encoder": cost_encoder,
     "texts": texts,
-    "rate": rate,
     "kernels-fp32": kernels_fp32,
     "tuned": tuned,
 }

@@ -17,9 +17,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, commit, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, ROOT, commit, write_result
+from benchmarks.pages import markdown
 
-PACKAGE = Path(__file__).parents[2] / "src" / "glassformer"
+PACKAGE = ROOT / "src" / "glassformer"
 
 
 @cache
@@ -60,26 +62,10 @@ def folder_of(name: str) -> str | None:
 
 # Parts of verbs that every task goes through, though one task's file is all that they import by name.
 GENERAL = {
-    *(
-        "cli.app",
-        "cli.data",
-        "cli.demo",
-        "cli.doctor",
-        "cli.evaluate",
-        "cli.explain",
-        "cli.finished",
-    ),
-    *(
-        "cli.predict",
-        "cli.reproduce",
-        "cli.predictions",
-        "cli.train",
-        "serve.app",
-        "serve.models",
-        "serve.run",
-    ),
-    *("study.paired", "study.results"),
-}
+    "cli.app", "cli.data", "cli.demo", "cli.doctor", "cli.evaluate", "cli.explain", "cli.finished", "cli.predict",
+    "cli.reproduce", "cli.predictions", "cli.train", "serve.app", "serve.models", "serve.run", "study.paired",
+    "study.results",
+}  # fmt: skip
 TOGETHER = {"text_regression": "regression", "image_regression": "regression"}  # one task of two inputs
 DISPATCH = ("cli", "serve", "study", "scale", "glassformer")  # units that lead to every task
 HOUSE = {"tasks.catalog", "tasks.load", "tasks.run"}  # and these files
@@ -137,31 +123,25 @@ def prices() -> list[dict[str, Any]]:
     for task in tasks:
         own = {name for name, tasks in there.items() if tasks == task}
         inside = sorted(name for name in own if folder_of(name))
-        beyond = sorted(own - set(inside))
         elsewhere = {name: count for name in files() if name not in own and (count := len(naming(name, own)))}
+        folder = {"files": len(inside), "lines": sum(map(lines_of, inside))}
+        beyond = {name: lines_of(name) for name in sorted(own - set(inside))}
         out.append(
-            {
-                "task": task.replace("_", "-"),
-                "folder": {"files": len(inside), "lines": sum(map(lines_of, inside))},
-                "beyond": {name: lines_of(name) for name in beyond},
-                "elsewhere": elsewhere,
-            }
+            {"task": task.replace("_", "-"), "folder": folder, "beyond": beyond, "elsewhere": elsewhere}
         )
     return sorted(out, key=lambda row: -sum(row["beyond"].values()))
 
 
-def table() -> str:
-    """The result file as a table for the documentation."""
-    rows = json.loads((RESULTS / "task-price.json").read_text(encoding="utf-8"))["tasks"]
-    lines = ["| Task | Its folder: files, lines | Files beyond it, their lines | Lines elsewhere, in files |"]
-    lines.append("|---|---|---|---|")
+def table(found: list[dict[str, Any]] | None = None) -> str:
+    """Prices as a table for the documentation: those of the result file, unless others are given."""
+    rows = found or json.loads((RESULTS / "task-price.json").read_text(encoding="utf-8"))["tasks"]
+    cells = []
     for row in rows:
         folder, beyond, elsewhere = row["folder"], row["beyond"], row["elsewhere"]
-        lines.append(
-            f"| {row['task']} | {folder['files']}, {folder['lines']:,} | {len(beyond)}, "
-            f"{sum(beyond.values()):,} | {sum(elsewhere.values())}, {len(elsewhere)} |"
-        )
-    return "\n".join(lines)
+        own = f"{folder['files']}, {folder['lines']:,}", f"{len(beyond)}, {sum(beyond.values()):,}"
+        cells.append((row["task"], *own, f"{sum(elsewhere.values())}, {len(elsewhere)}"))
+    head = "Task | Its folder: files, lines | Files beyond it, their lines | Lines elsewhere, in files"
+    return "\n".join(markdown.table(head, cells))
 
 
 @cache
@@ -186,13 +166,7 @@ def main() -> None:
     args = parse(__doc__, out=RESULTS / "task-price.json")
     found = prices()
     write_result(args.out, {"commit": commit(), "tasks": found})
-    for row in found:
-        beyond, elsewhere = row["beyond"], row["elsewhere"]
-        print(
-            f"{row['task']}: folder {row['folder']['files']} files, {row['folder']['lines']:,} lines; beyond it "
-            f"{len(beyond)} files, {sum(beyond.values()):,} lines; elsewhere {sum(elsewhere.values())} lines "
-            f"in {len(elsewhere)} files"
-        )
+    print(table(found))
 
 
 if __name__ == "__main__":

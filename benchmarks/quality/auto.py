@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, write_result
 from glassformer.evaluate.compare import holm
 
 FOLDER = RESULTS / "quality"

@@ -10,6 +10,7 @@ of some pictures (``--figure``) stays out of the repository, since photographs b
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from rich.progress import track
 from scipy.stats import spearmanr
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from glassformer.explain.methods import explain_input
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.load import load
@@ -81,18 +82,17 @@ def draw(path: Path, shown: list[tuple[Any, list[dict[str, np.ndarray]], list[st
     figure.savefig(path, dpi=120, bbox_inches="tight")
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        ("runs", dict(type=Path, nargs=2, metavar="RUN", help="before and after")),
-        count=50,
-        figure=Path,
-        out=RESULTS / "before-after.json",
-    )
-    facts = environment()
-    pair = [load(run / "model") for run in args.runs]
-    splits = TASKS["image-classification"].load(read_run_recipe(args.runs[0]))
-    pictures = splits.judged.images[: args.count]
+@command(
+    "rollout and occlusion before and after augmentation",
+    ("runs", dict(type=Path, nargs=2, metavar="RUN", help="before and after")),
+    out="before-after",
+    count=50,
+    figure=Path,
+)
+def main(options: Any) -> dict[str, Any]:
+    pair = [load(run / "model") for run in options.runs]
+    splits = TASKS["image-classification"].load(read_run_recipe(options.runs[0]))
+    pictures = splits.judged.images[: options.count]
     alike: dict[str, list[float]] = {"rollout": [], "occlusion": []}
     looks: list[dict[str, dict[str, list[float]]]] = [
         {m: {"spread": [], "middle": []} for m in alike} for _ in pair
@@ -108,23 +108,20 @@ def main() -> None:
         if number % max(1, len(pictures) // 4) == 0:
             whole = pair[0].transform_.picture(picture, "picture").transpose(1, 2, 0)
             shown.append((whole, both, [str(clf.predict([picture])[0]) for clf in pair]))
-    told = [
+    before, after = (
         {method: {key: mean(values) for key, values in kinds.items()} for method, kinds in run.items()}
         for run in looks
-    ]
-    result = {
-        "benchmark": "rollout and occlusion before and after augmentation",
-        **facts,
-        "runs": [run.as_posix() for run in args.runs],
+    )
+    if options.figure:
+        draw(options.figure, shown)
+    return {
+        "runs": [run.as_posix() for run in options.runs],
         "pictures": len(pictures),
         "correlation": {method: mean(values) for method, values in alike.items()},
-        "before": told[0],
-        "after": told[1],
+        "before": before,
+        "after": after,
     }
-    if args.figure:
-        draw(args.figure, shown)
-    write_result(args.out, result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -9,10 +9,13 @@ flatters it. ``benchmarks/results/blend.json`` has the accuracies of both and of
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from benchmarks.quality.auto import ENCODER, drawn, split_of
 
 JUDGED = 1_000
@@ -28,31 +31,26 @@ def accuracies(data: str, rows: str, draw: int) -> list[float]:
     given = [X[i] for i in learned], labels[learned].tolist()
     judged = [X[i] for i in others]
     linear = gf.TextClassifier("tfidf", threads=1, verbose=0).fit(*given)
-    frozen = gf.TextClassifier(
-        ENCODER, train_layers=0, head_start="solved", max_length=128, threads=1, verbose=0
-    ).fit(*given)
+    settings: dict[str, Any] = {"train_layers": 0, "head_start": "solved", "max_length": 128}
+    frozen = gf.TextClassifier(ENCODER, threads=1, verbose=0, **settings).fit(*given)
     a, b = (model.predict_proba(judged) for model in (linear, frozen))
     truth = labels[others]
     return [float((linear.classes_[((1 - w) * a + w * b).argmax(1)] == truth).mean()) for w in WEIGHTS]
 
 
-def main() -> None:
-    args = parse(__doc__, data=["banking77", "tweet-irony", "imdb"], rows=["100", "1000"], draws=2)
+@command("blends", out="blend", data=["banking77", "tweet-irony", "imdb"], rows=["100", "1000"], draws=2)
+def main(options: Any) -> dict[str, Any]:
     cells = []
-    for data in args.data:
-        for rows in args.rows:
-            found = [accuracies(data, rows, draw) for draw in range(args.draws)]
+    for data in options.data:
+        for rows in options.rows:
+            found = [accuracies(data, rows, draw) for draw in range(options.draws)]
             mean = np.mean(found, 0)
             ahead = float(mean[1:-1].max() - max(mean[0], mean[-1]))
             cells.append({"data": data, "rows": rows, "accuracies": found, "blend_ahead": ahead})
-            print(
-                f"{data}, {rows} rows: "
-                + ", ".join(f"{w} {x:.3f}" for w, x in zip(WEIGHTS, mean, strict=True)),
-                flush=True,
-            )
-    result = {"weights_of_the_encoder": WEIGHTS, "judged": JUDGED, "cells": cells}
-    write_result(RESULTS / "blend.json", result | {"environment": environment()})
+            each = ", ".join(f"{w} {x:.3f}" for w, x in zip(WEIGHTS, mean, strict=True))
+            print(f"{data}, {rows} rows: {each}", flush=True)
+    return {"weights_of_the_encoder": WEIGHTS, "judged": JUDGED, "cells": cells}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

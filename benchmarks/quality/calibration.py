@@ -12,15 +12,14 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import RESULTS
 from glassformer.cli.evaluate import check_run
-from glassformer.errors import InputError
 from glassformer.study.calibration import calibrate_run
 
 
@@ -32,29 +31,18 @@ def measure(run: Path) -> dict[str, Any]:
         return calibrate_run(copy, say=lambda line: print(line, flush=True))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        ("run", dict(type=Path, help="a run folder")),
-        argv=arguments,
-        threads=torch.get_num_threads(),
-        results=(RESULTS, "where the result file goes"),
-    )
-    torch.set_num_threads(options.threads)
-    facts = environment()
-    try:
-        found = measure(check_run(options.run))
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    out = options.results / f"calibration-{options.run.name}.json"
-    write_result(out, {"benchmark": "calibration of a run", **facts, "run": options.run.name, **found})
+@command(
+    "calibration of a run",
+    ("run", dict(type=Path, help="a run folder")),
+    out=lambda options: RESULTS / f"calibration-{options.run.name}.json",
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
+    found = measure(check_run(options.run))
     for name, split in found["splits"].items():
-        print(
-            f"{name}: calibration error {split['before']['ece']:.4f} before, {split['after']['ece']:.4f} after"
-        )
-    print(f"written to {out}")
-    return 0
+        before, after = (split[when]["ece"] for when in ("before", "after"))
+        print(f"{name}: calibration error {before:.4f} before, {after:.4f} after")
+    return {"run": options.run.name, **found}
 
 
 if __name__ == "__main__":

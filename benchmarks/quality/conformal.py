@@ -14,16 +14,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from glassformer import TextRegressor
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
-from glassformer.errors import InputError
 from glassformer.targets.regression import coverage_figures, measured
 
 LEVELS = (0.8, 0.9, 0.95)
@@ -61,15 +59,9 @@ def random_halves(found: np.ndarray, true: np.ndarray, halves: int, seed: int) -
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Train once, predict validation and test once, and count."""
     data = load_scored_pairs("stsb", limit=options.limit)
-    settings: dict[str, Any] = {
-        "epochs": options.epochs,
-        "train_layers": options.train_layers,
-        "threads": options.threads,
-        "seed": options.seed,
-        "pooling": "mean",
-        "max_length": 128,
-    }
-    settings |= {"model": options.model} if options.model else {}
+    given = ("epochs", "train_layers", "threads", "seed", *(["model"] if options.model else []))
+    settings: dict[str, Any] = {key: getattr(options, key) for key in given}
+    settings |= {"pooling": "mean", "max_length": 128}
     regressor = TextRegressor(**settings)
     started = time.perf_counter()
     regressor.fit(*pairs_of(data.splits["train"]))
@@ -92,34 +84,26 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        halves=20,
-        epochs=8,
-        train_layers=0,
-        model=(str, "instead of MiniLM"),
-        limit=(int, "pairs of each split: a quick look"),
-        seed=0,
-        threads=torch.get_num_threads(),
-        results=(RESULTS, "where the result file goes"),
-    )
-    facts = environment("scikit-learn", "scipy")
-    try:
-        found = measure(options)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-    out = options.results / "conformal-stsb.json"
-    write_result(out, {"benchmark": "coverage of conformal intervals", **facts, **found})
+@command(
+    "coverage of conformal intervals",
+    out="conformal-stsb",
+    packages=("scikit-learn", "scipy"),
+    halves=20,
+    epochs=8,
+    train_layers=0,
+    model=(str, "instead of MiniLM"),
+    limit=(int, "pairs of each split: a quick look"),
+    seed=0,
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
+    found = measure(options)
     for level, told in found["random_halves"].items():
         spread = f"{told['min']:.1%} to {told['max']:.1%}"
         print(f"{level}: {told['mean']:.2%} covered on average ({spread}), width {told['width']:.3g}")
     for told in found["official_splits"]:
         print(f"{told['asked']:g}: official splits {told['covered']:.2%}, width {told['width']:.3g}")
-    print(f"written to {out}")
-    return 0
+    return found
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
 from glassformer.evaluate.baselines import pixel_logistic, tfidf_logistic

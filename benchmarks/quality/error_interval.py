@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from glassformer.evaluate.calibrate import BINS, error_interval
 
 SIZES = (100, 300, 1000, 3000)
@@ -70,20 +69,21 @@ def coverage(n: int, off: float, options: argparse.Namespace) -> dict[str, Any]:
     return {"n": n, "off": off, "truth": truth, "estimate": float(np.mean(estimates)), "kinds": kinds}
 
 
-def main() -> None:
-    options = parse(__doc__, trials=200, resamples=150, seed=0, out=RESULTS / "error-intervals.json")
-    began, settings = time.perf_counter(), []
+@command(
+    "coverage of the calibration error's interval", out="error-intervals", trials=200, resamples=150, seed=0
+)
+def main(options: Any) -> dict[str, Any]:
+    settings = []
     for n in SIZES:
         for off in OFFS:
             settings.append(coverage(n, off, options))
             kinds = settings[-1]["kinds"]
             said = ", ".join(f"{kind} {own['coverage']:.1%}" for kind, own in kinds.items())
-            print(f"{n:,} examples, {off:g} too sure: {said}", file=sys.stderr, flush=True)
+            print(f"{n:,} examples, {off:g} too sure: {said}", flush=True)
     worst = {kind: min(own["kinds"][kind]["coverage"] for own in settings) for kind in settings[0]["kinds"]}
-    about = {"benchmark": "coverage of the calibration error's interval", "trials": options.trials}
-    about |= {"resamples": options.resamples, "seed": options.seed, "seconds": time.perf_counter() - began}
-    write_result(options.out, about | environment() | {"settings": settings, "lowest_coverage": worst})
+    about = {key: getattr(options, key) for key in ("trials", "resamples", "seed")}
+    return about | {"settings": settings, "lowest_coverage": worst}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

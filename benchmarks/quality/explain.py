@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from dataclasses import asdict, replace
 from itertools import islice
@@ -25,10 +26,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import RESULTS
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import ConfigError
 from glassformer.explain import faithfulness, heads, sanity
 from glassformer.explain.methods import OF_LAYERS, explain, subject_of
 from glassformer.tasks.load import load
@@ -86,8 +88,8 @@ def load_test(clf: Any, data: str) -> tuple[list[Any], list[Any]]:
     if clf.NOUN == "texts":
         split = load_text_dataset(data, splits=["test"]).splits["test"]
         return list(split.texts), list(split.labels or [])
-    split = load_image_dataset(data, splits=["test"]).splits["test"]
-    return list(split.images), list(split.labels or [])
+    seen = load_image_dataset(data, splits=["test"]).splits["test"]
+    return list(seen.images), list(seen.labels or [])
 
 
 def cut_texts(clf: Any, max_length: int | None) -> None:
@@ -132,29 +134,26 @@ def rounded(value: Any) -> Any:
     return [rounded(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        ("run", dict(type=Path)),
-        data="imdb",
-        count=(500, "inputs for the table"),
-        noise=(30, "inputs for the randomisation check"),
-        stable=(200, "inputs for stability"),
-        ablate=(200, "inputs for heads and their ablation"),
-        search=(1000, "sentences searched for counter-examples"),
-        draws=(5, "random orders an input"),
-        max_length=(int, "tokens of a text that are read; default: the run's own"),
-        seed=0,
-        work=Path("runs"),
-        name=dict(default=None, help="of the result; the run's folder by default"),
-        out=(Path, "the result file [default: results/explain-NAME.json]"),
-    )
-    try:
-        clf = load(args.run)
-        cut_texts(clf, args.max_length)
-        inputs, labels = load_test(clf, args.data)
-    except InputError as error:
-        args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
+@command(
+    "explanations against random orders",
+    ("run", dict(type=Path)),
+    out=lambda options: RESULTS / f"explain-{options.name or options.run.resolve().name}.json",
+    data="imdb",
+    count=(500, "inputs for the table"),
+    noise=(30, "inputs for the randomisation check"),
+    stable=(200, "inputs for stability"),
+    ablate=(200, "inputs for heads and their ablation"),
+    search=(1000, "sentences searched for counter-examples"),
+    draws=(5, "random orders an input"),
+    max_length=(int, "tokens of a text that are read; default: the run's own"),
+    seed=0,
+    work=Path("runs"),
+    name=dict(default=None, help="of the result; the run's folder by default"),
+)
+def main(args: Any) -> dict[str, Any]:
+    clf = load(args.run)
+    cut_texts(clf, args.max_length)
+    inputs, labels = load_test(clf, args.data)
     order = np.random.default_rng(args.seed).permutation(len(inputs))
     changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
                                     args.stable, args.seed)  # fmt: skip
@@ -164,8 +163,8 @@ def main() -> None:
     inputs, labels = ([column[i] for i in order[: args.count]] for column in (inputs, labels))
     name = args.name or args.run.resolve().name
     args.work.mkdir(parents=True, exist_ok=True)
-    facts = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length])
-    key = hashlib.sha256(facts.encode()).hexdigest()[:12]
+    asked = json.dumps([str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length])
+    key = hashlib.sha256(asked.encode()).hexdigest()[:12]
     judged = judge_inputs(clf, inputs, args.work / f"explain-{name}-{key}.jsonl", args.draws)
     rows = faithfulness.table([j["figures"] for j in judged])
 
@@ -212,14 +211,11 @@ def main() -> None:
             "searched": len(sentences), "found": len(found),
             "clearest": [{**asdict(c), "in_words": c.in_words()} for c in found[:5]],
         },
-        **environment(),
     }  # fmt: skip
-    path = args.out or RESULTS / f"explain-{name}.json"
-    write_result(path, rounded(result))
     for method in OF_LAYERS:
         console.print(f"{method}: {result['methods'][method]['verdict']}")
-    console.print(str(path))
+    return rounded(result)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

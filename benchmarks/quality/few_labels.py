@@ -25,7 +25,9 @@ soon as it is there; the same command goes on.
 
 from __future__ import annotations
 
+import itertools
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -34,7 +36,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import kept, write_result
 from benchmarks.harness.seeds import interval
 from glassformer.data.given import COUNTRIES, EUROPEAN, label_of
 from glassformer.data.sources import load_text_dataset
@@ -209,65 +213,53 @@ def summary(fits: Sequence[dict[str, Any]], labels: Sequence[int], seeds: Sequen
         for n, (a, b), p in zip(labels, row, ps, strict=True)
         if p < 0.05
     ]
-    count = len(COMPARED) * len(labels)
-    alone = sum(
-        interval([x - y for x, y in zip(a, b, strict=True)])[0] > 0 for row in compared for a, b in row
+    gaps = [[x - y for x, y in zip(a, b, strict=True)] for row in compared for a, b in row]
+    alone = sum(interval(gap)[0] > 0 for gap in gaps)
+    left = f"these are left after Holm's correction: {'; '.join(sure)}."
+    none = (
+        f"none is left after Holm's correction; {alone} have an interval above 0 by themselves, "
+        f"which {len(seeds)} seeds cannot confirm."
     )
     most = labels[-1]
-    said = [
-        f"Of {count} differences between arms on unseen sentences "
-        + (
-            f"these are left after Holm's correction: {'; '.join(sure)}."
-            if sure
-            else "none is left after Holm's correction"
-        )
-        + (
-            ""
-            if sure
-            else f"; {alone} have an interval above 0 by themselves, which {len(seeds)} seeds cannot confirm."
-        ),
-        f"Of countries that no labelled sentence names, {most} labels give {cell(values(NEVER, 'frozen', 'sinusoidal', most))} right by "
-        f"frozen vectors and {cell(values(NEVER, 'random', 'sinusoidal', most))} by random ones, where 50 % is chance.",
-    ]
-    return {"tables": tables, "verdict": " ".join(said)}
-
-
-def main() -> None:
-    args = parse(
-        __doc__,
-        seeds=list(range(5)),
-        labels=dict(type=count, nargs="+", default=[20, 50, 100, 200]),
-        out=RESULTS / "few-labels.json",
+    frozen, random = (cell(values(NEVER, arm, "sinusoidal", most)) for arm in ("frozen", "random"))
+    verdict = (
+        f"Of {len(gaps)} differences between arms on unseen sentences {left if sure else none} "
+        f"Of countries that no labelled sentence names, {most} labels give {frozen} right by "
+        f"frozen vectors and {random} by random ones, where 50 % is chance."
     )
-    draft = args.out.with_suffix(".partial.json")
-    old = draft if draft.is_file() else args.out
-    fits = kept(old).get("fits", [])
-    keys = ("question", "arm", "positions", "labels", "seed")
+    return {"tables": tables, "verdict": verdict}
+
+
+@command(
+    "few labels",
+    out="few-labels",
+    seeds=list(range(5)),
+    labels=dict(type=count, nargs="+", default=[20, 50, 100, 200]),
+)
+def main(options: Any) -> None:
+    draft = options.out.with_suffix(".partial.json")
+    fits = kept(draft if draft.is_file() else options.out).get("fits", [])
+    keys = ("seed", "question", "labels", "arm", "positions")
     done = {tuple(f[key] for key in keys) for f in fits}
-    head = {"benchmark": "few labels", "title": "Few labels", **environment()}
-    head |= {"recipe": RECIPE, "steps": STEPS, "batch": BATCH, "seeds": args.seeds, "labels": args.labels}
+    head = {"title": "Few labels", "recipe": RECIPE, "steps": STEPS, "batch": BATCH}
+    head |= {"seeds": options.seeds, "labels": options.labels}
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(Path(folder))
         head |= {"pool": len(corpus.pool), "test": len(corpus.test)}
-        for seed in args.seeds:
-            for question in (UNSEEN, NEVER):
-                for labels in args.labels:
-                    for arm in ARMS:
-                        for places in PLACES:
-                            key = (question, arm, places, labels, seed)
-                            if key in done:
-                                continue
-                            started = time.process_time()
-                            found = judged(corpus, question, arm, places, labels, seed)
-                            spent = {"cpu_seconds": round(time.process_time() - started, 2)}
-                            fits.append(dict(zip(keys, key, strict=True)) | found | spent)
-                            write_result(draft, {**head, "fits": fits})
-                            print(*key, f"{found['right']:.1%}", flush=True)
-    wanted = [f for f in fits if f["seed"] in args.seeds and f["labels"] in args.labels]
-    write_result(args.out, {**head, **summary(wanted, args.labels, args.seeds), "fits": wanted})
+        for key in itertools.product(options.seeds, (UNSEEN, NEVER), options.labels, ARMS, PLACES):
+            if key in done:
+                continue
+            seed, question, labels, arm, places = key
+            started = time.process_time()
+            found = judged(corpus, question, arm, places, labels, seed)
+            spent = {"cpu_seconds": round(time.process_time() - started, 2)}
+            fits.append(dict(zip(keys, key, strict=True)) | found | spent)
+            write_result(draft, {**options.facts, **head, "fits": fits})
+            print(*key, f"{found['right']:.1%}", flush=True)
+    wanted = [f for f in fits if f["seed"] in options.seeds and f["labels"] in options.labels]
+    options.write({**head, **summary(wanted, options.labels, options.seeds), "fits": wanted})
     draft.unlink(missing_ok=True)
-    print(f"written to {args.out}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -21,8 +21,10 @@ the processor, which other work beside it changes little; shares of time are of 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import sys
 import tempfile
 import time
 import warnings
@@ -32,7 +34,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import kept
 
 MODEL, MAX_LENGTH, TESTED = "all-minilm-l6-v2", 128, 2000
 PAIRS, BATCH, RATE, WARMUP = 20, 16, 2e-5, 0.1  # of SetFit: Tunstall et al. (2022), section 4.2 and its code
@@ -60,12 +63,8 @@ def goemotions() -> tuple[list[str], list[Any], list[str], list[Any]]:
     from glassformer.data.folders import data_folders
 
     folder = next(root / "goemotions" for root in data_folders() if (root / "goemotions").is_dir())
-    rows = {
-        split: [
-            row for row in pq.read_table(folder / f"{split}.parquet").to_pylist() if len(row["labels"]) == 1
-        ]
-        for split in ("train", "test")
-    }
+    whole = {split: pq.read_table(folder / f"{split}.parquet").to_pylist() for split in ("train", "test")}
+    rows = {split: [row for row in found if len(row["labels"]) == 1] for split, found in whole.items()}
     neutral = 27  # the last of the 28 classes, in the order of the publication
     counts = Counter(row["labels"][0] for row in rows["train"] if row["labels"][0] != neutral)
     kept = {label for label, _ in counts.most_common(5)}
@@ -186,14 +185,13 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             mine = [r for r in there if r["method"] == name]
             if not mine:
                 continue
+            right, f1, seconds = ([r[key] for r in mine] for key in ("accuracy", "macro_f1", "cpu_seconds"))
             methods[name] = {
                 "draws": len(mine),
-                "accuracy": round(float(np.mean([r["accuracy"] for r in mine])), 4),
-                "stdev": round(float(np.std([r["accuracy"] for r in mine], ddof=1)), 4)
-                if len(mine) > 1
-                else None,
-                "macro_f1": round(float(np.mean([r["macro_f1"] for r in mine])), 4),
-                "cpu_seconds": round(float(np.mean([r["cpu_seconds"] for r in mine])), 2),
+                "accuracy": round(float(np.mean(right)), 4),
+                "stdev": round(float(np.std(right, ddof=1)), 4) if len(mine) > 1 else None,
+                "macro_f1": round(float(np.mean(f1)), 4),
+                "cpu_seconds": round(float(np.mean(seconds)), 2),
             }
         others = {name: beside(there, name) for name in methods if name != OURS}
         out.append({"data": data, "examples": each, "methods": methods, "ours_less": others})
@@ -219,69 +217,57 @@ def beside(records: list[dict[str, Any]], other: str) -> dict[str, Any] | None:
     }
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        data=dict(nargs="+", default=list(DATA), choices=list(DATA)),
-        examples=[8, 16, 64],
-        methods=dict(nargs="+", default=list(METHODS), choices=list(METHODS)),
-        draws=10,
-        most_draws=(5, "of 64 examples a class and more"),
-        precision=dict(default="auto", choices=["auto", "bf16", "fp32"]),
-        out=RESULTS / "few-shot.json",
-    )
+@command(
+    "few examples a class",
+    out="few-shot",
+    packages=("sentence-transformers", "transformers"),
+    data=dict(nargs="+", default=list(DATA), choices=list(DATA)),
+    examples=[8, 16, 64],
+    methods=dict(nargs="+", default=list(METHODS), choices=list(METHODS)),
+    draws=10,
+    most_draws=(5, "of 64 examples a class and more"),
+    precision=dict(default="auto", choices=["auto", "bf16", "fp32"]),
+)
+def main(options: Any) -> None:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     warnings.simplefilter("ignore")
     import torch
     from sklearn.metrics import accuracy_score, f1_score
 
-    from glassformer.runtime import choose_dtype, machine_facts
+    from glassformer.runtime import choose_dtype
 
     torch.set_num_threads(1)
-    half = choose_dtype(args.precision, torch.device("cpu")) == torch.bfloat16
-    precision = "bf16" if half else "fp32"
-    result: dict[str, Any] = {"precision": precision, "records": []}
-    if args.out.is_file():
-        result = json.loads(args.out.read_text(encoding="utf-8"))
-        for record in result["records"]:
-            record.setdefault("processor", result["machine"]["cpu"])
-        if result["precision"] != precision:
-            args.error(f"{args.out} holds figures in {result['precision']}: name another --out")
+    half = choose_dtype(options.precision, torch.device("cpu")) == torch.bfloat16
+    result: dict[str, Any] = {"precision": "bf16" if half else "fp32", "records": []}
+    if old := kept(options.out):
+        for record in old["records"]:
+            record.setdefault("processor", old["machine"]["cpu"])
+        if old["precision"] != result["precision"]:
+            options.error(f"{options.out} holds figures in {old['precision']}: name another --out")
+        result = {key: old[key] for key in ("precision", "records", "tested")}
     records = result["records"]
-    done = {(r["data"], r["examples"], r["draw"], r["method"]) for r in records}
-    loaded: dict[str, Any] = {}
-    for draw in range(args.draws):
-        for data in args.data:
-            for each in args.examples:
-                if each >= 64 and draw >= args.most_draws:
-                    continue
-                for name in args.methods:
-                    if (data, each, draw, name) in done:
-                        continue
-                    if data not in loaded:
-                        loaded[data] = DATA[data]()
-                    texts, labels, tests, wanted = loaded[data]
-                    predict, cost = METHODS[name](*drawn(texts, labels, each, draw), draw, precision)
-                    answers = np.asarray(predict(tests))
-                    records.append(
-                        {
-                            "data": data, "examples": each, "draw": draw, "method": name,
-                            "accuracy": float(accuracy_score(wanted, answers)),
-                            "macro_f1": float(f1_score(wanted, answers, average="macro")),
-                            **{key: round(value, 2) for key, value in cost.items()},
-                            "processor": machine_facts()["cpu"],
-                        }
-                    )  # fmt: skip
-                    result |= {
-                        "model": MODEL,
-                        "max_length": MAX_LENGTH,
-                        "tested": {k: len(v[2]) for k, v in loaded.items()} | result.get("tested", {}),
-                        **environment("sentence-transformers", "transformers"),
-                        "summary": summarized(records),
-                    }
-                    write_result(args.out, result)
-                    print(json.dumps(records[-1]), flush=True)
+    keys, loaded = ("draw", "data", "examples", "method"), {}
+    done = {tuple(r[key] for key in keys) for r in records}
+    for key in itertools.product(range(options.draws), options.data, options.examples, options.methods):
+        draw, data, each, name = key
+        if key in done or (each >= 64 and draw >= options.most_draws):
+            continue
+        if data not in loaded:
+            loaded[data] = DATA[data]()
+        texts, labels, tests, wanted = loaded[data]
+        predict, cost = METHODS[name](*drawn(texts, labels, each, draw), draw, result["precision"])
+        answers = np.asarray(predict(tests))
+        records.append({
+            **dict(zip(keys, key, strict=True)),
+            "accuracy": float(accuracy_score(wanted, answers)),
+            "macro_f1": float(f1_score(wanted, answers, average="macro")),
+            **{what: round(value, 2) for what, value in cost.items()},
+            "processor": options.facts["machine"]["cpu"],
+        })  # fmt: skip
+        result["tested"] = {k: len(v[2]) for k, v in loaded.items()} | result.get("tested", {})
+        options.write({"model": MODEL, "max_length": MAX_LENGTH, **result, "summary": summarized(records)})
+        print(json.dumps(records[-1]), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,12 +10,13 @@ C = 1 and a temperature chosen so. Vectors of a draw that lie in ``--vectors`` a
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from benchmarks.quality.few_shot import DATA, drawn, opened
 
 CHOICES, BINS = (1.0, 4.0, 16.0, 64.0), 15
@@ -49,14 +50,13 @@ def figures(shares: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     """Accuracy, log loss, calibration error in 15 bins, and the mean probability of the likeliest class."""
     sure, right = shares.max(1), shares.argmax(1) == targets
     part = np.minimum((sure * BINS).astype(int), BINS - 1)
-    gaps = [
-        abs(sure[part == k].mean() - right[part == k].mean()) * (part == k).mean() for k in set(part.tolist())
-    ]
+    inside = [part == k for k in set(part.tolist())]
+    error = sum(abs(sure[own].mean() - right[own].mean()) * own.mean() for own in inside)
     lost = loss(np.log(np.maximum(shares, 1e-12)), targets)
     found = {
         "accuracy": right.mean(),
         "log_loss": lost,
-        "calibration_error": sum(gaps),
+        "calibration_error": error,
         "confidence": sure.mean(),
     }
     return {name: round(float(value), 4) for name, value in found.items()}
@@ -114,28 +114,28 @@ def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        draws=5,
-        tested=400,
-        vectors=Path("few-shot-vectors"),
-        known=(False, "only draws whose vectors lie there"),
-        out=RESULTS / "few-shot-heads.json",
-    )
+@command(
+    "few-shot heads",
+    out="few-shot-heads",
+    draws=5,
+    tested=400,
+    vectors=Path("few-shot-vectors"),
+    known=(False, "only draws whose vectors lie there"),
+)
+def main(options: Any) -> dict[str, Any]:
     records, loaded = [], {}
     for data in DATA:
         for each in (8, 16):
-            for draw in range(args.draws):
-                file = args.vectors / f"{data}-{each}-{draw}.npz"
-                if not file.is_file() and args.known:
+            for draw in range(options.draws):
+                file = options.vectors / f"{data}-{each}-{draw}.npz"
+                if not file.is_file() and options.known:
                     continue
                 if not file.is_file() and data not in loaded:
                     loaded[data] = DATA[data]()
-                found = compared(vectors_of(file, loaded.get(data, ()), each, draw, args.tested))
+                found = compared(vectors_of(file, loaded.get(data, ()), each, draw, options.tested))
                 records.append({"data": data, "examples": each, "draw": draw, **found})
-    write_result(args.out, {"records": records, "summary": summarized(records), **environment()})
+    return {"records": records, "summary": summarized(records)}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

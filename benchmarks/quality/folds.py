@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import csv
 import json
-import time
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import Budget, command
+from benchmarks.harness.options import MINUTES, SETTINGS
+from benchmarks.harness.results import RESULTS
 from benchmarks.harness.seeds import corrected, paired
 from glassformer.config import parse_settings
 from glassformer.data.image import open_picture
@@ -38,14 +40,6 @@ def pictures_in_one(source: str, folder: Path) -> Path:
                 open_picture(picture).convert("RGB").save(path)
         done.touch()
     return folder
-
-
-def judge(arm: Arm, seed: int, folder: Path, folds: int) -> dict[str, Any]:
-    """Cross-validate an arm with a seed, from wherever it stands; the metrics of all its answers."""
-    metrics = folder / "metrics.json"
-    if not metrics.is_file():
-        cross_validate(arm.with_seed(seed), folder, folds)
-    return json.loads(metrics.read_text(encoding="utf-8"))
 
 
 def hits(folder: Path) -> np.ndarray:
@@ -72,59 +66,46 @@ def results(study: Study, arms: list[Arm], runs: Path, seeds: list[int]) -> dict
         }
     differences = {name: paired(ours - right[base]) for name, ours in right.items() if name != base}
     corrected(differences)
-    return {
-        "baseline": base,
-        "seeds": seeds,
-        "n": right[base].shape[1],
-        "arms": found,
-        "differences": differences,
-    }
+    n = right[base].shape[1]
+    return {"baseline": base, "seeds": seeds, "n": n, "arms": found, "differences": differences}
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        "study",
-        runs=Path("runs"),
-        folds=5,
-        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
-        minutes=(0.0, "begin nothing after so many; 0: no limit"),
-        out=Path,
-    )
-    study = load_study(args.study)
-    runs, settings = args.runs / f"{study.name}-folds", parse_settings(args.overrides)
+@command(
+    "study by cross-validation",
+    "study",
+    out=lambda options: RESULTS / f"folds-{options.study}.json",
+    runs=Path("runs"),
+    folds=5,
+    overrides=SETTINGS,
+    minutes=MINUTES,
+)
+def main(options: Any) -> dict[str, Any]:
+    study = load_study(options.study)
+    runs, settings = options.runs / f"{study.name}-folds", parse_settings(options.overrides)
     source = settings.pop("source", None) or expand(study, settings)[0].recipe.data.source
     pictures = pictures_in_one(source, runs / "pictures")
     fixed = {"source": str(pictures), "baselines": False, "evaluate.split": "test"}  # which there is none of
-    arms = expand(study, settings | fixed)
-    began, last, left = time.monotonic(), 0.0, 0
-    whole = []
+    arms, budget = expand(study, settings | fixed), Budget(options.minutes)
+    left, whole = 0, []
     for seed in study.seeds:
         finished = True
         for arm in arms:
             folder = runs / folder_name(arm.name) / f"seed-{seed}"
-            known = (folder / "metrics.json").is_file()
-            if not known and args.minutes and time.monotonic() - began + last > 60 * args.minutes:
-                left, finished = left + 1, False
-                continue
-            begun = time.monotonic()
-            metrics = judge(arm, seed, folder, args.folds)
-            last = last if known else time.monotonic() - begun
+            if not (folder / "metrics.json").is_file():
+                if budget.spent():
+                    left, finished = left + 1, False
+                    continue
+                with budget.piece():
+                    cross_validate(arm.with_seed(seed), folder, options.folds)
+            metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
             print(f"{arm.name}, seed {seed}: {metrics['test']['accuracy']:.1%}", flush=True)
         whole += [seed] if finished else []
     if len(whole) < 2:
         raise SystemExit(f"{left} cross-validations are left; nothing is written before two seeds are whole")
-    out = args.out or RESULTS / f"folds-{study.name}.json"
-    head = {
-        "benchmark": "study by cross-validation",
-        "name": study.name,
-        "summary": study.summary,
-        "overrides": args.overrides,
-        **environment(),
-    }
-    write_result(out, {**head, "folds": args.folds, **results(study, arms, runs, whole)})
-    print(f"{left} cross-validations are left; {len(whole)} seeds in {out}")
+    print(f"{left} cross-validations are left; {len(whole)} seeds")
+    head = {"name": study.name, "summary": study.summary, "overrides": options.overrides}
+    return head | {"folds": options.folds, **results(study, arms, runs, whole)}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

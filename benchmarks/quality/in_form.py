@@ -23,7 +23,8 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.options import SETTINGS, parse
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import CheckpointError, GlassformerError
 from glassformer.evaluate.predictions import read_predictions
@@ -52,13 +53,10 @@ def write_bert(folder: Path, **sizes: int) -> None:
 
     BertForPreTraining(BertConfig(**sizes)).save_pretrained(folder)
     weights = folder / "model.safetensors"
-    old = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
-            "LayerNorm.bias", "LayerNorm.beta"
-        ): tensor
-        for name, tensor in load_file(weights).items()
-    }
-    save_file(old, weights, {"format": "pt"})
+    tensors = load_file(weights)
+    for now, before in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        tensors = {name.replace(now, before): tensor for name, tensor in tensors.items()}
+    save_file(tensors, weights, {"format": "pt"})
     vocabulary = resolve_checkpoint("all-minilm-l6-v2").path  # the 30,522 pieces of bert-base-uncased
     for name in ("vocab.txt", "tokenizer.json"):
         shutil.copyfile(vocabulary / name, folder / name)
@@ -194,7 +192,7 @@ def main() -> None:
         limit=(256, "examples of every split"),
         seed=(0, "of the random checkpoints"),
         runs=Path("runs") / "in-form",
-        overrides=dict(flag="--set", nargs="*", default=["epochs=1"], metavar="KEY=VALUE"),
+        overrides=SETTINGS | {"default": ["epochs=1"]},
         out=(RESULTS / "in-form.json", "the result file [%(default)s]"),
     )
     console = Console(stderr=True)

@@ -47,15 +47,8 @@ SCRATCH: dict[str, Any] = dict(
     activation="gelu", pooling="mean", lr=1e-3, schedule="linear", warmup=0.1, batch_size=32,
 )  # fmt: skip
 TUNED: dict[str, Any] = dict(
-    clean="html",
-    max_length=128,
-    pooling="mean",
-    lr=3e-4,
-    layer_decay=0.9,
-    schedule="linear",
-    warmup=0.1,
-    batch_size=32,
-)
+    clean="html", max_length=128, pooling="mean", lr=3e-4, layer_decay=0.9, schedule="linear", warmup=0.1, batch_size=32,
+)  # fmt: skip
 PASSES = {200: 15, 2_000: 5, 20_000: 1}  # epochs by labels
 
 
@@ -228,9 +221,8 @@ def reviews() -> tuple[list[str], np.ndarray]:
 def review_parts(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows of reviews to learn from, drawn by the seed, and rows that judge."""
     order = np.random.default_rng(0).permutation(len(reviews()[0]))
-    return np.random.default_rng([seed, 1]).permutation(order[JUDGED_REVIEWS:])[:count], order[
-        :JUDGED_REVIEWS
-    ]
+    pool, judged = order[JUDGED_REVIEWS:], order[:JUDGED_REVIEWS]
+    return np.random.default_rng([seed, 1]).permutation(pool)[:count], judged
 
 
 def text(
@@ -253,9 +245,8 @@ def tfidf(seed: int, folder: Path, *, labels: int = LEARNED_REVIEWS) -> np.ndarr
     """Logistic regression on TF-IDF, on the reviews that ``text`` learns from."""
     (texts, y), (rows, judged) = reviews(), review_parts(seed, labels)
     names, numbers = np.unique(y, return_inverse=True)
-    shares = tfidf_logistic(
-        [texts[i] for i in rows], numbers[rows], [texts[i] for i in judged], num_classes=len(names), seed=seed
-    )
+    learned, asked = ([texts[i] for i in part] for part in (rows, judged))
+    shares = tfidf_logistic(learned, numbers[rows], asked, num_classes=len(names), seed=seed)
     return shares.argmax(1) == numbers[judged]
 
 
@@ -265,11 +256,8 @@ def labelled(seed: int, folder: Path, *, labels: int, pretrained: bool) -> np.nd
     model = linked / "model" if (linked / "model").is_dir() else linked
     if not model.exists():
         raise SystemExit(f"no model in {model}: link the model of a run of imdb-mlm-given there")
-    start = (
-        TUNED | {"model": str(model)}
-        if pretrained
-        else SCRATCH | {"tokenizer": str(model / "tokenizer.json")}
-    )
+    scratch = SCRATCH | {"tokenizer": str(model / "tokenizer.json")}
+    start = TUNED | {"model": str(model)} if pretrained else scratch
     return text(seed, folder, labels=labels, base=start, epochs=PASSES[labels])
 
 

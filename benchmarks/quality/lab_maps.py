@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import Budget, command
+from benchmarks.harness.options import MINUTES
 from benchmarks.harness.seeds import interval
 from benchmarks.quality.lab_fits import (
     LEARNED_PICTURES,
@@ -77,37 +78,30 @@ def summed_up(by_seed: list[dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        seeds=list(range(5)),
-        minutes=(0.0, "begin nothing after so many; 0: no limit"),
-        runs=Path("runs/lab-maps"),
-        out=RESULTS / "lab-maps.json",
-    )
-    args.runs.mkdir(parents=True, exist_ok=True)
-    began, head, missing = time.monotonic(), environment(), 0
-    for seed in args.seeds:
+@command("lab maps", out="lab-maps", seeds=list(range(5)), minutes=MINUTES, runs=Path("runs/lab-maps"))
+def main(options: Any) -> dict[str, Any]:
+    options.runs.mkdir(parents=True, exist_ok=True)
+    budget, missing = Budget(options.minutes), 0
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    for seed in options.seeds:
         for kind, look in KINDS.items():
-            path = args.runs / f"{kind}-seed{seed}.json"
-            if path.is_file():
-                continue
-            if args.minutes and time.monotonic() - began > 60 * args.minutes:
-                missing += 1
-                continue
-            path.write_text(json.dumps(found := look(seed)) + "\n", encoding="utf-8")
-            print(f"{kind}, seed {seed}: " + ", ".join(f"{k} {v:.3f}" for k, v in found.items()), flush=True)
-    found = {
-        kind: [json.loads(path.read_text(encoding="utf-8")) for s in args.seeds if (path := args.runs / f"{kind}-seed{s}.json").is_file()]
-        for kind in KINDS
-    }  # fmt: skip
+            path = options.runs / f"{kind}-seed{seed}.json"
+            if not path.is_file():
+                if budget.spent():
+                    missing += 1
+                    continue
+                with budget.piece():
+                    path.write_text(json.dumps(look(seed)) + "\n", encoding="utf-8")
+            found[kind].append(json.loads(path.read_text(encoding="utf-8")))
+            each = ", ".join(f"{k} {v:.3f}" for k, v in found[kind][-1].items())
+            print(f"{kind}, seed {seed}: {each}", flush=True)
     if min(map(len, found.values())) < 2:
         raise SystemExit("fewer than two seeds: nothing is written")
+    print(f"{missing} trainings are left")
     kinds = {kind: summed_up(by_seed) for kind, by_seed in found.items()}
-    title = {"benchmark": "lab maps", "title": "How attention looks at texts and pictures"}
-    write_result(args.out, {**title, **head, "inputs": INPUTS, "seeds": args.seeds, "kinds": kinds})
-    print(f"{missing} trainings are left; {args.out}")
+    title = "How attention looks at texts and pictures"
+    return {"title": title, "inputs": INPUTS, "seeds": options.seeds, "kinds": kinds}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

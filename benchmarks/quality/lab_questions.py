@@ -17,7 +17,7 @@ it has of other questions, or of this one with more seeds, stays.
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import Budget, command
+from benchmarks.harness.options import MINUTES
+from benchmarks.harness.results import kept, write_result
 from benchmarks.harness.seeds import corrected, paired
 from benchmarks.quality.lab_fits import (
     FITS,
@@ -284,54 +286,53 @@ def worded(key: str, found: dict[str, Any]) -> dict[str, Any]:
 def merged(path: Path, found: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
     """The questions of a result file with those found now, each with what it was measured on, in the order of QUESTIONS."""
     now = {key: head[key] for key in ("date", "machine", "versions", "commit")}
-    old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"questions": {}}
+    old = kept(path) or {"questions": {}}
     of_old = {key: old[key] for key in now if key in old}
-    kept = {key: {"measured": of_old, **one} for key, one in old["questions"].items()}
-    new = {key: one | {"measured": now} for key, one in found.items()}
-    known = kept | {
-        k: one for k, one in new.items() if k not in kept or len(one["seeds"]) >= len(kept[k]["seeds"])
-    }
+    known = {key: {"measured": of_old, **one} for key, one in old["questions"].items()}
+    for key, one in found.items():
+        if key not in known or len(one["seeds"]) >= len(known[key]["seeds"]):
+            known[key] = one | {"measured": now}
     return {key: known[key] for key in QUESTIONS if key in known}
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        ("questions", dict(nargs="*", choices=[[], *QUESTIONS], help="all unless named")),
-        seeds=list(range(5)),
-        minutes=(0.0, "begin nothing after so many; 0: no limit"),
-        runs=Path("runs/lab-questions"),
-        out=RESULTS / "lab-questions.json",
-        words=(False, "train nothing; write the words of all questions of the file anew"),
-    )
-    if args.words:
-        if not args.out.is_file():
-            args.error(f"{args.out} is not there: without --words it is made")
-        kept = json.loads(args.out.read_text(encoding="utf-8"))
-        questions = {key: worded(key, one) for key, one in kept["questions"].items()}
-        write_result(args.out, kept | {"questions": questions})
+@command(
+    "lab questions",
+    ("questions", dict(nargs="*", choices=[[], *QUESTIONS], help="all unless named")),
+    out="lab-questions",
+    seeds=list(range(5)),
+    minutes=MINUTES,
+    runs=Path("runs/lab-questions"),
+    words=(False, "train nothing; write the words of all questions of the file anew"),
+)
+def main(options: Any) -> None:
+    if options.words:
+        if not (old := kept(options.out)):
+            options.error(f"{options.out} is not there: without --words it is made")
+        questions = {key: worded(key, one) for key, one in old["questions"].items()}
+        write_result(options.out, old | {"questions": questions})
         return
-    args.runs.mkdir(parents=True, exist_ok=True)
-    began, last = time.monotonic(), 0.0
-    wanted = dict.fromkeys(arm for key in args.questions or QUESTIONS for arm in arms_of(QUESTIONS[key]))
-    head = {
-        "benchmark": "lab questions", "title": "The labs' questions", **environment(),
-        "learned": {"pictures": LEARNED_PICTURES, "reviews": LEARNED_REVIEWS},
-        "judged": {"pictures": JUDGED_PICTURES, "reviews": JUDGED_REVIEWS},
-    }  # fmt: skip
-    left = [(a, s) for s in args.seeds for a in wanted if not file_of(args.runs, a, s).is_file()]
-    while left and (not args.minutes or time.monotonic() - began + last < 60 * args.minutes):
-        (arm, seed), begun = left.pop(0), time.monotonic()
-        seconds = train(args.runs, arm, seed)
-        last = time.monotonic() - begun
-        print(f"{arm}, seed {seed}: {hits(args.runs, arm, seed)[0].mean():.2%}, {seconds:.0f} s", flush=True)
-    found = {key: one for key in QUESTIONS if (one := judged(args.runs, key, args.seeds)) is not None}
+    budget = Budget(options.minutes)
+    options.runs.mkdir(parents=True, exist_ok=True)
+    wanted = dict.fromkeys(arm for key in options.questions or QUESTIONS for arm in arms_of(QUESTIONS[key]))
+    left = [(a, s) for s in options.seeds for a in wanted if not file_of(options.runs, a, s).is_file()]
+    while left and not budget.spent():
+        arm, seed = left.pop(0)
+        with budget.piece():
+            seconds = train(options.runs, arm, seed)
+        right = hits(options.runs, arm, seed)[0].mean()
+        print(f"{arm}, seed {seed}: {right:.2%}, {seconds:.0f} s", flush=True)
+    found = {key: one for key in QUESTIONS if (one := judged(options.runs, key, options.seeds)) is not None}
     if found:
-        write_result(args.out, {**head, "questions": merged(args.out, found, head)})
+        options.write({
+            "title": "The labs' questions",
+            "learned": {"pictures": LEARNED_PICTURES, "reviews": LEARNED_REVIEWS},
+            "judged": {"pictures": JUDGED_PICTURES, "reviews": JUDGED_REVIEWS},
+            "questions": merged(options.out, found, options.facts),
+        })  # fmt: skip
     for one in found.values():
         print(f"{one['asked']} {one['answer']}")
-    print(f"{len(left)} trainings are left; {len(found)} of {len(QUESTIONS)} questions in {args.out}")
+    print(f"{len(left)} trainings are left; {len(found)} of {len(QUESTIONS)} questions in {options.out}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +20,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
-from glassformer.errors import ConfigError, GlassformerError
+from benchmarks.harness.command import command
+from benchmarks.harness.options import SETTINGS
+from benchmarks.harness.results import RESULTS
+from glassformer.errors import ConfigError
 from glassformer.study.folds import cross_validate
 from glassformer.study.review import review
 from glassformer.tasks.catalog import TASKS, load_recipe
@@ -109,31 +112,24 @@ def measure(
     }  # fmt: skip
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        "recipe",
-        flips=500,
-        folds=5,
-        seed=(0, "of the flips; the recipe has its own"),
-        runs=Path("runs"),
-        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
-        out=(Path, "the result file [default: results/label-noise-RECIPE.json]"),
-    )
-    console = Console(stderr=True)
-    try:
-        recipe = load_recipe(args.recipe, args.overrides)
-        folder = args.runs / f"label-noise-{recipe.name}"
-        found = measure(recipe, folder, args.flips, args.folds, args.seed, console.print)
-    except GlassformerError as error:
-        args.exit(error.exit_code, f"{args.prog}: error: {error}\n")
-    summary = {
-        "recipe": recipe.name, "overrides": args.overrides, "seed": args.seed, "recipe_seed": recipe.train.seed,
-        **found, **environment("scikit-learn"),
-    }  # fmt: skip
-    write_result(args.out or RESULTS / f"label-noise-{recipe.name}.json", summary)
-    console.print(summary)
+@command(
+    "labels flipped on purpose",
+    "recipe",
+    out=lambda options: RESULTS / f"label-noise-{load_recipe(options.recipe).name}.json",
+    packages=("scikit-learn",),
+    flips=500,
+    folds=5,
+    seed=(0, "of the flips; the recipe has its own"),
+    runs=Path("runs"),
+    overrides=SETTINGS,
+)
+def main(options: Any) -> dict[str, Any]:
+    recipe = load_recipe(options.recipe, options.overrides)
+    folder = options.runs / f"label-noise-{recipe.name}"
+    found = measure(recipe, folder, options.flips, options.folds, options.seed, Console(stderr=True).print)
+    about = {"recipe": recipe.name, "overrides": options.overrides}
+    return about | {"seed": options.seed, "recipe_seed": recipe.train.seed, **found}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from benchmarks.harness.results import RESULTS, environment, parse, written
+from benchmarks.harness.command import command
 from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, macro_f1_of, macro_f1_of_sets
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets
 
@@ -176,10 +176,8 @@ def coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
                 bounds = [bounds_of(table, rng, options.resamples) for table in tables]
                 took = 1000 * (time.perf_counter() - started) / len(tables)
                 found[kind] = judged(bounds, truth, figures) | {"milliseconds": round(took, 2)}
-            rows.append(
-                {"mixture": name, "counts": design, "truth": truth, "mean": float(np.mean(figures))}
-                | {"kinds": found}
-            )
+            about = {"mixture": name, "counts": design, "truth": truth, "mean": float(np.mean(figures))}
+            rows.append(about | {"kinds": found})
             cells = ", ".join(f"{kind} {told['covered']:.1%}" for kind, told in found.items())
             print(f"{name}, counts {design}: {cells}", flush=True)
     return rows
@@ -188,11 +186,8 @@ def coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
 def several_labels(options: argparse.Namespace) -> dict[str, Any]:
     """The same of four labels that 2, 5, 20 and 200 of 227 examples have, each on its own."""
     rng, n = np.random.default_rng(options.seed), sum(RARE)
-    share, right, stray = (
-        np.array(RARE) / n,
-        np.array([0.5, 0.6, 0.8, 0.95]),
-        np.array([0.01, 0.01, 0.02, 0.3]),
-    )
+    share, right = np.array(RARE) / n, np.array([0.5, 0.6, 0.8, 0.95])
+    stray = np.array([0.01, 0.01, 0.02, 0.3])
     truth = float(np.mean(2 * share * right / (share + share * right + (1 - share) * stray)))
     bounds: dict[str, list[Any]] = {"percentile": [], "Wilson, put together": []}
     figures = []
@@ -244,17 +239,16 @@ def false_alarms(options: argparse.Namespace) -> dict[str, float]:
     return out
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        trials=1000,
-        resamples=1000,
-        seed=0,
-        results=(RESULTS, "where the result file goes"),
-    )
-    result = environment("scipy") | {
-        "benchmark": "coverage of intervals of macro-F1",
+@command(
+    "coverage of intervals of macro-F1",
+    out="macro-f1-intervals",
+    packages=("scipy",),
+    trials=1000,
+    resamples=1000,
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
+    return {
         "settings": {key: getattr(options, key) for key in ("trials", "resamples", "seed")},
         "asked": 0.95,
         "coverage": coverage(options),
@@ -262,8 +256,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "entity_f1": spans(options),
         "false_alarms": false_alarms(options),
     }
-    out = options.results / "macro-f1-intervals.json"
-    return written(out, result)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, commit, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.report.published import duration
 from glassformer.study.answers import read_answers
 from glassformer.study.compare import compare_runs
@@ -40,16 +41,10 @@ def finding(recipe: str, half: Path, full: Path, others: Sequence[Path] = ()) ->
     equal, of_seeds = agreement(half, full), [agreement(half, other) for other in others]
     apart = arms["fp32"]["accuracy"]
     low, high = apart["difference_interval"]
-    rows = [
-        [
-            name,
-            f"{arm['accuracy']['mean']:.2%}",
-            "{:.2%} to {:.2%}".format(*arm["accuracy"]["interval"]),
-            f"{arm['log_loss']['mean']:.4f}",
-            duration(metrics["seconds"]["train"]),
-        ]
-        for (name, arm), metrics in zip(arms.items(), told, strict=True)
-    ]
+    rows = []
+    for (name, arm), metrics in zip(arms.items(), told, strict=True):
+        reached = f"{arm['accuracy']['mean']:.2%}", "{:.2%} to {:.2%}".format(*arm["accuracy"]["interval"])
+        rows.append([name, *reached, f"{arm['log_loss']['mean']:.4f}", duration(metrics["seconds"]["train"])])
     verdict = (
         f"`{recipe}` with `precision=fp32` reaches {arms['fp32']['accuracy']['mean']:.2%} of {compared['n']:,} {compared['judged']} "
         f"examples, in bf16 with the same seed {arms['bf16']['accuracy']['mean']:.2%}: {100 * apart['difference']:+.2f} points "
@@ -85,10 +80,8 @@ def main() -> None:
     half = args.runs / f"{args.recipe}-seed{args.seed}"
     full = args.runs / f"{args.recipe}-fp32-seed{args.seed}"
     if not (half / "metrics.json").is_file():
-        args.exit(
-            2,
-            f"error: no finished run in {half}: first benchmarks/quality/recipes.py {args.recipe} --seeds {args.seed}\n",
-        )
+        first = f"first benchmarks/quality/recipes.py {args.recipe} --seeds {args.seed}"
+        args.exit(2, f"error: no finished run in {half}: {first}\n")
     at = args.commit
     if not (full / "metrics.json").is_file():
         settings = [f"seed={args.seed}", "threads=1", "baselines=false", "precision=fp32"]

@@ -19,7 +19,8 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness.results import RESULTS, commit, parse, write_result
+from benchmarks.harness.options import SETTINGS, parse
+from benchmarks.harness.results import RESULTS, commit, write_result
 from glassformer.data.corpus import hard_negatives
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.report.published import ASIDE, headline
@@ -30,49 +31,14 @@ from glassformer.tasks.run import run_task
 from glassformer.tasks.run_folder import read_run_recipe
 from glassformer.tasks.task import write_json
 
-KEPT = (
-    "n",
-    "accuracy",
-    "accuracy_interval",
-    "macro_f1",
-    "macro_f1_interval",
-    "micro_f1",
-    "micro_f1_interval",
-    "roc_auc",
-    "average_precision",
-    "log_loss",
-    "words",
-    "entities",
-    "precision",
-    "recall",
-    "entity_f1",
-    "entity_f1_interval",
-    "contexts",
-    "exact_match",
-    "exact_match_interval",
-    "f1",
-    "f1_interval",
-    "answerable",
-    "unanswerable",
-    "by_kind",
-    "errors",
-    "errors_by_kind",
-)
+# Metrics that an interval may stand beside, and what else stays of a split.
+MEASURED = ("accuracy", "macro_f1", "micro_f1", "entity_f1", "exact_match", "f1")
+BOTH = tuple(key for name in MEASURED for key in (name, f"{name}_interval"))
+KEPT = {
+    *BOTH, "n", "roc_auc", "average_precision", "log_loss", "words", "entities", "precision", "recall", "contexts",
+    "answerable", "unanswerable", "by_kind", "errors", "errors_by_kind",
+}  # fmt: skip
 MOST = 100  # evaluations of a run that are kept
-OF_BASELINES = (
-    "accuracy",
-    "accuracy_interval",
-    "macro_f1",
-    "macro_f1_interval",
-    "micro_f1",
-    "entity_f1",
-    "entity_f1_interval",
-    "exact_match",
-    "exact_match_interval",
-    "f1",
-    "f1_interval",
-    "seconds",
-)
 
 
 def figures(folder: Path) -> dict[str, Any]:
@@ -83,16 +49,14 @@ def figures(folder: Path) -> dict[str, Any]:
         "peak_memory_mb", "sentences", "machine", "versions", "date", "tests", "norms", "analogies", "masked", "masks",
         "excluded", "judged", "scores", "similarity", "others", "epochs", "threshold", "questions",
     )  # fmt: skip
-    records = [
-        json.loads(line) for line in (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    records, known = [json.loads(line) for line in lines], metrics.get("baselines", {})
     return {
         **{key: metrics[key] for key in keys if key in metrics},
         **{split: kept(metrics[split]) for split in ("test", "validation") if metrics.get(split)},
         **misleading(folder),
         "baselines": {
-            name: {key: b[key] for key in OF_BASELINES if key in b}
-            for name, b in metrics.get("baselines", {}).items()
+            name: {key: b[key] for key in (*BOTH, "seconds") if key in b} for name, b in known.items()
         },
         "evaluations": thinned([r for r in records if r["kind"] == "evaluation"]),
     }
@@ -107,7 +71,7 @@ def thinned(records: list[dict[str, Any]], most: int = MOST) -> list[dict[str, A
 
 def kept(scores: dict[str, Any]) -> dict[str, Any]:
     """The figures of a split that stay."""
-    return {key: scores[key] for key in KEPT if key in scores}
+    return {key: value for key, value in scores.items() if key in KEPT}
 
 
 def misleading(folder: Path) -> dict[str, Any]:
@@ -201,7 +165,7 @@ def main() -> None:
         "recipe",
         seeds=[0, 1, 2],
         runs=Path("runs"),
-        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        overrides=SETTINGS,
         baselines=(False, "of a finished first run, judge these again"),
         commit=(str, "that runs which are finished already were trained at"),
         beside=(int, "other trainings that shared the GPU: such times say little"),
@@ -242,20 +206,15 @@ def main() -> None:
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
     summary = {
-        "recipe": args.recipe,
-        "overrides": args.overrides,
-        "settings": digest,
-        "seeds": [run["seed"] for run in results],
-        name: {
-            "mean": round(statistics.mean(scores), 5),
-            "min": min(scores),
-            "max": max(scores),
-            "stdev": round(statistics.stdev(scores), 5) if len(scores) > 1 else None,
-        },
-        "runs": results,
+        "mean": round(statistics.mean(scores), 5),
+        "min": min(scores),
+        "max": max(scores),
+        "stdev": round(statistics.stdev(scores), 5) if len(scores) > 1 else None,
     }
-    write_result(path, summary)
-    console.print(json.dumps(summary[name]))
+    about = {"recipe": args.recipe, "overrides": args.overrides, "settings": digest}
+    seeds = [run["seed"] for run in results]
+    write_result(path, about | {"seeds": seeds, name: summary, "runs": results})
+    console.print(json.dumps(summary))
 
 
 if __name__ == "__main__":

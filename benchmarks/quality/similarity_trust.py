@@ -12,13 +12,15 @@ removed but replaced by the mask: two masks in the same place make texts more al
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import RESULTS
 from glassformer.data.pairs import load_scored_pairs
 from glassformer.data.text import TokenTable, starts_of
 from glassformer.data.vocabulary import Vocabulary
@@ -73,14 +75,15 @@ def beside_random(strongest: list[float], random: list[float]) -> dict[str, Any]
     }
 
 
-def main() -> None:
-    args = parse(
-        __doc__,
-        ("model", dict(nargs="?", help="a saved Embedder; without it the untouched checkpoint")),
-        pairs=300,
-        random=10,
-        seed=0,
-    )
+@command(
+    "the strongest pair of tokens",
+    ("model", dict(nargs="?", help="a saved Embedder; without it the untouched checkpoint")),
+    out=lambda options: RESULTS / f"similarity-trust{'' if options.model else '-untouched'}.json",
+    pairs=300,
+    random=10,
+    seed=0,
+)
+def main(args: Any) -> dict[str, Any]:
     torch.set_num_threads(1)
     embedder = gf.load(args.model) if args.model else gf.Embedder()
     embedder.set_params(threads=1, precision="fp32")
@@ -110,19 +113,18 @@ def main() -> None:
             fall = found.score - (first * second).sum(1)
             falls[way][0].append(float(fall[0]))
             falls[way][1].append(float(fall[1:].mean()))
-    result: dict[str, Any] = {
+    assert max(sums) < SUMS, "the contributions do not add up to the cosine"
+    found = {way: beside_random(*fall) for way, fall in falls.items()}
+    print(*found.values(), sep="\n")
+    return {
         "model": embedder.weights_source_,
         "fitted": bool(args.model),
         "pairs": len(sums),
         "random_pairs_each": args.random,
         "largest_gap_of_sums": max(sums),
-        **{way: beside_random(*found) for way, found in falls.items()},
-        **environment(),
+        **found,
     }
-    assert result["largest_gap_of_sums"] < SUMS, "the contributions do not add up to the cosine"
-    write_result(RESULTS / f"similarity-trust{'' if args.model else '-untouched'}.json", result)
-    print(result["removed"], result["masked"], sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,11 +12,12 @@ there for the same limit is not run again.
 from __future__ import annotations
 
 import statistics
+import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import kept
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.run import Corpus, load_corpus
@@ -47,40 +48,34 @@ def learn(corpus: Corpus, settings: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    given = parse(
-        __doc__,
-        argv=arguments,
-        recipe="imdb-mlm",
-        limit=(10000, "texts of every split"),
-        seeds=[0],
-        starts=dict(nargs="+", choices=STARTS, default=list(STARTS)),
-        threads=1,
-        out=RESULTS / "starts.json",
-    )
-    recipe = load_recipe(given.recipe, [f"limit={given.limit}", "validation_size=500"])
-    corpus = load_corpus(recipe)
-    known = MaskedLM._get_param_names()
-    settings = {
-        key: value
-        for part in (recipe.text, recipe.model, recipe.train)
-        for key, value in vars(part).items()
-        if key in known
-    }
-    settings |= {"epochs": 1, "threads": given.threads, "checkpoint_every": 0}
-    about = {"recipe": given.recipe, "limit": given.limit, "window": WINDOW}
-    old = kept(given.out)
+@command(
+    "starts of masked-word models",
+    out="starts",
+    packages=("torch",),
+    recipe="imdb-mlm",
+    limit=(10000, "texts of every split"),
+    seeds=[0],
+    starts=dict(nargs="+", choices=STARTS, default=list(STARTS)),
+    threads=1,
+)
+def main(options: Any) -> None:
+    recipe = load_recipe(options.recipe, [f"limit={options.limit}", "validation_size=500"])
+    corpus, known = load_corpus(recipe), MaskedLM._get_param_names()
+    parts = (recipe.text, recipe.model, recipe.train)
+    settings = {key: value for part in parts for key, value in vars(part).items() if key in known}
+    settings |= {"epochs": 1, "threads": options.threads, "checkpoint_every": 0}
+    about = {"recipe": options.recipe, "limit": options.limit, "window": WINDOW}
+    old = kept(options.out)
     starts = old["starts"] if all(old.get(key) == value for key, value in about.items()) else {}
-    for seed in given.seeds:
-        for name in given.starts:
+    for seed in options.seeds:
+        for name in options.starts:
             found = starts.setdefault(name, {})
             if str(seed) not in found:
                 found[str(seed)] = learn(corpus, settings | STARTS[name] | {"seed": seed})
-                write_result(given.out, about | {"starts": starts, **environment("torch")})
+                options.write(about | {"starts": starts})
             run = found[str(seed)]
             print(f"{name}, seed {seed}: loss {run['loss']:.3f}, {run['accuracy']:.1%} right", flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -9,11 +9,11 @@ found goes to ``benchmarks/results/study-NAME.json``; docs/studies.md is made fr
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
-from benchmarks.harness.results import RESULTS, parse, write_result
+from benchmarks.harness.options import SETTINGS, parse
+from benchmarks.harness.results import RESULTS, kept, write_result
 from glassformer.config import parse_settings
 from glassformer.study.compare import compare
 from glassformer.study.grid import load_study
@@ -29,7 +29,7 @@ def main() -> None:
         __doc__,
         "study",
         runs=Path("runs"),
-        overrides=dict(flag="--set", nargs="*", default=[], metavar="KEY=VALUE"),
+        overrides=SETTINGS,
         workers=1,
         words=(False, "train nothing; write the sentences anew"),
     )
@@ -37,8 +37,8 @@ def main() -> None:
         path = RESULTS / f"study-{args.study}.json"
         if not path.is_file():
             args.error(f"{path} is not there: without --words it is made")
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        write_result(path, kept | sentences(kept))
+        old = kept(path)
+        write_result(path, old | sentences(old))
         return
     study, settings = load_study(args.study), parse_settings(args.overrides)
     results = compare(study, args.runs / study.name, settings=settings, workers=args.workers, say=say)

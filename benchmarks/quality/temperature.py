@@ -14,13 +14,12 @@ log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from glassformer.evaluate.calibrate import COLDEST, HOTTEST, smoothing
 
 TEMPERATURES = np.exp(np.linspace(np.log(COLDEST), np.log(HOTTEST), 300))
@@ -103,26 +102,20 @@ def measure(draws: int, seed: int) -> list[dict[str, Any]]:
                     clean += mistakes == 0
                     for name, place in chosen(own[i], others[i], mistakes).items():
                         places.setdefault(name, []).append(place)
-                about = {"classes": classes, "spread": spread, "apart": apart, "noise": noise}
-                about |= {
+                about = {
+                    "classes": classes,
+                    "spread": spread,
+                    "apart": apart,
+                    "noise": noise,
                     "factor": factor,
-                    "n": n,
-                    "accuracy": float(right.mean()),
-                    "no_mistake": clean / draws,
                 }
+                about |= {"n": n, "accuracy": float(right.mean()), "no_mistake": clean / draws}
                 about["best"] = float(TEMPERATURES[whole.argmin()])
                 for name, at in places.items():
                     beyond, ends = whole[at] - whole.min(), np.isin(at, (0, len(TEMPERATURES) - 1))
-                    rows.append(
-                        about
-                        | {
-                            "way": name,
-                            "beyond": float(beyond.mean()),
-                            "beyond_95": float(np.quantile(beyond, 0.95)),
-                            "too_sure_95": float(np.quantile(sure[at], 0.95)),
-                            "at_end": float(ends.mean()),
-                        }
-                    )
+                    found = {"beyond": beyond.mean(), "beyond_95": np.quantile(beyond, 0.95)}
+                    found |= {"too_sure_95": np.quantile(sure[at], 0.95), "at_end": ends.mean()}
+                    rows.append(about | {"way": name} | {key: float(value) for key, value in found.items()})
         print(f"{classes} classes, spread {spread:g}, apart {apart:g}, noise {noise:g}", flush=True)
     return rows
 
@@ -143,31 +136,22 @@ def summed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        draws=(400, "validation parts of each size"),
-        seed=0,
-        threads=torch.get_num_threads(),
-        results=(RESULTS, "where the result file goes"),
-    )
-    torch.set_num_threads(options.threads)
-    facts = environment()
+@command(
+    "ways to choose a temperature",
+    out="temperature",
+    draws=(400, "validation parts of each size"),
+    seed=0,
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
     rows = measure(options.draws, options.seed)
     means = summed(rows)
-    out = options.results / "temperature.json"
-    asked = {"draws": options.draws, "seed": options.seed, "world": WORLD}
-    write_result(
-        out, {"benchmark": "ways to choose a temperature", **facts, **asked, "means": means, "rows": rows}
-    )
     for row in means:
         print(
             f"n {row['n']:5} {row['way']:24} beyond {row['beyond']:.4f} (95 % {row['beyond_95']:.4f}, worst "
             f"{row['worst_beyond_95']:.3f}), too sure at most {row['worst_too_sure_95']:.4f}, at an end {row['at_end']:.1%}"
         )
-    print(f"written to {out}")
-    return 0
+    return {"draws": options.draws, "seed": options.seed, "world": WORLD, "means": means, "rows": rows}
 
 
 if __name__ == "__main__":

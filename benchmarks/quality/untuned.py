@@ -33,7 +33,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
+from benchmarks.harness.options import count, parse
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
 
 RESULT = RESULTS / "untuned.json"
 TFIDF = "TF-IDF + logistic regression"

@@ -12,10 +12,13 @@ soon as it has ended, and the same command goes on.
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, count, environment, kept, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import kept, write_result
 from glassformer.evaluate.vectors import given_questions, judge_analogies, unit_rows
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.word2vec.estimator import Word2Vec
@@ -98,17 +101,14 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return at(window, i, lambda point: share(point, reading, sections))
 
     arms = [(window, reading) for window in WINDOWS for reading in READINGS]
+    rows = []
+    for i, step in enumerate(steps):
+        loss = statistics.fmean(at(WINDOWS[0], i, lambda point: point["loss"]))
+        rows.append([f"{step:,}", f"{loss:.2f}", *(cell(values(w, r, i)) for w, r in arms)])
     table = {
         "title": "Analogies solved after so many steps: mean and range over seeds",
         "columns": ["Steps", "Loss", *(f"window {w}, {r}" for w, r in arms)],
-        "rows": [
-            [
-                f"{step:,}",
-                f"{statistics.fmean(at(WINDOWS[0], i, lambda point: point['loss'])):.2f}",
-                *(cell(values(w, r, i)) for w, r in arms),
-            ]
-            for i, step in enumerate(steps)
-        ],
+        "rows": rows,
     }
     means = {
         f"window {w}": {
@@ -136,27 +136,23 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    args = parse(
-        __doc__, seeds=[0, 1, 2], steps=dict(type=count, default=25600), out=RESULTS / "word-steps.json"
-    )
-    head = {"benchmark": "word steps", "title": "Over the steps", **environment()}
-    head |= {"recipe": RECIPE, "steps": args.steps, "seeds": args.seeds}
-    old = kept(args.out)
-    runs = old.get("runs", []) if old.get("steps") == args.steps else []
-    runs = [run for run in runs if run["seed"] in args.seeds]
-    for seed in args.seeds:
+@command("word steps", out="word-steps", seeds=[0, 1, 2], steps=dict(type=count, default=25600))
+def main(options: Any) -> None:
+    head = {"title": "Over the steps", "recipe": RECIPE, "steps": options.steps, "seeds": options.seeds}
+    old = kept(options.out)
+    runs = old.get("runs", []) if old.get("steps") == options.steps else []
+    runs = [run for run in runs if run["seed"] in options.seeds]
+    for seed in options.seeds:
         for window in WINDOWS:
             if any((run["window"], run["seed"]) == (window, seed) for run in runs):
                 continue
-            runs.append(trained(window, seed, args.steps))
+            runs.append(trained(window, seed, options.steps))
             if {run["window"] for run in runs} == set(WINDOWS):
-                write_result(args.out, {**head, **summary(runs), "runs": runs})
+                options.write({**head, **summary(runs), "runs": runs})
             print(window, seed, share(runs[-1]["points"][-1], READINGS[0]), flush=True)
     if runs == old.get("runs"):  # nothing was measured: day and machine stay, the words may be others
-        write_result(args.out, {**old, **summary(runs)})
-    print(f"written to {args.out}")
+        write_result(options.out, {**old, **summary(runs)})
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -25,8 +25,8 @@ import torch
 from PIL import Image
 
 import glassformer as gf
+from benchmarks.harness.processes import scratch
 from benchmarks.reliability.hostile_pictures import encoded, png
-from benchmarks.reliability.kill_tests import scratch
 from glassformer.checkpoints.files import write_folder
 from glassformer.checkpoints.native import load_state, save_state
 from glassformer.checkpoints.tensors import read_tensors
@@ -126,9 +126,8 @@ def malicious_checkpoints() -> list[dict]:
             folder.mkdir()
             (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": name}}))
             out.append(refused(lambda f=folder: read_tensors(f), f"index names {name!r}", marker))
-            folder = write_folder(
-                home / f"manifest-{len(out)}" / "step-00000001", lambda p: (p / "x").touch() and None
-            )
+            place = home / f"manifest-{len(out)}" / "step-00000001"
+            folder = write_folder(place, lambda p: (p / "x").touch())
             body = {"format": 1, "files": {name: {"size": 0, "sha256": "0" * 64}}, "extra": {"step": 1}}
             (folder / "manifest.json").write_text(json.dumps(body))
             out.append(refused(lambda f=folder.parent: load_state(f), f"manifest lists {name!r}", marker))
@@ -248,9 +247,8 @@ def mutated(content: bytes, seed: int) -> bytes:
         elif kind == 1:
             del out[at : at + rng.randint(1, 20)]
         elif kind == 2:
-            out[at:at] = bytes(
-                rng.choice((0, 10, 34, 44, 255, rng.randrange(256))) for _ in range(rng.randint(1, 4))
-            )
+            odd = (0, 10, 34, 44, 255)
+            out[at:at] = bytes(rng.choice((*odd, rng.randrange(256))) for _ in range(rng.randint(1, 4)))
         elif kind == 3:
             out[at:at] = out[at : at + rng.randint(1, 40)]
         else:
@@ -269,20 +267,9 @@ def _read(path: Path, body: bytes, read: Callable[[Path], None]) -> dict:
 
 def readers(count: int) -> list[dict]:
     """Every other file that is read from outside: weights, settings, tokenizers, word vectors, recipes; mutated."""
-    import glassformer as gf
-
     with scratch() as home:
         texts = [" ".join(GOOD_JSONL.decode().split()), "a bad film"]
-        options = {
-            "d_model": 6,
-            "num_layers": 1,
-            "num_heads": 1,
-            "d_ff": 5,
-            "epochs": 1,
-            "threads": 1,
-            "max_length": 9,
-        }
-        clf = gf.TextClassifier("encoder-mini", min_count=1, **options).fit(texts * 4, [0, 1] * 4)
+        clf = gf.TextClassifier("encoder-mini", min_count=1, max_length=9, **SMALL).fit(texts * 4, [0, 1] * 4)
         hub = clf.save(home / "hub")
         (hub / "manifest.json").unlink()  # whose sums would refuse all of these at once
         words = [f"w{i}" for i in range(9)]
@@ -374,10 +361,8 @@ VALUES: tuple[Any, ...] = (
 
 def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
     """The path to every value of an object, inner ones too; of a list the first is enough."""
-    items = (
-        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
-    )
-    for key, inner in items:
+    items: Any = value.items() if isinstance(value, dict) else ()
+    for key, inner in enumerate(value[:1]) if isinstance(value, list) else items:
         yield (*path, key)
         yield from places(inner, (*path, key))
 

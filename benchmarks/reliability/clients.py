@@ -25,8 +25,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
-from benchmarks.harness.servers import running
+from benchmarks.harness.command import command
+from benchmarks.harness.servers import running, serving
 from glassformer.data.image import open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.sources import load_text_dataset
@@ -53,7 +53,7 @@ with Client(base_url=sys.argv[1], timeout=60) as client:
 
 
 def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    command = [
+    words = [
         "curl",
         "--silent",
         "--fail",
@@ -63,18 +63,16 @@ def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
         "-d",
         "@-",
     ]
-    done = [
-        subprocess.run(command, input=json.dumps(b).encode(), capture_output=True, check=True) for b in bodies
-    ]
-    return [json.loads(d.stdout) for d in done]
+    sent = [json.dumps(body).encode() for body in bodies]
+    return [json.loads(subprocess.run(words, input=b, capture_output=True, check=True).stdout) for b in sent]
 
 
 def by_script(
     python: str, script: str, *arguments: str
 ) -> Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]:
     def send(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        command = [python, "-c", script, url, *arguments]
-        done = subprocess.run(command, input=json.dumps(bodies).encode(), stdout=subprocess.PIPE, check=True)
+        words = [python, "-c", script, url, *arguments]
+        done = subprocess.run(words, input=json.dumps(bodies).encode(), stdout=subprocess.PIPE, check=True)
         return json.loads(done.stdout)
 
     return send
@@ -98,14 +96,11 @@ def inputs_of(run: Path, count: int, seed: int) -> tuple[str, list[Any], list[An
     """The key of a request, inputs as ``predict_proba`` takes them, and as a request carries them."""
     recipe = read_run_recipe(run)
     if recipe.task == "text-classification":
-        texts = (
-            load_text_dataset(recipe.data.source, limit=count, seed=seed, splits=["test"])
-            .splits["test"]
-            .texts
-        )
+        read = load_text_dataset(recipe.data.source, limit=count, seed=seed, splits=["test"])
+        texts = read.splits["test"].texts
         return "texts", texts, texts
-    split = load_image_dataset(recipe.data.source, limit=count, seed=seed, splits=["test"]).splits["test"]
-    pictures = [open_picture(image) for image in split.images]
+    seen = load_image_dataset(recipe.data.source, limit=count, seed=seed, splits=["test"])
+    pictures = [open_picture(image) for image in seen.splits["test"].images]
     return "images", pictures, [as_png(picture) for picture in pictures]
 
 
@@ -127,26 +122,22 @@ def compared(
     }
 
 
-def main() -> int:
-    options = parse(
-        __doc__,
-        ("runs", dict(type=Path, nargs="+", help="run folders of classifiers")),
-        python=(sys.executable, "with requests and openapi-python-client"),
-        inputs=(200, "of each model"),
-        batch=(8, "inputs in a request"),
-        tolerance=1e-05,
-        threads=torch.get_num_threads(),
-        seed=0,
-        out=RESULTS / "clients.json",
-    )
-    facts, models = environment("fastapi", "uvicorn"), {}
-    serve = [sys.executable, "-m", "glassformer.cli.app", "serve", *options.runs, "--port", "PORT"]
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        running(
-            *serve, "--precision", "fp32", "--threads", str(options.threads), threads=options.threads
-        ) as server,
-    ):
+@command(
+    "clients of a served model",
+    ("runs", dict(type=Path, nargs="+", help="run folders of classifiers")),
+    out="clients",
+    packages=("fastapi", "uvicorn"),
+    python=(sys.executable, "with requests and openapi-python-client"),
+    inputs=(200, "of each model"),
+    batch=(8, "inputs in a request"),
+    tolerance=1e-05,
+    threads=torch.get_num_threads(),
+    seed=0,
+)
+def main(options: Any) -> int:
+    serve = serving(options.runs, "--precision", "fp32", "--threads", str(options.threads))
+    models: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as scratch, running(*serve, threads=options.threads) as server:
         generate(options.python, server.url, Path(scratch))
         clients = {
             "curl": curl,
@@ -157,22 +148,16 @@ def main() -> int:
             key, inputs, carried = inputs_of(run, options.inputs, options.seed)
             clf = load(run)
             clf.precision = "fp32"
-            shares = clf.predict_proba(inputs)
-            bodies = [
-                {"model": run.name, key: carried[i : i + options.batch]}
-                for i in range(0, len(inputs), options.batch)
-            ]
-            classes = [str(c) for c in clf.classes_]
+            shares, classes = clf.predict_proba(inputs), [str(c) for c in clf.classes_]
+            parts = [carried[i : i + options.batch] for i in range(0, len(inputs), options.batch)]
+            bodies = [{"model": run.name, key: part} for part in parts]
             models[run.name] = {
                 name: compared(send(server.url, bodies), shares, classes, options.tolerance)
                 for name, send in clients.items()
             }
             print(run.name, json.dumps(models[run.name], indent=1))
-    result = {
-        "benchmark": "clients of a served model", **facts, "threads": options.threads, "precision": "fp32",
-        "tolerance": options.tolerance, "seed": options.seed, "models": models,
-    }  # fmt: skip
-    write_result(options.out, result)
+    about = {"precision": "fp32", "tolerance": options.tolerance, "seed": options.seed}
+    options.write(about | {"models": models})
     return int(any(c["other_labels"] or c["beyond_tolerance"] for m in models.values() for c in m.values()))
 
 

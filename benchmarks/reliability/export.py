@@ -18,37 +18,30 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import kept
 from glassformer.data.sources import load_text_dataset
 from glassformer.export.onnx_folder import export_onnx
 from glassformer.export.outputs import samples_of
 
-SMALL = dict(d_model=64, num_heads=4, num_layers=2, d_ff=96, max_length=96, epochs=1, lr=2e-3)
+SIZES: dict[str, Any] = dict(d_model=64, num_heads=4, num_layers=2, d_ff=96, epochs=1, lr=2e-3)
+SMALL = SIZES | {"max_length": 96}
+MINILM: dict[str, Any] = dict(model="all-minilm-l6-v2", max_length=96, epochs=1)
+NARROW = dict(vectors="word2vec", embedding_dim=24, freeze_vectors=True, pooling="max")
+FIRST = dict(add_special_tokens=False, clean="words", pooling="first")
 TEXTS: dict[str, dict[str, Any]] = {
-    "MiniLM, pooler": dict(model="all-minilm-l6-v2", max_length=96, epochs=1),
-    "MiniLM, mean, MLP head": dict(
-        model="all-minilm-l6-v2", max_length=96, epochs=1, pooling="mean", head="mlp"
-    ),
-    "pre-norm, sinusoidal, [CLS]": dict(model="encoder-mini", **SMALL),
-    "post-norm, learned, attention pooling": dict(model="encoder-base", pooling="attention", **SMALL),
-    "post-norm, sinusoidal, first word": dict(
-        model="encoder-small", add_special_tokens=False, clean="words", pooling="first", **SMALL
-    ),
-    "frozen narrow word vectors, max": dict(
-        model="encoder-mini",
-        vectors="word2vec",
-        embedding_dim=24,
-        freeze_vectors=True,
-        pooling="max",
-        **SMALL,
-    ),
+    "MiniLM, pooler": MINILM,
+    "MiniLM, mean, MLP head": MINILM | dict(pooling="mean", head="mlp"),
+    "pre-norm, sinusoidal, [CLS]": SMALL | dict(model="encoder-mini"),
+    "post-norm, learned, attention pooling": SMALL | dict(model="encoder-base", pooling="attention"),
+    "post-norm, sinusoidal, first word": SMALL | FIRST | dict(model="encoder-small"),
+    "frozen narrow word vectors, max": SMALL | NARROW | dict(model="encoder-mini"),
 }
-SEEN = dict(image_size=32, patch_size=8, d_model=64, num_heads=4, num_layers=2, d_ff=96, epochs=1, lr=2e-3)
+SEEN = SIZES | dict(image_size=32, patch_size=8)
 PICTURES: dict[str, dict[str, Any]] = {
-    "ViT, [CLS]": dict(**SEEN),
-    "ViT, stem, mean, no [CLS]": dict(
-        stem=8, pooling="mean", class_token=False, positions="sinusoidal", **SEEN
-    ),
+    "ViT, [CLS]": SEEN,
+    "ViT, stem, mean, no [CLS]": SEEN
+    | dict(stem=8, pooling="mean", class_token=False, positions="sinusoidal"),
 }
 
 
@@ -60,26 +53,20 @@ def build(name: str, threads: int, texts: Sequence[str], labels: Sequence[Any]) 
     return gf.ImageClassifier("vit-tiny", **PICTURES[name], threads=threads).fit(pixels, ["a", "b"] * 32)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        inputs=1000,
-        threads=torch.get_num_threads(),
-        model=(Path, "also this run, on examples of its own, with int8"),
-        only=dict(nargs="+", choices=[*TEXTS, *PICTURES], help="these builds"),
-        out=RESULTS / "export.json",
-    )
-    torch.set_num_threads(options.threads)
-    facts = environment("onnx", "onnxscript", "onnxruntime")
+@command(
+    "ONNX exports",
+    out="export",
+    packages=("onnx", "onnxscript", "onnxruntime"),
+    inputs=1000,
+    threads=torch.get_num_threads(),
+    model=(Path, "also this run, on examples of its own, with int8"),
+    only=dict(nargs="+", choices=[*TEXTS, *PICTURES], help="these builds"),
+)
+def main(options: Any) -> None:
     split = load_text_dataset("imdb", limit=256, seed=0, splits=["train"]).splits["train"]
-    old = kept(options.out)
-    models: dict[str, Any] = old.get("models", {})
-    jobs = (
-        [(name, None) for name in options.only or [*TEXTS, *PICTURES]]
-        if not options.model or options.only
-        else []
-    )
+    models: dict[str, Any] = kept(options.out).get("models", {})
+    names = options.only or ([] if options.model else [*TEXTS, *PICTURES])
+    jobs: list[tuple[str, Path | None]] = [(name, None) for name in names]
     jobs += [(options.model.name, options.model)] if options.model else []
     for name, run in jobs:
         clf = gf.load(run) if run else build(name, options.threads, split.texts, split.labels or [])
@@ -89,13 +76,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as scratch:
             begun = time.perf_counter()
             found = export_onnx(clf, Path(scratch) / "onnx", samples, labels=labels, int8=run is not None)
-            found["seconds"] = round(time.perf_counter() - begun, 1)
-        models[name] = found
-        print(name, json.dumps(found), flush=True)
-        write_result(
-            options.out, {"benchmark": "ONNX exports", **facts, "threads": options.threads, "models": models}
-        )
-    return 0
+            models[name] = found | {"seconds": round(time.perf_counter() - begun, 1)}
+        print(name, json.dumps(models[name]), flush=True)
+        options.write({"models": models})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, write_result
 from benchmarks.reliability.first_day_pictures import picture_steps
 from benchmarks.reliability.first_day_steps import Step
 from benchmarks.reliability.first_day_tables import table_steps

@@ -6,11 +6,14 @@ import io
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from benchmarks.reliability import first_day_steps as steps
 from benchmarks.reliability.first_day_steps import Step, raw, settings, table
 
 SMALL = settings(
@@ -46,20 +49,11 @@ def encoded(image: Image.Image, kind: str = "JPEG") -> bytes:
     return file.getvalue()
 
 
-def train(what: str, path: str, *told: str, sets: tuple[str, ...] = (), code: int = 0, out: str = "") -> Step:
-    out = out or "runs/" + what.replace(" ", "-")
-    made = (f"{out}/report.html",) if code == 0 else ()
-    return Step(
-        f"pictures: {what}",
-        f"train --images {path} --out {out} {SMALL} {settings(*sets)}",
-        told,
-        code,
-        made=made,
-    )
+def train(what: str, path: str, *told: str, sets: tuple[str, ...] = (), **more: Any) -> Step:
+    return steps.train("pictures", what, f"--images {path}", f"{SMALL} {settings(*sets)}", *told, **more)
 
 
-def doctor(what: str, path: str, *told: str, code: int = 0, untold: tuple[str, ...] = ()) -> Step:
-    return Step(f"pictures, data doctor: {what}", f"data doctor {path}", told, code, untold)
+doctor = partial(steps.doctor, "pictures, data doctor")
 
 
 def first() -> list[Step]:
@@ -98,7 +92,7 @@ def doctored() -> list[Step]:
     read = [
         (
             "what cannot be read",
-            ("4 of 30 pictures of train cannot be read", "is no picture", "no bytes", "damaged", "million"),
+            ("4 of 30 pictures of train cannot", "is no picture", "no bytes", "damaged", "million"),
         ),
         ("how to leave them out", ("--set broken=skip", "text.jpg", "cut.jpg")),
         ("sizes", ("61 x 47 to 500 x 94 pixels",)),
@@ -193,47 +187,28 @@ def tables() -> list[Step]:
     names = [(f"good/{label}/{i}.png", label) for i in range(20) for label in ("cat", "dog")]
     table("usual.csv", ("file", "label"), names)
     table("own.csv", ("photo", "animal"), names)
-    numbers = table(
-        "numbers.csv", ("photo", "score"), [(name, f"{i * 0.37:.2f}") for i, (name, _) in enumerate(names)]
+    scores = [(name, f"{i * 0.37:.2f}") for i, (name, _) in enumerate(names)]
+    several = [(n, f"{x}|pet" if i % 3 else x) for i, (n, x) in enumerate(names)]
+    numbers, kinds = (
+        table("numbers.csv", ("photo", "score"), scores),
+        table("kinds.csv", ("photo", "kinds"), several),
     )
-    kinds = table(
-        "kinds.csv", ("photo", "kinds"), [(n, f"{x}|pet" if i % 3 else x) for i, (n, x) in enumerate(names)]
-    )
-    table(
-        "new.csv",
-        ("nr", "photo"),
-        [(1, "good/cat/0.png"), (2, "good/cat/nowhere.png"), (3, "good/dog/1.png")],
-    )
+    new = ("good/cat/0.png", "good/cat/nowhere.png", "good/dog/1.png")
+    table("new.csv", ("nr", "photo"), list(enumerate(new, 1)))
     table("missing.csv", ("file", "label"), [*names, ("good/cat/nowhere.png", "cat")])
+    marked = "--on-bad-row skip --out new-out.csv"
     return [
         train("a table of files", "usual.csv"),
         train("a table of files with names of ones own", "own.csv", "labels in 'animal'"),
-        train(
-            "a file that is not there", "missing.csv", "nowhere.png", "no such file", "broken=skip", code=2
-        ),
+        train("a file that is not there", "missing.csv", "nowhere.png", "no such file", "broken=skip", code=2),
         doctor("a table of files", "missing.csv", "cannot be read", "no such file"),
         train("numbers for labels of pictures", numbers, "look like numbers", "target=number", code=2),
         doctor("several labels in a cell", kinds, "several labels an example", "label.separator"),
-        Step(
-            "pictures: predict a table of files",
-            "predict run new.csv",
-            ("nowhere.png", "--on-bad-row skip"),
-            2,
-        ),
-        Step(
-            "pictures: predict a table and mark rows",
-            "predict run new.csv --on-bad-row skip --out new-out.csv",
-            ("3 pictures", "1 row has no answer: .* \\(row 3\\)"),
-        ),
-        Step(
-            "pictures: its own columns",
-            lambda: Path("new-out.csv").read_text(encoding="utf-8"),
-            ("nr",),
-            made=("new-out.csv",),
-        ),
-        Step(
-            "pictures: folds of a folder",
-            f"cross-validate --images good --folds 2 --out folds {SMALL}",
-            ("40 examples in 2 folds",),
-        ),
-    ]
+        Step("pictures: predict a table of files", "predict run new.csv", ("nowhere.png", "--on-bad-row skip"), 2),
+        Step("pictures: predict a table and mark rows", f"predict run new.csv {marked}",
+             ("3 pictures", "1 row has no answer: .* \\(row 3\\)")),
+        Step("pictures: its own columns", lambda: Path("new-out.csv").read_text(encoding="utf-8"), ("nr",),
+             made=("new-out.csv",)),
+        Step("pictures: folds of a folder", f"cross-validate --images good --folds 2 --out folds {SMALL}",
+             ("40 examples in 2 folds",)),
+    ]  # fmt: skip

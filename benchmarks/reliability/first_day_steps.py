@@ -40,6 +40,26 @@ def small(*more: str) -> str:
     return settings(*SMALL, *more)
 
 
+def train(
+    kind: str,
+    what: str,
+    data: str,
+    keys: str,
+    *told: str,
+    code: int = 0,
+    untold: Sequence[str] = (),
+    out: str = "",
+) -> Step:
+    """A training on ``data``, such as ``--text good.csv``, that leaves a report unless it is refused."""
+    out = out or "runs/" + what.replace(" ", "-").replace("/", "-")
+    made = () if code else (f"{out}/report.html",)
+    return Step(f"{kind}: {what}", f"train {data} --out {out} {keys}", told, code, untold, made)
+
+
+def doctor(kind: str, what: str, path: str, *told: str, code: int = 0, untold: Sequence[str] = ()) -> Step:
+    return Step(f"{kind}: {what}", f"data doctor {path}", told, code, untold)
+
+
 def texts(n: int, start: int = 0) -> list[tuple[str, str]]:
     """``n`` different texts with their labels, good and bad in turn."""
     out = []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.reliability import first_day_steps as steps
 from benchmarks.reliability.first_day_steps import Step, lines_of_json, raw, small, table, texts
 
 MOODS = ("joy", "anger", "fear", "pride")
 HEAD = ("text", "label")
+SKIP = ("--on-bad-row", "skip")
 LEAKS = ("distinct texts in both", "stand in train and in")  # what the doctor says of texts in two parts
 
 
@@ -20,29 +24,13 @@ def table_steps(home: Path) -> list[Step]:
     return [*columns(), *spellings(), *rows_and_labels(), *kinds_of_files(), *splits(), *refused()]
 
 
-def doctor(what: str, path: str, *told: str, untold: tuple[str, ...] = (), code: int = 0) -> Step:
-    return Step(f"data doctor: {what}", f"data doctor {path}", told, code, untold)
-
-
 def train(
-    what: str,
-    path: str,
-    *told: str,
-    sets: tuple[str, ...] = (),
-    code: int = 0,
-    more: tuple = (),
-    untold: tuple[str, ...] = (),
+    what: str, path: str, *told: str, sets: tuple[str, ...] = (), more: tuple = (), **rest: Any
 ) -> Step:
-    out = "runs/" + what.replace(" ", "-").replace("/", "-")
-    made = (f"{out}/report.html",) if code == 0 else ()
-    return Step(
-        f"train: {what}",
-        f"train --text {path} --out {out} {shlex.join(more)} {small(*sets)}",
-        told,
-        code,
-        untold,
-        made,
-    )
+    return steps.train("train", what, f"--text {path}", f"{shlex.join(more)} {small(*sets)}", *told, **rest)
+
+
+doctor = partial(steps.doctor, "data doctor")
 
 
 def columns() -> list[Step]:
@@ -162,10 +150,10 @@ def rows_and_labels() -> list[Step]:
     return [
         doctor("empty rows", holes, "4 rows cannot be used", r"the text is empty \(2: ", r"the label is missing \(2: ", "on-bad-row"),
         train("empty rows", holes, "row 62", "text is empty", "--on-bad-row skip", code=2),
-        train("empty rows left out", holes, "4 rows left out", more=("--on-bad-row", "skip")),
+        train("empty rows left out", holes, "4 rows left out", more=SKIP),
         doctor("a ragged row", ragged, "fields where the header has", "row 62"),
         train("a ragged row", ragged, "3 fields where the header has 2", "double quotes", code=2),
-        train("a ragged row left out", ragged, "1 row left out", more=("--on-bad-row", "skip")),
+        train("a ragged row left out", ragged, "1 row left out", more=SKIP),
         doctor("repeated texts", d, "repeat an earlier one", r"2 times \(rows \d+, \d+\): the", "drop_duplicates=true"),
         train("repeated texts share a side", d, "7 of 83 texts", untold=LEAKS),
         train("repeated texts dropped", d, "drop_duplicates: 29 of 99 of train left out", sets=("drop_duplicates=true",)),
@@ -214,9 +202,7 @@ def kinds_of_files() -> list[Step]:
         raw(f"folder/{x}/{t.split()[3]}.txt", t)
     return [
         train("JSON Lines with a key missing", jsonl, "row 61|no 'label'", code=2),
-        train(
-            "JSON Lines with a key missing left out", jsonl, "1 row left out", more=("--on-bad-row", "skip")
-        ),
+        train("JSON Lines with a key missing left out", jsonl, "1 row left out", more=SKIP),
         doctor("JSON Lines with a broken line", broken, "not JSON", "1 row cannot be used"),
         train("JSON Lines with a broken line", broken, "not JSON", code=2),
         train("an array of JSON", array),

@@ -13,18 +13,9 @@ from benchmarks.reliability.first_day_steps import Step, lines_of_json, raw, set
 from glassformer.data import load_text_dataset
 
 HEAD = ("comment", "emotion")
-TINY = {
-    "d_model": 8,
-    "num_layers": 1,
-    "num_heads": 2,
-    "d_ff": 13,
-    "epochs": 1,
-    "min_count": 1,
-    "precision": "fp32",
-}
-FAST = settings(
-    "d_model=8", "num_layers=1", "num_heads=2", "d_ff=13", "epochs=1", "precision=fp32", "vocab_size=120"
-)
+SIZES = {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 13, "epochs": 1, "precision": "fp32"}
+TINY = SIZES | {"min_count": 1}
+FAST = settings(*(f"{key}={value}" for key, value in SIZES.items()), "vocab_size=120")
 
 
 def text_steps(home: Path) -> list[Step]:
@@ -34,16 +25,8 @@ def text_steps(home: Path) -> list[Step]:
         Step("train the run", f"train --text own.csv --out run {small()}", ("labels in 'emotion'",)),
         Step("train it again", f"train --text own.csv --out run {small()}", ("--resume",), 2),
     ]
-    return [
-        *begin,
-        *predicted(),
-        *evaluated(),
-        *corrected(),
-        *masked(),
-        *paired(),
-        *from_python(),
-        *asked_wrongly(),
-    ]
+    parts = (predicted, evaluated, corrected, masked, paired, from_python, asked_wrongly)
+    return [*begin, *(step for part in parts for step in part())]
 
 
 def rows_of(path: str) -> list[dict[str, str]]:
@@ -63,11 +46,7 @@ def predicted() -> list[Step]:
         ("id", "comment", "when", "label"),
         [(i, t, "May", "?") for i, (t, _) in enumerate(texts(9, 80))],
     )
-    table(
-        "unusual.csv",
-        ("nr", "utterance"),
-        texts(5, 90)[:0] + [(i, t) for i, (t, _) in enumerate(texts(5, 90))],
-    )
+    table("unusual.csv", ("nr", "utterance"), [(i, t) for i, (t, _) in enumerate(texts(5, 90))])
     table("gaps.csv", ("id", "comment"), [(1, "a splendid film"), (2, ""), (3, "a dreadful plot")])
     raw("ragged.csv", "id,comment\n1,a splendid film\n2,so, what\n3,a dreadful plot\n")
     table("two.csv", ("comment", "remark"), [(t, f"{t} and more") for t, _ in texts(5)])
@@ -136,9 +115,7 @@ def evaluated() -> list[Step]:
 
 def corrected() -> list[Step]:
     """Labels reviewed, corrected and given back."""
-    rows = [(i, *row) for i, row in enumerate(texts(60))] + [
-        (60 + i, t.upper(), x) for i, (t, x) in enumerate(texts(12))
-    ]
+    rows = [(i, *row) for i, row in enumerate([*texts(60), *((t.upper(), x) for t, x in texts(12))])]
     table("noisy.csv", ("id", *HEAD), rows)
     table("gappy.csv", HEAD, [*texts(60), ("", "good"), ("a text", "")])
     folds = f"--text noisy.csv --folds 2 --out folds {small()}"
@@ -155,34 +132,20 @@ def corrected() -> list[Step]:
         table("folds/to_correct.csv", list(found[0]), [list(row.values()) for row in found])
         return f"{len(found)} rows; {', '.join(found[0])}"
 
+    gappy = "cross-validate --text gappy.csv --folds 2 --out h"
+    back = "train --text folds/to_correct.csv"
     return [
         Step("cross-validate", f"cross-validate {folds}", ("72 examples in 2 folds",)),
-        Step(
-            "cross-validate: a bad row",
-            f"cross-validate --text gappy.csv --folds 2 --out h {small()}",
-            ("row 62", "--on-bad-row skip"),
-            2,
-        ),
-        Step(
-            "cross-validate: bad rows left out",
-            f"cross-validate --text gappy.csv --folds 2 --out h --on-bad-row skip {small()}",
-            ("2 rows left out", "60 examples in 2 folds", "labels in 'emotion'"),
-        ),
+        Step("cross-validate: a bad row", f"{gappy} {small()}", ("row 62", "--on-bad-row skip"), 2),
+        Step("cross-validate: bad rows left out", f"{gappy} --on-bad-row skip {small()}",
+             ("2 rows left out", "60 examples in 2 folds", "labels in 'emotion'")),
         Step("copies share a fold", sides, ("12 of 12",)),
-        Step(
-            "review-labels",
-            "review-labels folds",
-            ("give it back: glassformer train --text folds/to_correct.csv",),
-        ),
+        Step("review-labels", "review-labels folds", (f"give it back: glassformer {back}",)),
         Step("correct a label", edit, ("72 rows; review:rank, review:suggested", "id, comment, emotion")),
         Step("review-labels again", "review-labels folds", ("has been edited and stays as it is",)),
-        Step(
-            "give it back",
-            f"train --text folds/to_correct.csv --out again {small()}",
-            ("labels in 'emotion'",),
-        ),
+        Step("give it back", f"{back} --out again {small()}", ("labels in 'emotion'",)),
         Step("review-labels: no folds", "review-labels run", ("no finished cross-validation",), 2),
-    ]
+    ]  # fmt: skip
 
 
 def masked() -> list[Step]:
@@ -235,9 +198,8 @@ def from_python() -> list[Step]:
     x, y = [t for t, _ in texts(24)], [label for _, label in texts(24)]
 
     def fit(X: Any, y: Any, **settings: Any) -> Callable[[], str]:
-        return lambda: str(
-            gf.TextClassifier("encoder-mini", max_length=16, **(TINY | settings)).fit(X, y).classes_
-        )
+        options: dict[str, Any] = TINY | {"max_length": 16} | settings
+        return lambda: str(gf.TextClassifier("encoder-mini", **options).fit(X, y).classes_)
 
     return [
         Step("Python: fit", fit(x, y), ("bad", "good")),
@@ -258,57 +220,24 @@ def from_python() -> list[Step]:
 
 def asked_wrongly() -> list[Step]:
     """Commands that do not fit."""
+    raw("tags.conll", "a O\n")
+    no_run, own = ("no such run folder", "Did you mean 'run'"), "train --text own.csv"
     return [
         Step("no such run", "predict runs/nowhere 'a film'", ("no such run folder", "--out|Did you mean"), 2),
         Step("evaluate no run", "evaluate own.csv", ("no such run folder",), 2),
         Step("nothing to label", "predict run", ("nothing to read", "Give a TEXT, a FILE"), 2),
-        Step("a run misspelled", "predict rnu 'a film'", ("no such run folder", "Did you mean 'run'"), 2),
-        Step(
-            "go on with a run that is none",
-            "train --resume --out rnu",
-            ("no such run folder", "Did you mean 'run'"),
-            2,
-        ),
-        Step(
-            "go on with other settings",
-            f"train --text own.csv --out run --resume {small('epochs=7')}",
-            ("another recipe", "train.epochs is 1 there and 7 here"),
-            2,
-        ),
-        Step("a setting without its option", "train --text own.csv epochs=3", ("--set epochs=3",), 2),
-        Step(
-            "tags in the place of labeled texts",
-            f"""train --text {
-                raw(
-                    "tags.conll",
-                    '''a O
-''',
-                )
-            }""",
-            ("wnut17-minilm --data tags.conll",),
-            2,
-        ),
-        Step(
-            "explain a file with an empty text",
-            "explain run gaps.csv",
-            ("row 3", "text is empty"),
-            2,
-            ("--on-bad-row",),
-        ),
-        Step(
-            "compare runs that were judged on different examples",
-            "compare run again",
-            ("different examples: \\d+ and \\d+, \\d+ of them the same",),
-            2,
-            ("Traceback",),
-        ),
-        Step(
-            "a rate that is far too high",
-            f"train --text own.csv --out wild {small('lr=900')}",
-            ("lr = 900 is .* times the usual",),
-            1,
-        ),
+        Step("a run misspelled", "predict rnu 'a film'", no_run, 2),
+        Step("go on with a run that is none", "train --resume --out rnu", no_run, 2),
+        Step("go on with other settings", f"{own} --out run --resume {small('epochs=7')}",
+             ("another recipe", "train.epochs is 1 there and 7 here"), 2),
+        Step("a setting without its option", f"{own} epochs=3", ("--set epochs=3",), 2),
+        Step("tags in the place of labeled texts", "train --text tags.conll", ("wnut17-minilm --data tags.conll",), 2),
+        Step("explain a file with an empty text", "explain run gaps.csv", ("row 3", "text is empty"), 2,
+             ("--on-bad-row",)),
+        Step("compare runs that were judged on different examples", "compare run again",
+             ("different examples: \\d+ and \\d+, \\d+ of them the same",), 2, ("Traceback",)),
+        Step("a rate that is far too high", f"{own} --out wild {small('lr=900')}", ("lr = 900 is .* times the usual",), 1),
         Step("no recipe", "train", ("no recipe is given",), 2),
         Step("a recipe and a file", "train europe --text own.csv", ("both",), 2),
         Step("a verb that is none", "trian", ("No such command", "train|help"), 2),
-    ]
+    ]  # fmt: skip

@@ -14,11 +14,8 @@ import re
 import resource
 import shutil
 import signal
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from benchmarks.harness.processes import ended, forked, scratch
 from glassformer.cli.app import main
 
 MOST_SECONDS = 120
@@ -42,16 +40,21 @@ IMAGE = (
     "test_size=0.2",
 )  # fmt: skip
 PAIRS = (*TINY, "max_length=16", "beam=2", "maps=1", "baselines=false")
+MODEL = "[model]\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n"
+LEARN = '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n'
+HELD = "validation_size = 0.2\ntest_size = 0.2\n"
+BY_WORD = '[text]\ntokenizer = "word"\nmin_count = 1\nmax_length = 16\n'
 RECIPES = {
-    "words": '[data]\nsource = "sentences.txt"\n[vectors]\ndim = 7\nmin_count = 1\nepochs = 1\nthreads = 1\n',
-    "masked": '[data]\nsource = "sentences.txt"\n[text]\ntokenizer = "word"\nmin_count = 1\nmax_length = 16\n'
-              '[model]\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\nmax_positions = 20\n'
-              '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n',
-    "pairs": '[data]\nsource = "pairs.csv"\nvalidation_size = 0.2\ntest_size = 0.2\n[text]\ntokenizer = "word"\n'
-             'max_length = 16\nmin_count = 1\n[model]\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n'
-             '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n[evaluate]\nbeam = 2\nmaps = 1\n',
-}  # fmt: skip
-TASKS = {"words": "word2vec", "masked": "masked-lm", "pairs": "translation"}
+    "words": (
+        "word2vec",
+        '[data]\nsource = "sentences.txt"\n[vectors]\ndim = 7\nmin_count = 1\nepochs = 1\nthreads = 1\n',
+    ),
+    "masked": ("masked-lm", f'[data]\nsource = "sentences.txt"\n{BY_WORD}{MODEL}max_positions = 20\n{LEARN}'),
+    "pairs": (
+        "translation",
+        f'[data]\nsource = "pairs.csv"\n{HELD}{BY_WORD}{MODEL}{LEARN}[evaluate]\nbeam = 2\nmaps = 1\n',
+    ),
+}
 
 
 def sets(values: Sequence[str]) -> list[str]:
@@ -92,18 +95,6 @@ FEW = ("predict --out", "predict --data", "export --to onnx", "explain --out .ht
        "calibrate", "data show --augment")  # fmt: skip
 
 
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder of no consequence, which is the current one meanwhile."""
-    path, before = Path(tempfile.mkdtemp(prefix="full-disks-")), os.getcwd()
-    os.chdir(path)
-    try:
-        yield path
-    finally:
-        os.chdir(before)
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def warm() -> None:
     """Import here what every forked process will need."""
     import onnx  # noqa: F401
@@ -117,10 +108,9 @@ def warm() -> None:
     from glassformer.tasks import run as tasks  # noqa: F401
 
     torch.set_num_threads(1)
-    texts = ["a good film", "a bad film"] * 4
-    gf.TextClassifier("encoder-mini", d_model=6, num_layers=1, num_heads=1, d_ff=5, epochs=1, threads=1).fit(
-        texts, [1, 0] * 4
-    )
+    sizes: dict[str, Any] = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5}
+    clf = gf.TextClassifier("encoder-mini", epochs=1, threads=1, **sizes)
+    clf.fit(["a good film", "a bad film"] * 4, [1, 0] * 4)
 
 
 def prepare(home: Path, verbs: Sequence[str]) -> None:
@@ -132,14 +122,11 @@ def prepare(home: Path, verbs: Sequence[str]) -> None:
     (home / "pairs.csv").write_text("source,target\n" + "".join(f"{t},{t[::-1]}\n" for t, _ in rows))
     (home / "sentences.txt").write_text("".join(f"{t}\n" for t, _ in rows))
     pq.write_table(pa.table({"text": [t for t, _ in rows] * 200}), home / "table.parquet")
-    for name, text in RECIPES.items():
-        (home / f"{name}.toml").write_text(f'task = "{TASKS[name]}"\n{text}')
+    for name, (task, text) in RECIPES.items():
+        (home / f"{name}.toml").write_text(f'task = "{task}"\n{text}')
     (home / "base.toml").write_text(
-        '[data]\nsource = "reviews.csv"\nvalidation_size = 0.2\ntest_size = 0.2\n'
-        "[text]\nmax_length = 16\nmin_count = 1\n"
-        '[model]\nmodel = "encoder-mini"\nd_model = 12\nnum_layers = 1\nnum_heads = 2\nd_ff = 16\n'
-        '[train]\nepochs = 1\nthreads = 1\nprecision = "fp32"\n[evaluate]\nbootstrap = 20\nmaps = 1\n'
-        "baselines = false\n"
+        f'[data]\nsource = "reviews.csv"\n{HELD}[text]\nmax_length = 16\nmin_count = 1\n{MODEL}model = "encoder-mini"\n'
+        f"{LEARN}[evaluate]\nbootstrap = 20\nmaps = 1\nbaselines = false\n"
     )
     (home / "study.toml").write_text(
         'summary = "tiny"\nrecipe = "base.toml"\nseeds = [0]\n[grid]\nlr = [1e-3, 2e-3]\n'
@@ -160,9 +147,8 @@ def prepare(home: Path, verbs: Sequence[str]) -> None:
         if name in needs:
             code, said, _ = called(argv)
             assert code == 0, said
-    (home / "run" / "report.html").unlink(
-        missing_ok=True
-    )  # so that the verb that writes it has something to do
+    # So that the verb that writes it has something to do.
+    (home / "run" / "report.html").unlink(missing_ok=True)
     if "begun" in needs:  # as if it had been stopped behind its first checkpoint
         for name in ("metrics.json", "predictions.csv", "report.html", "history.jsonl"):
             (home / "begun" / name).unlink(missing_ok=True)
@@ -175,30 +161,20 @@ def called(argv: Sequence[str], limit: int | None = None) -> tuple[int, str, flo
     """Exit code, standard error and seconds of one command in a process of its own."""
     reader, writer = os.pipe()
     started = time.perf_counter()
-    pid = os.fork()
-    if pid == 0:
-        code = 99
-        try:
-            os.close(reader)
-            quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(writer, 2)
-            sys.stdout, sys.stderr = (open(handle, "w", closefd=False) for handle in (1, 2))  # noqa: SIM115
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            signal.alarm(MOST_SECONDS)
-            if limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-            code = main(list(argv))
-        except BaseException as error:
-            os.write(2, f"Traceback: {error!r}".encode())
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
+
+    def child() -> int:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        signal.alarm(MOST_SECONDS)
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        return main(list(argv))
+
+    with open(os.devnull, "wb") as quiet:
+        pid = forked(child, quiet.fileno(), writer)
     os.close(writer)
     with open(reader, "rb") as pipe:
         said = pipe.read().decode(errors="replace")
-    status = os.waitpid(pid, 0)[1]
-    return os.waitstatus_to_exitcode(status), said, time.perf_counter() - started
+    return ended(pid), said, time.perf_counter() - started
 
 
 def contents(home: Path) -> dict[str, tuple[int, str]]:
@@ -233,7 +209,7 @@ def full_disks(count: int, first: int = 0, verbs: Sequence[str] = tuple(VERBS)) 
     """``count`` refusals in turn over the verbs, at a random byte of a random file that each writes."""
     out: list[dict] = []
     warm()
-    with scratch() as home:
+    with scratch(enter=True) as home:
         prepare(home, verbs)
         whole = home.parent / f"{home.name}-whole"
         shutil.copytree(home, whole)
@@ -274,9 +250,7 @@ def sizes_of(verb: str, home: Path, whole: Path) -> tuple[dict[str, int], str]:
 def refusal(verb: str, home: Path, whole: Path, sizes: dict[str, int], rng: random.Random) -> dict:
     """One command whose disk is full at some byte, and whether all is as promised."""
     largest = max(sizes.values())
-    limit = (
-        rng.randrange(largest) if rng.random() < 0.5 else rng.randrange(rng.choice(sorted(sizes.values())))
-    )
+    limit = rng.randrange(largest if rng.random() < 0.5 else rng.choice(sorted(sizes.values())))
     restore(home, whole)
     before = contents(home)
     code, said, seconds = called(VERBS[verb], limit)

@@ -23,7 +23,7 @@ import torch
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 from benchmarks.reliability.export import build
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
@@ -88,18 +88,16 @@ def asked_of(noun: str, samples: Sequence[Any], folder: Path) -> Path:
     return file
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        other_python=dict(action="append", default=[], metavar="PATH"),
-        model=(Path, "also this run"),
-        inputs=500,
-        threads=torch.get_num_threads(),
-        out=RESULTS / "hf-export.json",
-    )
-    torch.set_num_threads(options.threads)
-    facts = environment("transformers")
+@command(
+    "exports opened by transformers alone",
+    out="hf-export",
+    packages=("transformers",),
+    other_python=dict(action="append", default=[], metavar="PATH"),
+    model=(Path, "also this run"),
+    inputs=500,
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
     split = load_text_dataset("imdb", limit=256, seed=0, splits=["train"]).splits["train"]
     found = []
     for name in [*BUILDS, *([options.model.name] if options.model else [])]:
@@ -116,20 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for python in [sys.executable, *options.other_python]:
                 answer = opened_by(python, folder, asked)
                 theirs = np.array(answer.pop("logits"))
-                found.append(
-                    {
-                        "build": name,
-                        **answer,
-                        "inputs": len(samples),
-                        "largest_difference": float(np.abs(ours - theirs).max()),
-                        "labels_changed": int((ours.argmax(1) != theirs.argmax(1)).sum()),
-                    }
-                )
+                apart = {"largest_difference": float(np.abs(ours - theirs).max())}
+                apart["labels_changed"] = int((ours.argmax(1) != theirs.argmax(1)).sum())
+                found.append({"build": name, **answer, "inputs": len(samples), **apart})
                 print(json.dumps(found[-1]), flush=True)
-    write_result(
-        options.out, {"benchmark": "exports opened by transformers alone", **facts, "exports": found}
-    )
-    return 0
+    return {"exports": found}
 
 
 if __name__ == "__main__":

@@ -119,18 +119,8 @@ def framing() -> Iterator[Hostile]:
 
 def methods() -> Iterator[Hostile]:
     known = (
-        "OPTIONS",
-        "PUT",
-        "PATCH",
-        "DELETE",
-        "TRACE",
-        "PROPFIND",
-        "GET",
-        "HEAD",
-        "MKCOL",
-        "SOURCE",
-        "LINK",
-    )
+        "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND", "GET", "HEAD", "MKCOL", "SOURCE", "LINK",
+    )  # fmt: skip
     for method, path in itertools.product(known, ("/v1/predict", "/nowhere")):
         sent = head(path, method, "Connection: close", json=False) + b"\r\n"
         yield Hostile("methods", f"{method} {path}", (sent,))
@@ -259,12 +249,8 @@ def no_json() -> Iterator[Hostile]:
     for body in broken:
         yield Hostile("no JSON", repr(body[:30]), (post(body),))
     called = (
-        "text/plain",
-        "multipart/form-data; boundary=x",
-        "application/x-www-form-urlencoded",
-        "json",
-        "; ; ;",
-    )
+        "text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "json", "; ; ;",
+    )  # fmt: skip
     for kind in (*called, "x" * 900, "application/jsonx", "application/" + "+" * 500):
         lines = (f"Content-Type: {kind}", f"Content-Length: {len(whole)}")
         sent = head("/v1/predict", "POST", *lines, json=False) + b"\r\n" + whole
@@ -275,23 +261,8 @@ def no_json() -> Iterator[Hostile]:
 
 def wrong_types() -> Iterator[Hostile]:
     values = (
-        None,
-        True,
-        0,
-        -1,
-        2**63,
-        1e308,
-        "",
-        "x" * 300,
-        [],
-        {},
-        [[]],
-        [None],
-        [True],
-        [0.5],
-        [{}],
-        ["", ""],
-    )
+        None, True, 0, -1, 2**63, 1e308, "", "x" * 300, [], {}, [[]], [None], [True], [0.5], [{}], ["", ""],
+    )  # fmt: skip
     for value in values:
         yield Hostile("wrong types", f"texts {str(value)[:20]}", (post(as_json({"texts": value})),))
         yield Hostile("wrong types", f"images {str(value)[:20]}", (post(as_json({"images": value})),))
@@ -314,17 +285,8 @@ def wrong_types() -> Iterator[Hostile]:
 
 def texts() -> Iterator[Hostile]:
     for text in (
-        "",
-        " ",
-        "\0",
-        "a\0b",
-        "\u2003",
-        "\u3000",
-        "\n\n",
-        "\t",
-        "a" * 100_001,
-        "\U0001f600" * 100_001,
-    ):
+        "", " ", "\0", "a\0b", "\u2003", "\u3000", "\n\n", "\t", "a" * 100_001, "\U0001f600" * 100_001,
+    ):  # fmt: skip
         yield Hostile("texts", repr(text[:12]), (post(as_json({"texts": ["a film", text]})),))
         yield Hostile("texts", f"{text[:12]!r} explained", (post(as_json({"text": text}), "/v1/explain"),))
     for count in (65, 200, 1000, 5000):
@@ -349,14 +311,8 @@ def pictures() -> Iterator[Hostile]:
                  good.replace("A", "-"), "=" * MB, "A" * (MOST - 40), "\0" * 40):  # fmt: skip
         yield sent(repr(text[:24]), text)
     for width, height in (
-        (0, 0),
-        (0, 9),
-        (2**31, 1),
-        (2**31 - 1, 2**31 - 1),
-        (50_000, 50_000),
-        (16_000_001, 1),
-        (1, 10**8),
-    ):
+        (0, 0), (0, 9), (2**31, 1), (2**31 - 1, 2**31 - 1), (50_000, 50_000), (16_000_001, 1), (1, 10**8),
+    ):  # fmt: skip
         yield sent(f"{width} x {height}", base64.b64encode(png(width, height)).decode())
     for count in (65, 500, 4000):
         yield sent(f"{count} pictures", *[good] * count)
@@ -364,16 +320,9 @@ def pictures() -> Iterator[Hostile]:
     content = base64.b64encode(png(12, 12, bytes(5))).decode()
     yield Hostile("pictures", "cut, explained", (post(as_json({"image": content}), "/v1/explain"),))
     magics = (
-        b"GIF89a",
-        b"\xff\xd8\xff",
-        b"RIFF\0\0\0\0WEBP",
-        b"II*\0",
-        b"BM",
-        b"\0\0\1\0",
-        b"%PDF-1.7",
-        b"8BPS",
+        b"GIF89a", b"\xff\xd8\xff", b"RIFF\0\0\0\0WEBP", b"II*\0", b"BM", b"\0\0\1\0", b"%PDF-1.7", b"8BPS",
         b"P6\n",
-    )
+    )  # fmt: skip
     for magic in magics:
         yield sent(repr(magic), base64.b64encode(magic + bytes(99)).decode())
     for name, made in built_pictures():

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 import glassformer as gf
-from benchmarks.harness.servers import Server, Watched, watched
+from benchmarks.harness.processes import scratch
+from benchmarks.harness.servers import Server, Watched, serving, watched
 from benchmarks.reliability.hostile_kinds import Hostile, requests
-from benchmarks.reliability.kill_tests import scratch
 
 MOST_SECONDS = 1.0  # of /health
 MOST_MB = 300.0
@@ -62,23 +62,14 @@ class Good:
 
 def models(home: Path) -> list[Path]:
     """Tiny classifiers of texts and of pictures, saved."""
-    small = {
-        "d_model": 14,
-        "num_heads": 2,
-        "d_ff": 22,
-        "num_layers": 2,
-        "epochs": 1,
-        "precision": "fp32",
-        "threads": 1,
-    }
+    sizes: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 22, "num_layers": 2}
+    small = sizes | {"epochs": 1, "precision": "fp32", "threads": 1}
     films = [f"a {('warm and wise', 'dull')[i % 2]} film , number {i} of many" for i in range(40)]
-    texts = gf.TextClassifier("encoder-mini", max_length=61, min_count=1, **small).fit(
-        films, ["good", "bad"] * 20
-    )
+    texts = gf.TextClassifier("encoder-mini", max_length=61, min_count=1, **small)
+    pictures = gf.ImageClassifier("vit-tiny", image_size=12, patch_size=4, **small)
     pixels = np.random.default_rng(0).integers(0, 256, (20, 12, 12, 3), np.uint8)
-    pictures = gf.ImageClassifier("vit-tiny", image_size=12, patch_size=4, **small).fit(
-        pixels, ["x", "y"] * 10
-    )
+    texts.fit(films, ["good", "bad"] * 20)
+    pictures.fit(pixels, ["x", "y"] * 10)
     return [texts.save(home / "films"), pictures.save(home / "pictures")]
 
 
@@ -86,30 +77,18 @@ def good_requests(folder: Path, count: int = 40) -> Good:
     """Of one to 64 texts of mixed lengths, and what the saved model says of them offline."""
     clf, rng = gf.load(folder), np.random.default_rng(1)
     clf.precision = "fp32"
-    texts = [
-        [
-            " ".join(rng.choice(WORDS, int(np.exp(rng.uniform(0, 5)))))
-            for _ in range(int(np.exp(rng.uniform(0, 4.16))))
-        ]
-        for _ in range(count)
-    ]
+
+    def text() -> str:
+        return " ".join(rng.choice(WORDS, int(np.exp(rng.uniform(0, 5)))))
+
+    texts = [[text() for _ in range(int(np.exp(rng.uniform(0, 4.16))))] for _ in range(count)]
     return Good(texts, [clf.predict_proba(one) for one in texts], [str(label) for label in clf.classes_])
 
 
 def served(home: Path, folders: Sequence[Path], *options: str) -> Server:
     """The command as a user starts it; what it says on stderr goes to a file."""
-    command = [
-        sys.executable,
-        "-m",
-        "glassformer.cli.app",
-        "serve",
-        *folders,
-        "--port",
-        "PORT",
-        "--threads",
-        "1",
-    ]
-    return Server(*command, "--precision", "fp32", *options, threads=1, errors=home / "stderr")
+    command = serving(folders, "--threads", "1", "--precision", "fp32", *options)
+    return Server(*command, threads=1, errors=home / "stderr")
 
 
 def read_answer(line: socket.socket) -> bytes:
@@ -121,11 +100,8 @@ def read_answer(line: socket.socket) -> bytes:
             found = rest
             continue
         if ended:
-            sizes = [
-                v
-                for k, _, v in (x.partition(b":") for x in head.lower().split(b"\r\n"))
-                if k == b"content-length"
-            ]
+            lines = [line.partition(b":") for line in head.lower().split(b"\r\n")]
+            sizes = [value for name, _, value in lines if name == b"content-length"]
             if sizes and len(rest) >= int(sizes[0]):
                 return found
         try:
@@ -196,14 +172,8 @@ def send_all(port: int, all_of_them: Iterator[Hostile], good: Good) -> list[dict
             line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
             right = ask_good(line, good, i)
             line.close()
-            out.append(
-                {
-                    "kind": "good",
-                    "name": f"{i}",
-                    "answer": "200, right" if right else "wrong",
-                    "passed": right,
-                }
-            )
+            told = "200, right" if right else "wrong"
+            out.append({"kind": "good", "name": f"{i}", "answer": told, "passed": right})
 
     slots = threading.Semaphore(2 * AT_ONCE)  # no more are made than are sent: some have 8 MB
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -221,11 +191,8 @@ def send_all(port: int, all_of_them: Iterator[Hostile], good: Good) -> list[dict
 def judge_stderr(said: str) -> dict[str, Any]:
     """No traceback, and no more than a decoder's few words about pictures."""
     passed = "Traceback" not in said and len(said) <= MOST_WORDS
-    return {
-        "passed": passed,
-        "answer": "a silent stderr" if not said else "words on stderr",
-        "said": said[-2000:],
-    }
+    answer = "words on stderr" if said else "a silent stderr"
+    return {"passed": passed, "answer": answer, "said": said[-2000:]}
 
 
 def of_the_whole(seen: Watched, before: float, errors: Path) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import datetime
 import decimal
 import json
 import os
-import resource
 import signal
 import socket
 import struct
@@ -23,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.reliability.kill_tests import scratch
+from benchmarks.harness.processes import ended, forked, peak_mb, reset_peak, scratch
 from glassformer.data.parquet import batches, check_rows, open_parquet, to_list
 from glassformer.data.sources import load_text_dataset
 from glassformer.errors import InputError
@@ -277,32 +276,28 @@ def load(path: Path) -> None:
 def attempt(path: Path, read: Callable[[Path], None]) -> dict[str, Any]:
     """What reading a file in a process of its own comes to: its answer, seconds, and memory beyond that before."""
     reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
+
+    def child() -> None:
         os.close(reader)
         signal.alarm(int(MOST_WAIT))
-        before, started, answer = _resident_mb(), time.process_time(), READ
+        before, started, answer = reset_peak(), time.process_time(), READ
         try:
             read(path)
         except InputError as error:
-            answer = (
-                REFUSED if path.name in str(error) and len(str(error)) < 2_000 else f"unnamed: {error}"[:300]
-            )
+            short = path.name in str(error) and len(str(error)) < 2_000
+            answer = REFUSED if short else f"unnamed: {error}"[:300]
         except BaseException as error:
             answer = repr(error)[:300]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        said = {"answer": answer, "seconds": time.process_time() - started, "mb": max(0.0, peak - before)}
+        more = max(0.0, peak_mb() - before)
+        said = {"answer": answer, "seconds": time.process_time() - started, "mb": more}
         os.write(writer, json.dumps(said).encode())
-        os._exit(0)
+
+    pid = forked(child)
     os.close(writer)
     with open(reader, "rb") as pipe:
         said = pipe.read()
-    os.waitpid(pid, 0)
+    ended(pid)
     return json.loads(said) if said else {"answer": "died", "seconds": 0.0, "mb": 0.0}
-
-
-def _resident_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def hostile_tables(count: int = 0) -> list[dict]:
@@ -311,15 +306,8 @@ def hostile_tables(count: int = 0) -> list[dict]:
     for name, suffix, write, right in cases()[: count or None]:
         with scratch() as home:
             path = home / f"table{suffix}"
-            made = os.fork()  # what makes a file must not count as memory of what reads it
-            if made == 0:
-                code = 1
-                try:
-                    write(path)
-                    code = 0
-                finally:
-                    os._exit(code)
-            assert os.waitpid(made, 0)[1] == 0, name
+            # What makes a file must not count as memory of what reads it.
+            assert ended(forked(lambda write=write, path=path: (write(path), None)[1])) == 0, name
             for how, read in (("load", load), *((("stream", stream),) if suffix == ".parquet" else ())):
                 found = attempt(path, read)
                 fine = found["answer"] == right if how == "load" else found["answer"] in (READ, REFUSED)

@@ -12,7 +12,6 @@ import io
 import itertools
 import re
 import shutil
-import sys
 import time
 import unicodedata
 from collections.abc import Iterator
@@ -25,8 +24,8 @@ import numpy as np
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.harness.servers import running
-from benchmarks.reliability.kill_tests import scratch
+from benchmarks.harness.processes import scratch
+from benchmarks.harness.servers import running, serving
 from glassformer.cli.explain import explain
 from glassformer.cli.train import choose_recipe
 from glassformer.explain.render import page
@@ -65,17 +64,9 @@ FORMULAS = (
     "\uff20SUM({n})", "'=1+{n}", '"=1+{n}', "=1+{n}\",=2", ";=1+{n}", "hello;=cmd|' /C calc'!A{n}", "x\t@SUM({n})", "=DDE(\"cmd\";\"/C calc\";\"{n}\")", "-{n}-{n}",
 )  # fmt: skip
 NAMES = (
-    "__proto__",
-    "constructor",
-    "toString",
-    "null",
-    "undefined",
-    "valueOf",
-    "[object Object]",
-    "true",
-    "..",
+    "__proto__", "constructor", "toString", "null", "undefined", "valueOf", "[object Object]", "true", "..",
     "$& $1 \\1 %s %n {0}",
-)
+)  # fmt: skip
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -318,18 +309,7 @@ def injections(count: int, first: int = 0) -> list[dict]:
             runs.append((given, texts, pictures, into_reports(tab, home, given, texts, pictures)))
             tab.page.close()
         folders = [str(folder) for _, texts, pictures, _ in runs for folder in (texts, pictures)]
-        command = [
-            sys.executable,
-            "-m",
-            "glassformer.cli.app",
-            "serve",
-            *folders,
-            "--port",
-            "PORT",
-            "--threads",
-            "1",
-        ]
-        with running(*command, threads=1) as server:
+        with running(*serving(folders, "--threads", "1"), threads=1) as server:
             for given, texts, pictures, found in runs:
                 tab = Watched(browser)
                 into_the_server_s_page(tab, server.url, given, (texts.name, pictures.name), found)

@@ -30,7 +30,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 import glassformer as gf
-from benchmarks.reliability.kill_tests import ended, scratch, without_clock
+from benchmarks.harness import processes
+from benchmarks.harness.processes import ended, scratch
+from benchmarks.reliability.kill_tests import without_clock
 from glassformer.cli import start, stopping
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
@@ -106,18 +108,9 @@ def quick() -> None:
 def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
     """Start a command in a process of its own, with its output in ``log.out`` and ``log.err``; its number."""
     reader, writer = os.pipe()
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        os.close(writer)
-        os.read(reader, 1)  # it listens, or it has ended
+
+    def child() -> int:
         os.close(reader)
-        return pid
-    code = 99
-    try:
-        os.close(reader)
-        for number, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         for number in STOPS[1:]:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         sys.argv, stopping._own = ["glassformer", *argv], None
@@ -126,10 +119,15 @@ def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
         os.write(writer, b"!")
         code = start.run() if work is None else work()
         atexit._run_exitfuncs()
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(code)
+        return code
+
+    files = [os.open(f"{log}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) for name in ("out", "err")]
+    pid = processes.forked(child, *files)
+    os.close(writer)
+    os.read(reader, 1)  # it listens, or it has ended
+    for handle in (reader, *files):
+        os.close(handle)
+    return pid
 
 
 def command(argv: Argv, log: Path) -> tuple[int, str, str]:
@@ -235,10 +233,8 @@ def peaceful(job: Job) -> tuple[float, str]:
 def stops(count: int, first: int = 0) -> list[dict]:
     """Commands stopped at a random instant from their first line to their end, and given again."""
     quick()
-    return [
-        stop(random.Random(i), JOBS[i % len(JOBS)], STOPS[i // len(JOBS) % 4])
-        for i in range(first, first + count)
-    ]
+    turns, jobs = range(first, first + count), len(JOBS)
+    return [stop(random.Random(i), JOBS[i % jobs], STOPS[i // jobs % 4]) for i in turns]
 
 
 def stop(rng: random.Random, job: Job, number: signal.Signals) -> dict[str, Any]:
@@ -414,10 +410,8 @@ def save_load(rng: random.Random, place: Path) -> list[str]:
 
         return work
 
-    readers = [
-        read(lambda: gf.load(path)),
-        read(lambda: load_models([path], Limits(), precision="fp32")[0][0].clf),
-    ]
+    served = read(lambda: load_models([path], Limits(), precision="fp32")[0][0].clf)
+    readers = [read(lambda: gf.load(path)), served]
     pids = [forked([], place / f"log{i}", work) for i, work in enumerate([save, save, *readers])]
     codes = [ended(pids[0]), ended(pids[1])]
     stop.touch()

@@ -12,14 +12,9 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +22,10 @@ import numpy as np
 import torch
 
 import glassformer as gf
+from benchmarks.harness.processes import ended, forked, scratch
 from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.data.corpus import countries_sentences
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError
 from glassformer.train import word_vectors
 from glassformer.train.callbacks import Callback, Interrupted, StopOnSignal
 
@@ -50,16 +46,9 @@ def fit(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> Any:
     """One small training with all that is random switched on, from its newest checkpoint if there is one."""
     where: dict[str, Any] = {"checkpoints": folder, "resume": True, "callbacks": list(callbacks)}
     if kind == "text":
-        stop = {
-            "early_stopping": 4,
-            "monitor": "loss",
-            "evaluate_every": 3,
-            "accumulate": 2,
-            "word_dropout": 0.1,
-        }
-        clf = gf.TextClassifier(
-            "encoder-small", epochs=6, batch_size=6, min_count=1, seed=seed, **NOISY, **SIZES, **stop
-        )
+        options = {"early_stopping": 4, "monitor": "loss", "evaluate_every": 3, "accumulate": 2}
+        options |= {"word_dropout": 0.1, "min_count": 1, "epochs": 6, "batch_size": 6}
+        clf = gf.TextClassifier("encoder-small", seed=seed, **NOISY, **SIZES, **options)
         return clf.fit(*texts(83), validation=texts(29, 2), **where)
     if kind == "image":
         rng = np.random.default_rng(1)
@@ -111,30 +100,6 @@ def without_clock(value: Any) -> Any:
 # --- processes ----------------------------------------------------------------------------------------
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Start ``work`` in a process of its own; its number. Exit code 0: done; else its error stands on stderr."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 1
-    try:
-        work()
-        code = 0
-    except GlassformerError as error:
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = 130
-    except BaseException:
-        traceback.print_exc()
-    os._exit(code)
-
-
-def ended(pid: int) -> int:
-    """The exit code once it has ended; minus the signal that ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def warm() -> None:
     """Import and compile here what every forked process will need."""
     torch.set_num_threads(1)
@@ -147,20 +112,12 @@ def finish(kind: str, folder: Path, callbacks: tuple = (), seed: int = 0) -> str
     """Train to the end in a process of its own; the digest, or what it died of."""
     answer = folder.parent / f"{folder.name}.digest"
     answer.unlink(missing_ok=True)
-    code = ended(
-        forked(lambda: answer.write_text(digest(kind, folder, fit(kind, folder, callbacks, seed))) and None)
-    )
+
+    def work() -> None:
+        answer.write_text(digest(kind, folder, fit(kind, folder, callbacks, seed)))
+
+    code = ended(forked(work))
     return answer.read_text() if code == 0 else f"exit code {code}"
-
-
-@contextmanager
-def scratch() -> Iterator[Path]:
-    """A folder of no consequence."""
-    path = Path(tempfile.mkdtemp(prefix="reliability-"))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def tell_save(number: int, pipe: int) -> None:
@@ -337,14 +294,8 @@ def signals(count: int, first: int = 0) -> list[dict]:
                     continue
                 whole = code == 130 and not load_state(folder).skipped
                 found = finish(kind, folder)
-                out.append(
-                    {
-                        "kind": kind,
-                        "signal": number.name,
-                        "code": code,
-                        "passed": whole and found == wanted[kind],
-                    }
-                )
+                passed = whole and found == wanted[kind]
+                out.append({"kind": kind, "signal": number.name, "code": code, "passed": passed})
                 break
     return out
 

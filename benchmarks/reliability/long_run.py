@@ -10,7 +10,8 @@ from typing import Any
 import psutil
 
 import glassformer as gf
-from benchmarks.reliability.kill_tests import NOISY, SIZES, ended, forked, scratch, texts
+from benchmarks.harness.processes import ended, forked, scratch
+from benchmarks.reliability.kill_tests import NOISY, SIZES, texts
 from glassformer.train.callbacks import Callback, HistoryFile, Progress
 
 MOST_GROWTH = 0.05

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.command import command
 
 FILM = ["film", "story", "plot", "cast", "scene", "end", "book", "song"]
 WORDS = np.array(["a", "good", "bad", "dull", "fine", "very", "not", "warm", *FILM])
@@ -89,60 +89,37 @@ def flatness(memory: list[tuple[int, float]], before: int) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+@command("a million texts", out="million", packages=("ray", "pyarrow"), rows=1000000, engine="ray")
+def main(options: Any) -> dict[str, Any]:
     """Score, kill, score again, count."""
-    given = parse(__doc__, rows=1000000, engine="ray")
-    with tempfile.TemporaryDirectory() as home:
-        source, out, parts = (
-            Path(home) / name for name in ("texts.parquet", "out.parquet", "out.parquet.parts")
-        )
-        write_texts(source, given.rows)
-        clf = gf.TextClassifier(
-            "encoder-mini",
-            d_model=12,
-            num_layers=1,
-            num_heads=2,
-            d_ff=16,
-            epochs=1,
-            min_count=1,
-            threads=1,
-            max_length=12,
-        )
-        model = clf.fit(["a good film", "a bad film"] * 9, [1, 0] * 9).save(Path(home) / "model")
-        command = [
-            sys.executable,
-            "-m",
-            "glassformer",
-            "predict",
-            str(model),
-            "--data",
-            str(source),
-            "--out",
-            str(out),
-        ]
-        command += ["--engine", given.engine]
+    sizes: dict[str, Any] = {"d_model": 12, "num_layers": 1, "num_heads": 2, "d_ff": 16, "max_length": 12}
+    with tempfile.TemporaryDirectory() as name:
+        home = Path(name)
+        source, out, parts = (home / name for name in ("texts.parquet", "out.parquet", "out.parquet.parts"))
+        write_texts(source, options.rows)
+        clf = gf.TextClassifier("encoder-mini", epochs=1, min_count=1, threads=1, **sizes)
+        model = clf.fit(["a good film", "a bad film"] * 9, [1, 0] * 9).save(home / "model")
+        words = [sys.executable, "-m", "glassformer", "predict", model, "--data", source, "--out", out]
+        words = [str(word) for word in (*words, "--engine", options.engine)]
         started = time.perf_counter()
-        killed, _ = score(command, parts, given.rows // 4096 // 2)
+        killed, _ = score(words, parts, options.rows // 4096 // 2)
         kept = {p.name: p.stat().st_mtime_ns for p in parts.glob("part-*.parquet")}
-        code, memory = score(command, parts, None)
+        code, memory = score(words, parts, None)
         seconds = time.perf_counter() - started
         rows = pq.read_table(out, columns=["row", "label", "error"])
         numbers = rows.column("row").to_numpy()
-        result = {
-            "environment": environment("ray", "pyarrow"),
-            "engine": given.engine,
-            "rows": given.rows,
-            "answers": len(numbers),
-            "each_exactly_once": bool((numbers == np.arange(1, given.rows + 1)).all()),
-            "without_a_label": int(pc.sum(pc.is_null(rows.column("label"))).as_py() or 0),  # pyright: ignore
-            "exit_codes": [killed, code],
-            "shards_kept_over_the_kill": len(kept),
-            "seconds": round(seconds, 1),
-            "memory_mb": flatness(memory, len(kept)),
-        }  # fmt: skip
-    write_result(RESULTS / "million.json", result)
-    print({k: v for k, v in result.items() if k != "environment"})
+    return {
+        "engine": options.engine,
+        "rows": options.rows,
+        "answers": len(numbers),
+        "each_exactly_once": bool((numbers == np.arange(1, options.rows + 1)).all()),
+        "without_a_label": int(pc.sum(pc.is_null(rows.column("label"))).as_py() or 0),  # pyright: ignore
+        "exit_codes": [killed, code],
+        "shards_kept_over_the_kill": len(kept),
+        "seconds": round(seconds, 1),
+        "memory_mb": flatness(memory, len(kept)),
+    }
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

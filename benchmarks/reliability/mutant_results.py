@@ -73,14 +73,9 @@ def judged(run: dict[str, Any]) -> dict[str, Any]:
 @cache
 def environment() -> dict[str, Any]:
     """Date, machine and versions, asked of another process: the package must not be loaded before a mutant of it."""
-    program = "from benchmarks.harness import common; import json; print(json.dumps(common.environment('pytest', 'hypothesis')))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    program = "from benchmarks.harness.results import environment; import json; print(json.dumps(environment('pytest', 'hypothesis')))"
+    place, words = Path(__file__).parents[2], [sys.executable, "-c", program]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
@@ -94,9 +89,8 @@ def tried_again(file: Path, package: str, tried: list[dict[str, Any]]) -> None:
                 run["killed"] += 1
                 run["killed_by_new_tests"] = run.get("killed_by_new_tests", 0) + 1
                 run["files"][one["file"]]["killed"] += 1
-        run["survivors"] = [
-            one for one in run["survivors"] if (one["file"], one["text"], one["mutation"]) not in killed
-        ]
+        left = [one for one in run["survivors"] if (one["file"], one["text"], one["mutation"]) not in killed]
+        run["survivors"] = left
     file.write_text(json.dumps(result), encoding="utf-8")
     write(file, {}, [], 0)
 
@@ -136,14 +130,10 @@ def section() -> list[str]:
         "| Package | Seed | Tried | Killed | Equivalent | Of the others | At first |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
-        real, first = (
-            max(run["tried"] - run["equivalent"], 1),
-            run["killed"] - run.get("killed_by_new_tests", 0),
-        )
+        real = max(run["tried"] - run["equivalent"], 1)
+        shares = (run["killed"], run["killed"] - run.get("killed_by_new_tests", 0))
         cells = [f"`{run['package']}`", *(str(run[key]) for key in ("seed", "tried", "killed", "equivalent"))]
-        lines.append(
-            f"| {' | '.join(cells)} | {100 * run['killed'] / real:.1f} % | {100 * first / real:.1f} % |"
-        )
+        lines.append(f"| {' | '.join([*cells, *(f'{100 * share / real:.1f} %' for share in shares)])} |")
     if note := result.get("note"):
         lines += ["", note]
     left = [one for run in result["runs"] for one in run["survivors"] if one["kind"] != "equivalent"]

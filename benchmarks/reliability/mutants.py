@@ -30,13 +30,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import parse
+from benchmarks.harness.options import parse
 from benchmarks.reliability import mutation
 from benchmarks.reliability.mutant_runs import PACKAGE, Recorder, Runs, in_child, run_pytest
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "benchmarks" / "results" / "mutants.json"
-EXPLAINED = ROOT / "benchmarks" / "mutants_explained.json"
 # package: how many mutants of it are tried; None: all
 PACKAGES: dict[str, int | None] = {
     "nn": 150,

@@ -40,25 +40,9 @@ ARITHMETIC: dict[type, type] = {
 }
 DANGEROUS = {"kill", "killpg", "rmtree"}  # a signal or a folder that is not the test's
 UNSEEN = {
-    "where",
-    "fix",
-    "encoding",
-    "strict",
-    "device",
-    "non_blocking",
-}  # an error's words, a guard, a GPU's needs
-EITHER_WAY = {
-    "max",
-    "min",
-    "gcd",
-    "add",
-    "transpose",
-    "mul",
-    "isinstance",
-    "getattr",
-    "hasattr",
-    "cast",
-}  # in any order
+    "where", "fix", "encoding", "strict", "device", "non_blocking",
+}  # an error's words, a guard, a GPU's needs  # fmt: skip
+IN_ANY_ORDER = {"max", "min", "gcd", "add", "transpose", "mul", "isinstance", "getattr", "hasattr", "cast"}
 MESSAGES = {"warn", "warning", "info", "debug", "exception"}  # calls that only say something
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -263,14 +247,10 @@ def _constants(value: object) -> Iterator[ast.AST]:
 def _calls(node: ast.Call) -> Iterator[ast.AST]:
     for i, (left, right) in enumerate(zip(node.args, node.args[1:])):
         plain = (ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.Call)
-        alike = (
-            isinstance(left, plain) and isinstance(right, plain) and not (_is_text(left) or _is_text(right))
-        )
-        if (
-            alike
-            and ast.dump(left) != ast.dump(right)
-            and ast.unparse(node.func).rpartition(".")[2] not in EITHER_WAY
-        ):
+        both = (left, right)
+        alike = all(isinstance(one, plain) for one in both) and not any(map(_is_text, both))
+        ordered = ast.unparse(node.func).rpartition(".")[2] not in IN_ANY_ORDER
+        if alike and ordered and ast.dump(left) != ast.dump(right):
             yield _with(node, args=[*node.args[:i], right, left, *node.args[i + 2 :]])
     for i, keyword in enumerate(node.keywords):
         if keyword.arg is not None and keyword.arg not in UNSEEN:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.reliability.kill_tests import scratch
+from benchmarks.harness.processes import scratch
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["-q", "-m", "not slow", "-p", "no:cacheprovider", "-n", "0"]
@@ -41,9 +41,8 @@ class Count:
         yield
         meant = item.get_closest_marker("reaches_out") is not None  # it tests the guard itself
         tried = self.attempts() - before
-        self.tests.append(
-            {"test": item.nodeid, "tried": 0 if meant else tried, "meant": tried if meant else 0}
-        )
+        counts = {"tried": 0, "meant": tried} if meant else {"tried": tried, "meant": 0}
+        self.tests.append({"test": item.nodeid} | counts)
 
 
 def count(arguments: list[str]) -> dict[str, Any]:
@@ -56,17 +55,12 @@ def count(arguments: list[str]) -> dict[str, Any]:
 
 def _in_own_process(*arguments: str) -> dict[str, Any]:
     with scratch() as home:
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.reliability.offline_suite",
-            str(home / "out.json"),
-            *arguments,
-        ]
+        out = home / "out.json"
+        command = [sys.executable, "-m", "benchmarks.reliability.offline_suite", str(out), *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        if not (home / "out.json").exists():
+        if not out.exists():
             raise RuntimeError(done.stdout + done.stderr)
-        return json.loads((home / "out.json").read_text(encoding="utf-8"))
+        return json.loads(out.read_text(encoding="utf-8"))
 
 
 def collected() -> int:

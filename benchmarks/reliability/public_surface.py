@@ -20,9 +20,9 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, ROOT, environment, write_result
 
-ROOT = Path(__file__).parents[2]
 HOUSE = ROOT / "tests" / "house"
 FROZEN = HOUSE / "surface.json"
 sys.path.insert(0, str(HOUSE))
@@ -75,10 +75,8 @@ def main() -> None:
         for line in found:
             console.print(f"  {line}")
     about = {part: {"facts": leaves(old[part]), "lost": losses[part], "added": added[part]} for part in old}
-    write_result(
-        RESULTS / "public-surface.json",
-        {"commit": options.commit, "parts": about, "environment": environment()},
-    )
+    result = {"commit": options.commit, "parts": about, "environment": environment()}
+    write_result(RESULTS / "public-surface.json", result)
     if options.freeze:
         FROZEN.write_text(json.dumps(old, separators=(",", ":"), sort_keys=True) + "\n", encoding="utf-8")
     sys.exit(any(losses.values()))

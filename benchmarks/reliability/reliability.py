@@ -18,7 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, kept, write_result
 from benchmarks.reliability import (
     bad_files,
     borrowed,
@@ -122,17 +123,10 @@ PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "trainer_damages": ("a file of the newest checkpoint damaged: refused, or resumed to the right model", 40,
                         trainer_tests.damages),
 }  # fmt: skip
+# Begin where earlier runs ended.
 ADDED = {
-    "kills",
-    "full_disks",
-    "full_disks_verbs",
-    "signals",
-    "interruptions",
-    "races",
-    "pairs",
-    "injections",
-    "trainer_kills",
-}  # begin where earlier runs ended
+    "kills", "full_disks", "full_disks_verbs", "signals", "interruptions", "races", "pairs", "injections", "trainer_kills",
+}  # fmt: skip
 OPTIONS: dict[str, Any] = {
     "other": None,
     "tests": ["tests"],
@@ -145,11 +139,8 @@ def watch_the_network() -> None:
     """Refuse and count every attempt to reach another machine."""
 
     def hear(event: str, args: tuple) -> None:
-        if (
-            event == "socket.connect"
-            and isinstance(args[1], tuple)
-            and args[1][0] not in ("127.0.0.1", "::1")
-        ):
+        there = args[1] if event == "socket.connect" else None
+        if isinstance(there, tuple) and there[0] not in ("127.0.0.1", "::1"):
             ATTEMPTS.append(str(args[1]))
             raise ConnectionRefusedError("no network in these tests")
 
@@ -195,6 +186,15 @@ def read() -> dict[str, Any]:
     return kept(FILE)
 
 
+def line_of(row: dict[str, Any]) -> str:
+    """A line of the scoreboard."""
+    seconds = f"{row['seconds']:.1f}" if row.get("seconds") else "–"
+    counts = [
+        f"{row[key]:,}" if isinstance(row[key], int) else row[key] for key in ("asked", "run", "passed")
+    ]
+    return f"| {' | '.join(map(str, [row['promise'], *counts, seconds]))} |"
+
+
 def page(result: dict[str, Any]) -> str:
     """The scoreboard in Markdown."""
     found, about = result["rows"], result["environment"]
@@ -206,19 +206,9 @@ def page(result: dict[str, Any]) -> str:
     ]  # fmt: skip
     for name in ROWS:
         row = found.get(name)
-        shown = (
-            [row["asked"], row["run"], row["passed"], f"{row['seconds']:.1f}"]
-            if row
-            else [ROWS[name][1] or "all", 0, "–", "–"]
-        )
-        lines.append(
-            f"| {ROWS[name][0]} | {' | '.join(f'{v:,}' if isinstance(v, int) else str(v) for v in shown)} |"
-        )
-    for row in (*borrowed.answers(), borrowed.refusals(), borrowed.fuzz(), borrowed.onnx()[0]):
-        seconds = f"{row['seconds']:.1f}" if row.get("seconds") else "–"
-        cells = [row[key] for key in ("asked", "run", "passed")]
-        counts = " | ".join(f"{cell:,}" if isinstance(cell, int) else cell for cell in cells)
-        lines.append(f"| {row['promise']} | {counts} | {seconds} |")
+        row = row or {"asked": ROWS[name][1] or "all", "run": 0, "passed": "–"}
+        lines.append(line_of(row | {"promise": ROWS[name][0]}))
+    lines += map(line_of, (*borrowed.answers(), borrowed.refusals(), borrowed.fuzz(), borrowed.onnx()[0]))
     if "kills" in found:
         kills = found["kills"]
         lines += [

@@ -16,7 +16,7 @@ import torch
 import transformers
 
 import glassformer as gf
-from benchmarks.reliability.kill_tests import scratch
+from benchmarks.harness.processes import scratch
 from glassformer.families import FAMILIES
 
 TOLERANCE = 1e-5  # of the largest answer, where that is above 1: the rounding of fp32 grows with it

@@ -28,6 +28,7 @@ import numpy as np
 from PIL import Image
 
 import glassformer as gf
+from benchmarks.harness.processes import scratch
 from benchmarks.harness.servers import Server, Watched, watched
 from benchmarks.reliability.hostile_kinds import Hostile, requests
 from benchmarks.reliability.hostile_requests import (
@@ -41,7 +42,7 @@ from benchmarks.reliability.hostile_requests import (
     models,
     served,
 )
-from benchmarks.reliability.kill_tests import scratch
+from benchmarks.speed.load import ask
 
 CLIENTS = 16
 HOSTILE = (
@@ -157,6 +158,9 @@ def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[
         Asked("wrong", "/v1/predict", None, refused_with(405)),
         Asked("wrong", "/v1/predict", b'{"images": ["***"]}', refused_with(422)),
     ]
+    metrics = Asked(
+        "metrics", "/metrics", None, lambda status, body: status == 200 and body.startswith(b"# HELP")
+    )
     return [
         (52, [labels(i) for i in range(len(good.texts))]),
         (6, list(of_pictures(pictures, 60))),
@@ -164,17 +168,7 @@ def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[
         (10, wrong),
         (12, [same("health", "/health")]),
         (6, [same("models", "/v1/models")]),
-        (
-            2,
-            [
-                Asked(
-                    "metrics",
-                    "/metrics",
-                    None,
-                    lambda status, body: status == 200 and body.startswith(b"# HELP"),
-                )
-            ],
-        ),
+        (2, [metrics]),
         (8, [same("page", path) for path in ("/", "/static/page.js", "/static/page.css")]),
     ]
 
@@ -187,17 +181,10 @@ class Line:
 
     async def ask(self, path: str, body: bytes | None) -> tuple[int, bytes]:
         self.streams = self.streams or await asyncio.open_connection("127.0.0.1", self.port)
-        reader, writer = self.streams
-        head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: localhost\r\n"
-        if body is not None:
-            head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        writer.write(head.encode() + b"\r\n" + (body or b""))
-        lines = (await reader.readuntil(b"\r\n\r\n")).lower()
-        length = int(lines.split(b"content-length:")[1].split(b"\r\n")[0])
-        answer = await reader.readexactly(length)
-        if b"connection: close" in lines:
+        status, answer, closes = await ask(self.streams, "localhost", path, body)
+        if closes:
             self.close()
-        return int(lines.split(b" ", 2)[1]), answer
+        return status, answer
 
     def close(self) -> None:
         if self.streams is not None:

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 import transformers
 
+from benchmarks.harness.processes import ended, forked, scratch
 from benchmarks.reliability.bad_files import DAMAGES, damage
-from benchmarks.reliability.kill_tests import ended, forked, scratch
 
 STEPS, PATIENCE, EVERY = 40, 3, 3
 

@@ -12,26 +12,25 @@ its own: the time per text and the memory should not grow.
 
 from __future__ import annotations
 
-import multiprocessing
-import re
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
-from benchmarks.harness.rounds import in_turn
+from benchmarks.harness.command import command
+from benchmarks.harness.processes import peak_mb, reset_peak
+from benchmarks.harness.results import RESULTS
+from benchmarks.harness.rounds import alone, in_turn
 from glassformer.nn import attend, attend_linear, attend_local
 from glassformer.nn.encoder import Encoder, EncoderConfig, EncoderLayer
 from glassformer.packing import Packing
 from glassformer.process import keep_freed_memory
-from glassformer.runtime import choose_device, choose_dtype, peak_memory_mb
+from glassformer.runtime import choose_device, choose_dtype
 
 LENGTHS = (128, 256, 512, 1024, 2048, 4096)
 WIDTHS = (192, 384, 768)
@@ -85,21 +84,10 @@ def attention_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[st
 
         found = timed({kind: lambda kind=kind: step(kind) for kind in KINDS}, rounds)
         for kind in KINDS:
-            found[kind]["added_mb"] = in_own_process(added_memory, kind, length, tokens, dtype)
+            found[kind]["added_mb"] = alone(added_memory, kind, length, tokens, dtype)
         results[str(length)] = found
         say(f"length {length}", found)
     return results
-
-
-def memory_mb(reset: bool = False) -> float:
-    """The largest resident size of this process since the last ``reset`` (Linux; elsewhere since its start)."""
-    try:
-        if reset:
-            Path("/proc/self/clear_refs").write_text("5")
-        status = Path("/proc/self/status").read_text()
-        return int(re.search(r"VmHWM:\s*(\d+) kB", status)[1]) * 1024 / 1e6  # type: ignore[index]
-    except OSError:
-        return peak_memory_mb()
 
 
 def added_memory(kind: str, length: int, tokens: int, dtype: torch.dtype) -> float:
@@ -107,9 +95,9 @@ def added_memory(kind: str, length: int, tokens: int, dtype: torch.dtype) -> flo
     small, packing = attention_inputs(32, 64, dtype)
     torch.autograd.grad(KINDS[kind](*small, packing).sum(), small)  # what libraries take once
     inputs, packing = attention_inputs(length, tokens, dtype)
-    before = memory_mb(reset=True)
+    before = reset_peak()
     torch.autograd.grad(KINDS[kind](*inputs, packing).sum(), inputs)
-    return round(memory_mb() - before, 1)
+    return round(peak_mb() - before, 1)
 
 
 def layers(rounds: int, dtype: torch.dtype) -> dict[str, Any]:
@@ -168,11 +156,6 @@ def encoders_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str
     return results
 
 
-def in_own_process(run: Callable[..., Any], *args: Any) -> Any:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(run, args)
-
-
 def predict_texts(count: int, threads: int) -> dict[str, float]:
     """Seconds and the largest resident size of ``predict`` on so many short texts."""
     from glassformer.tasks.text_classification.estimator import TextClassifier
@@ -184,7 +167,7 @@ def predict_texts(count: int, threads: int) -> dict[str, float]:
     )
     clf.fit(texts[:64], [i % 2 for i in range(64)])
     clf.predict(texts[:64])
-    before, begin = memory_mb(reset=True), time.perf_counter()
+    before, begin = reset_peak(), time.perf_counter()
     labels = clf.predict(texts)
     seconds = time.perf_counter() - begin
     assert len(labels) == count
@@ -192,7 +175,7 @@ def predict_texts(count: int, threads: int) -> dict[str, float]:
         "texts": count,
         "seconds": round(seconds, 2),
         "texts_per_second": round(count / seconds, 1),
-        "added_mb": round(memory_mb() - before, 1),
+        "added_mb": round(peak_mb() - before, 1),
         "texts_mb": round(sum(sys.getsizeof(text) for text in texts) / 1e6, 1),
     }
 
@@ -205,51 +188,48 @@ def say(name: str, found: dict[str, dict[str, float]]) -> None:
     print(f"{name:14} " + "   ".join(parts), flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        ("what", dict(choices=("attention", "encoder", "texts"))),
-        argv=arguments,
-        rounds=5,
-        tokens=(8192, "tokens of each attention measured"),
-        counts=[10000, 100000, 1000000],
-        threads=torch.get_num_threads(),
-        out=(Path, "default: results/cost-WHAT.json"),
-    )
-    torch.set_num_threads(options.threads)
-    facts = {**environment(), "threads": options.threads}
-    out = options.out or RESULTS / f"cost-{options.what}.json"
-    if options.what == "texts":
-        rows = []
-        for count in options.counts:
-            rows.append(in_own_process(predict_texts, count, options.threads))
-            print(rows[-1], flush=True)
-        write_result(out, {"benchmark": "prediction of many short texts", **facts, "rows": rows})
-    elif options.what == "encoder":
+def texts(options: Any, dtype: torch.dtype) -> dict[str, Any]:
+    rows = []
+    for count in options.counts:
+        rows.append(alone(predict_texts, count, options.threads))
+        print(rows[-1], flush=True)
+    return {"benchmark": "prediction of many short texts", "rows": rows}
+
+
+def encoder(options: Any, dtype: torch.dtype) -> dict[str, Any]:
+    found = encoders_by_length(options.tokens, options.rounds, dtype)
+    about = vars(ENCODER) | {"benchmark": "cost of an encoder by the kind of its attention"}
+    return about | {"tokens": options.tokens, "clock": "processor time", "forward_backward": found}
+
+
+def attention(options: Any, dtype: torch.dtype) -> dict[str, Any]:
+    return {
+        "tokens": options.tokens,
+        "window": WINDOW,
+        "heads": HEADS,
+        "head_width": HEAD_WIDTH,
+        "attention_forward_backward": attention_by_length(options.tokens, options.rounds, dtype),
+        "layer_forward": layers(options.rounds, dtype),
+    }
+
+
+WHAT = {"attention": attention, "encoder": encoder, "texts": texts}
+
+
+@command(
+    "cost of attention and of an encoder layer",
+    ("what", dict(choices=WHAT)),
+    out=lambda options: RESULTS / f"cost-{options.what}.json",
+    rounds=5,
+    tokens=(8192, "tokens of each attention measured"),
+    counts=[10000, 100000, 1000000],
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
+    if options.what != "texts":
         keep_freed_memory()
-        dtype = choose_dtype("auto", choose_device("cpu"))
-        found = encoders_by_length(options.tokens, options.rounds, dtype)
-        about = {"dtype": str(dtype).removeprefix("torch."), "tokens": options.tokens, **vars(ENCODER)}
-        about |= {"clock": "processor time"}
-        title = "cost of an encoder by the kind of its attention"
-        write_result(out, {"benchmark": title, **facts, **about, "forward_backward": found})
-    else:
-        keep_freed_memory()
-        dtype = choose_dtype("auto", choose_device("cpu"))
-        result = {
-            "benchmark": "cost of attention and of an encoder layer",
-            **facts,
-            "dtype": str(dtype).removeprefix("torch."),
-            "tokens": options.tokens,
-            "window": WINDOW,
-            "heads": HEADS,
-            "head_width": HEAD_WIDTH,
-            "attention_forward_backward": attention_by_length(options.tokens, options.rounds, dtype),
-            "layer_forward": layers(options.rounds, dtype),
-        }
-        write_result(out, result)
-    print(f"written to {out}")
-    return 0
+    dtype = choose_dtype("auto", choose_device("cpu"))
+    return {"dtype": str(dtype).removeprefix("torch."), **WHAT[options.what](options, dtype)}
 
 
 if __name__ == "__main__":

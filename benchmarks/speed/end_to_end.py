@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import environment, parse, result_file, spread, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import ROOT, result_file, spread
+from benchmarks.harness.rounds import in_turn, said
 
-ROOT = Path(__file__).parents[2]
 RECIPE = "imdb-minilm"
 START = "import sys; from glassformer.cli.app import main; sys.exit(main())"
 
@@ -72,40 +74,33 @@ def train(tree: Path, out: Path, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        before=("94ab35f", "the commit to compare with"),
-        limit=(2500, "examples of every split; 0 for all"),
-        rounds=3,
-        threads=2,
-        out=result_file("end-to-end"),
-    )
-    facts = environment()
-    runs: dict[str, list[dict[str, Any]]] = {"before": [], "now": []}
+@command(
+    f"glassformer train {RECIPE}, command to report, before the work on speed and now",
+    out=lambda options: result_file("end-to-end"),
+    before=("94ab35f", "the commit to compare with"),
+    limit=(2500, "examples of every split; 0 for all"),
+    rounds=3,
+    threads=2,
+)
+def main(options: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, checked_out(options.before, Path(name) / "tree") as before:
-        for turn in range(options.rounds):
-            trees = [("before", before), ("now", ROOT)]
-            for when, tree in trees if turn % 2 == 0 else trees[::-1]:
-                run = train(tree, Path(name) / f"{when}-{turn}", options)
-                runs[when].append(run)
-                print(f"round {turn + 1} {when:6} {run['seconds']:7.1f} s  accuracy {run['accuracy']:.4f}")
+        turn = itertools.count()
+
+        def once(tree: Path) -> dict[str, Any]:
+            run = train(tree, Path(name) / f"{tree.name}-{next(turn)}", options)
+            print(f"{tree.name}: {run['seconds']:.1f} s  accuracy {run['accuracy']:.4f}")
+            return run
+
+        runs = in_turn({"before": before, "now": ROOT}, options.rounds, once, warm_up=False)
     quicker = spread([b["seconds"] / n["seconds"] for b, n in zip(runs["before"], runs["now"], strict=True)])
-    result = {
-        "benchmark": f"glassformer train {RECIPE}, command to report, before the work on speed and now",
-        **facts,
+    print(f"before took {said(quicker)} as long")
+    return {
         "before": options.before,
         "limit": options.limit,
-        "threads": options.threads,
         "seconds": {when: spread([run["seconds"] for run in found]) for when, found in runs.items()},
         "before_against_now": quicker,
         "runs": runs,
     }
-    write_result(options.out, result)
-    times = f"{quicker['median']:.2f} ({quicker['min']:.2f} to {quicker['max']:.2f})"
-    print(f"before took {times} times as long; written to {options.out}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -15,10 +15,7 @@ see through.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,10 +23,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, half, level, parse, write_result
+from benchmarks.harness.command import Budget, command
+from benchmarks.harness.options import MINUTES
+from benchmarks.harness.results import environment, half, kept, level
+from benchmarks.harness.rounds import steps_of
 from benchmarks.harness.seeds import paired
 from benchmarks.speed.hf_trainer import Rows, TrainerLoop, pad
-from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, load_rounds
+from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, classifier, hf_model, load_rounds
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -44,12 +44,8 @@ Found = tuple[np.ndarray, dict[str, float]]
 
 def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> Found:
     """Which answers of HF Trainer are right ``[n]``, by its own model, and its seconds and loss."""
-    from transformers import AutoModelForSequenceClassification
-
     torch.manual_seed(seed)
-    model = AutoModelForSequenceClassification.from_pretrained(
-        path, num_labels=2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-    )
+    model = hf_model(path, dropout=0.0)
     tokenizer = load_tokenizer(path)
     table, others = (encode(tokenizer, texts, max_length=MAX_LENGTH) for texts, _ in (train, judged))
     rows = Rows([{"input_ids": table[i], "labels": label} for i, label in enumerate(train[1])])
@@ -68,16 +64,10 @@ def by_trainer(path: Path, train: Reviews, judged: Reviews, seed: int) -> Found:
 
 def by_glassformer(path: Path, train: Reviews, judged: Reviews, seed: int) -> Found:
     """The same with ``TextClassifier``."""
-    from glassformer.tasks.text_classification.estimator import TextClassifier
-
-    classifier = TextClassifier(
-        str(path), max_length=MAX_LENGTH, epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0,
-        batch_size=BATCH, dropout=0.0, attention_dropout=0.0, seed=seed,
-    ).fit(*train)  # fmt: skip
-    steps = [record for record in classifier.history_ if record["kind"] == "step"]
-    losses = [step["loss"] for step in steps]
-    right = np.asarray(classifier.predict(judged[0])) == judged[1]
-    return right, {"seconds": steps[-1]["seconds"], "loss": sum(losses) / len(losses)}
+    fitted = classifier(path, seed, LR).fit(*train)
+    _, seconds, loss = steps_of(fitted.history_)
+    right = np.asarray(fitted.predict(judged[0])) == judged[1]
+    return right, {"seconds": seconds, "loss": loss}
 
 
 CONTENDERS = {"HF Trainer, at its best": by_trainer, "glassformer": by_glassformer}
@@ -111,13 +101,11 @@ def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
     Raises:
         InputError: they have another setting.
     """
-    if not path.is_file():
-        return {}
-    found = json.loads(path.read_text(encoding="utf-8"))
+    found = kept(path)
     alike = all(found.get(key) == value for key, value in setting.items())
-    if not alike or not isinstance(found.get("runs"), dict):
+    if found and not (alike and isinstance(found.get("runs"), dict)):
         raise InputError(f"{path.name} has other settings than {setting}: name another --out")
-    return found["runs"]
+    return found.get("runs", {})
 
 
 def train_all(
@@ -128,7 +116,7 @@ def train_all(
     Raises:
         InputError: no weights or no data here.
     """
-    path, of, began, last = resolve_checkpoint(MODEL).path, level(), time.monotonic(), 0.0
+    path, of, budget = resolve_checkpoint(MODEL).path, level(), Budget(minutes)
     sizes = setting["train_reviews"], setting["judged_reviews"]
     for seed in seeds:
         run = runs.get(str(seed), {})
@@ -136,11 +124,11 @@ def train_all(
             run = {name: one for name, one in run.items() if one["level"] == of}
         runs[str(seed)] = run
         for name, train in CONTENDERS.items():
-            if name in run or (minutes and time.monotonic() - began + last > 60 * minutes):
+            if name in run or budget.spent():
                 continue
-            begun, facts = time.monotonic(), environment()
-            right, figures = train(path, *reviews_of(seed, *sizes), seed)
-            last = time.monotonic() - begun
+            facts = environment()
+            with budget.piece():
+                right, figures = train(path, *reviews_of(seed, *sizes), seed)
             run[name] = {
                 "accuracy": float(right.mean()), **figures, "level": of, "cpu": facts["machine"]["cpu"], "date": facts["date"],
                 "commit": facts["commit"], "judged": len(right), "right": np.packbits(right).tobytes().hex(),
@@ -148,42 +136,30 @@ def train_all(
             yield f"seed {seed}  {name:24} {right.mean():.2%}  {figures['seconds']:.0f} s"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        seeds=[0, 1, 2],
-        train=(21000, "reviews to train on"),
-        held_out=(4000, "other training reviews to judge"),
-        minutes=(0.0, "begin nothing after so many; 0: no limit"),
-        out=RESULTS / "equal-accuracy-full.json",
-    )
+@command(
+    f"accuracy after one epoch of fine-tuning {MODEL} on the same IMDb reviews",
+    out="equal-accuracy-full",
+    packages=("transformers", "accelerate"),
+    seeds=[0, 1, 2],
+    train=(21000, "reviews to train on"),
+    held_out=(4000, "other training reviews to judge"),
+    minutes=MINUTES,
+)
+def main(options: Any) -> None:
     if options.train + options.held_out > REVIEWS:
         options.error(f"there are {REVIEWS:,} reviews to train on and to judge")
     keep_freed_memory()
-    facts = environment("transformers", "accelerate")
-    setting = {
-        "lr": LR,
-        "batch_size": BATCH,
-        "train_reviews": options.train,
-        "judged_reviews": options.held_out,
-    }
-    about = f"accuracy after one epoch of fine-tuning {MODEL} on the same IMDb reviews"
-    try:
-        runs = begin(options.out, setting)
-        for line in train_all(runs, options.seeds, setting, options.minutes):
-            write_result(options.out, {"benchmark": about, **facts, **setting, "runs": runs, **told(runs)})
-            print(line, flush=True)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    setting = {"lr": LR, "batch_size": BATCH}
+    setting |= {"train_reviews": options.train, "judged_reviews": options.held_out}
+    runs = begin(options.out, setting)
+    for line in train_all(runs, options.seeds, setting, options.minutes):
+        options.write({**setting, "runs": runs, **told(runs)})
+        print(line, flush=True)
     if gap := told(runs).get("difference"):
         low, high = gap["interval"]
         print(f"glassformer - HF Trainer: {gap['points']:+.2f} points ({low:+.2f} to {high:+.2f})")
     print(f"trainings: {sum(map(len, runs.values()))}, in {options.out}")
-    return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

@@ -16,23 +16,23 @@ same whatever the weights are. Contenders in turn on the same reviews, each in a
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import glassformer as gf
-from benchmarks.harness.results import RESULTS, count, environment, half, parse, written
-from benchmarks.harness.rounds import Contender, in_own_process, loss_differences, ratios, take_turns
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import half
+from benchmarks.harness.rounds import Contender, compared, in_own_process, said, use_threads
 from benchmarks.speed import inference, train_imdb
 from benchmarks.speed.hf_trainer import PlainLoop
-from benchmarks.speed.inference_peers import MAKERS, MAX_LENGTH, VECTORS
+from benchmarks.speed.inference_peers import MAX_LENGTH, VECTORS
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.errors import InputError
 from glassformer.families import FAMILIES
@@ -90,82 +90,45 @@ def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     keep_freed_memory()
     hub = FAMILIES[kind].hub
     assert hub is not None
-    made = train_imdb.glassformer_contender(path, rounds)
-    head = {"pooling": hub.pooling, "head": hub.head_type}
-    return Contender(
-        made.name, made.setting | head,
-        lambda turn: train_imdb.run_glassformer(path, *rounds[turn], seed=max(turn, 0), **head),
-    )  # fmt: skip
+    return train_imdb.glassformer(path, rounds, pooling=hub.pooling, head=hub.head_type)
 
 
-def trained(kind: str, folder: Path, rounds: int, reviews: int, seed: int) -> dict[str, Any]:
-    texts = train_imdb.epoch_rounds(rounds, reviews, min(reviews, train_imdb.BATCH), seed)
-    peer = in_own_process(theirs, folder / "hub", texts)
-    mine = in_own_process(ours, folder / "hub", texts, kind)
-    take_turns([peer, mine], rounds)
-    return {
-        "contenders": [peer.summary(), mine.summary()],
-        "glassformer_against": {peer.name: ratios(mine, peer)},
-        "loss_against_ours": loss_differences(mine, [peer]),
-    }
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        rounds=dict(type=count, default=3, help="timed windows of each contender"),
-        reviews=dict(type=count, default=16, help="reviews in a window"),
-        threads=dict(type=count, default=torch.get_num_threads()),
-        kinds=dict(choices=KINDS, nargs="+", default=list(KINDS)),
-        seed=0,
-        out=RESULTS / "families.json",
-    )
-    for name in (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "RAYON_NUM_THREADS",
-    ):  # before a contender's process starts
-        os.environ[name] = str(options.threads)
-    torch.set_num_threads(options.threads)
-    result: dict[str, Any] = {
-        "benchmark": "families of base size, random weights, IMDb's lengths: training steps and prediction",
-        **environment("transformers", "sentence-transformers"),
-        "threads": options.threads,
-        "reviews_per_window": options.reviews,
-        "max_length": MAX_LENGTH,
-        "seed": options.seed,
-        "families": {},
-    }
-    makers = [MAKERS["hf_sorted"], MAKERS["glassformer"]]
-    embedding = [m for m in VECTORS if half() or m.__name__ != "sentence_transformers_bf16"]
+@command(
+    "families of base size, random weights, IMDb's lengths: training steps and prediction",
+    out="families",
+    packages=("transformers", "sentence-transformers"),
+    rounds=dict(type=count, default=3, help="timed windows of each contender"),
+    reviews=dict(type=count, default=16, help="reviews in a window"),
+    threads=dict(type=count, default=torch.get_num_threads()),
+    kinds=dict(choices=KINDS, nargs="+", default=list(KINDS)),
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
+    use_threads(options.threads)
+    families: dict[str, Any] = {}
+    batch = min(options.reviews, train_imdb.BATCH)
     for kind in options.kinds:
         with tempfile.TemporaryDirectory() as name:
-            try:
-                folder = put(kind, Path(name))
-                rounds = inference.load_rounds(
-                    folder / "labels", options.rounds, options.reviews, options.seed
-                )
-                works = {"training": trained(kind, folder, options.rounds, options.reviews, options.seed)}
-                works["prediction"] = inference.compare(
-                    makers, options.rounds, folder, rounds, options.threads
-                )
-                if kind in EMBEDS:
-                    works["embedding"] = inference.compare(
-                        embedding, options.rounds, folder, rounds, options.threads
-                    )
-            except InputError as error:
-                print(error, file=sys.stderr)
-                return error.exit_code
-        result["families"][kind] = works
-        for what, found in result["families"][kind].items():
+            folder = put(kind, Path(name))
+            texts = train_imdb.epoch_rounds(options.rounds, options.reviews, batch, options.seed)
+            contenders = [
+                in_own_process(theirs, folder / "hub", texts),
+                in_own_process(ours, folder / "hub", texts, kind),
+            ]
+            works = {"training": compared(contenders, options.rounds)}
+            rounds = inference.load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
+            keys = {"prediction": ["hf_sorted", "glassformer"]}
+            if kind in EMBEDS:
+                keys["embedding"] = [key for key in VECTORS if half() or key != "sentence_transformers_bf16"]
+            for what, chosen in keys.items():
+                works[what] = inference.compare(chosen, options.rounds, folder, rounds, options.threads)
+        families[kind] = works
+        for what, found in works.items():
             for peer, ratio in found["glassformer_against"].items():
-                print(
-                    f"{kind}, {what}: {ratio['median']:.2f}x {peer} ({ratio['min']:.2f} to {ratio['max']:.2f})"
-                )
-    return written(options.out, result)
+                print(f"{kind}, {what}: {said(ratio)} {peer}")
+    about = {"reviews_per_window": options.reviews, "max_length": MAX_LENGTH, "seed": options.seed}
+    return about | {"families": families}
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

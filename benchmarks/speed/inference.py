@@ -21,22 +21,20 @@ same is checked by their answers: the share of equal labels, or the lowest cosin
 
 from __future__ import annotations
 
-import contextlib
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.results import environment, half, parse, result_file, write_result
-from benchmarks.harness.rounds import Contender, in_own_process, ratios, take_turns
+from benchmarks.harness.command import command
+from benchmarks.harness.results import half, result_file
+from benchmarks.harness.rounds import Contender, in_own_process, ratios, said, take_turns, use_threads
 from benchmarks.speed.inference_peers import LABELS, MAKERS, MAX_LENGTH, VECTORS, Rounds, make
 from glassformer.data.sources import load_text_dataset
-from glassformer.errors import InputError
 from glassformer.nn.kernels import int8
 
 MODEL = "all-minilm-l6-v2"
@@ -99,9 +97,9 @@ def agreement(ours: Contender, peer: Contender) -> float:
     return round(float(cosines.min()), 5)
 
 
-def compare(makers: Sequence[Callable], rounds: int, *args: Any) -> dict[str, Any]:
+def compare(keys: Sequence[str], rounds: int, *args: Any) -> dict[str, Any]:
     """Time these contenders in turn; as they stand in the result file. glassformer is the last of them."""
-    contenders = [in_own_process(make, maker.__name__, *args) for maker in makers]
+    contenders = [in_own_process(make, key, *args) for key in keys]
     take_turns(contenders, rounds)
     *peers, ours = contenders
     others = [c for c in peers if not c.name.startswith("glassformer")]
@@ -120,49 +118,37 @@ def compare(makers: Sequence[Callable], rounds: int, *args: Any) -> dict[str, An
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        rounds=(5, "timed windows of each contender"),
-        reviews=(512, "reviews in a window"),
-        threads=torch.get_num_threads(),
-        training=(4096, "reviews to train the shared classifier on"),
-        seed=0,
-        only=dict(choices=MAKERS, nargs="+", help="these contenders, no result file"),
-        out=result_file("inference"),
-    )
-    # Before a contender's process starts: its tokenizers and its libraries take their threads from here.
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(options.threads)
-    os.environ["TOKENIZERS_PARALLELISM"] = "true" if options.threads > 1 else "false"
-    torch.set_num_threads(options.threads)
-    facts = environment(
-        "transformers", "onnx", "onnxscript", "onnxruntime", "openvino", "sentence-transformers"
-    )
+@command(
+    "inference of a MiniLM classifier on IMDb reviews, from raw text",
+    out=lambda options: result_file("inference"),
+    packages=("transformers", "onnx", "onnxscript", "onnxruntime", "openvino", "sentence-transformers"),
+    rounds=(5, "timed windows of each contender"),
+    reviews=(512, "reviews in a window"),
+    threads=torch.get_num_threads(),
+    training=(4096, "reviews to train the shared classifier on"),
+    seed=0,
+    only=dict(choices=MAKERS, nargs="+", help="these contenders, no result file"),
+)
+def main(options: Any) -> dict[str, Any] | None:
+    use_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        try:
-            gate = train_models(folder, options.training, options.seed)
-            rounds = load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        gate = train_models(folder, options.training, options.seed)
+        rounds = load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
+        args = (options.rounds, folder, rounds, options.threads)
         if options.only:
-            compare([MAKERS[key] for key in options.only], options.rounds, folder, rounds, options.threads)
-            return 0
+            compare(options.only, *args)
+            return None
         without = {
             "glassformer_int8": not (gate and gate["passed"]),
             "sentence_transformers_bf16": not half(),
         }
-        made, embedding = ([m for m in all if not without.get(m.__name__)] for all in (LABELS, VECTORS))
-        labels = compare(made, options.rounds, folder, rounds, options.threads)
-        vectors = compare(embedding, options.rounds, folder, rounds, options.threads)
-
-    result = {
-        "benchmark": "inference of a MiniLM classifier on IMDb reviews, from raw text",
-        **facts,
-        "threads": options.threads,
+        made, embedding = ([key for key in all if not without.get(key)] for all in (LABELS, VECTORS))
+        labels, vectors = compare(made, *args), compare(embedding, *args)
+    for part in (labels, vectors):
+        for name, ratio in part["glassformer_against"].items():
+            print(f"glassformer: {said(ratio)} {name}, agreement {part['agreement'][name]:.4f}")
+    return {
         "reviews_per_window": options.reviews,
         "training_reviews": options.training,
         "max_length": MAX_LENGTH,
@@ -172,17 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "labels": labels,
         "vectors": vectors,
     }
-    write_result(options.out, result)
-    for part in (labels, vectors):
-        for name, ratio in part["glassformer_against"].items():
-            print(
-                f"glassformer: {ratio['median']:.2f}x {name} ({ratio['min']:.2f} to {ratio['max']:.2f}), "
-                f"agreement {part['agreement'][name]:.4f}"
-            )
-    print(f"written to {options.out}")
-    return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

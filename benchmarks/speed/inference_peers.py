@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,8 @@ def hf_sorted(folder: Path, rounds: Rounds, threads: int) -> Contender:
     model = AutoModelForSequenceClassification.from_pretrained(folder / "labels", dtype=dtype).eval()
 
     def forward(batch: dict[str, np.ndarray]) -> np.ndarray:
-        read = {
-            k: torch.from_numpy(batch[k]) for k in ("input_ids", "attention_mask")
-        }  # segments are 0 in any case
+        keys = ("input_ids", "attention_mask")  # segments are 0 in any case
+        read = {key: torch.from_numpy(batch[key]) for key in keys}
         with torch.inference_mode():
             return model(**read).logits.float().numpy()
 
@@ -215,9 +215,8 @@ def openvino(folder: Path, rounds: Rounds, threads: int) -> Contender:
         return model({k: v for k, v in batch.items() if k in wanted})[0]
 
     setting = {"precision": str(model.get_property("INFERENCE_PRECISION_HINT")), **SORTED}
-    return contender(
-        f"OpenVINO, {'bf16' if half() else 'fp32'}", setting, started, rounds, sorted_batches(folder, forward)
-    )
+    name = f"OpenVINO, {'bf16' if half() else 'fp32'}"
+    return contender(name, setting, started, rounds, sorted_batches(folder, forward))
 
 
 def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bool = False) -> Contender:
@@ -244,47 +243,34 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bo
     return contender(name, setting, started, rounds, answer)
 
 
-def sentence_transformers_bf16(folder: Path, rounds: Rounds, threads: int) -> Contender:
-    return sentence_transformers(folder, rounds, threads, halved=True)
-
-
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def glassformer(folder: Path, rounds: Rounds, threads: int) -> Contender:
+def glassformer(folder: Path, rounds: Rounds, threads: int, kind: str = "labels") -> Contender:
+    """``int8`` are the same weights past the gate: inference.py held them to labels that they had not seen."""
     import glassformer as gf
 
-    started = time.perf_counter()
-    clf = gf.load(folder / "labels")
-    return contender("glassformer", own_setting(), started, rounds, clf.predict_proba)
+    started, precision = time.perf_counter(), "bf16 weights" if half() else "fp32"
+    clf = gf.load(folder / kind)
+    name = {"labels": "glassformer", "vectors": "glassformer, embed", "int8": "glassformer, int8"}[kind]
+    setting = {"precision": "int8" if kind == "int8" else precision, "padding": "none"}
+    return contender(name, setting, started, rounds, clf.embed if kind == "vectors" else clf.predict_proba)
 
 
-def glassformer_embed(folder: Path, rounds: Rounds, threads: int) -> Contender:
-    import glassformer as gf
-
-    started = time.perf_counter()
-    clf = gf.load(folder / "vectors")
-    return contender("glassformer, embed", own_setting(), started, rounds, clf.embed)
-
-
-def glassformer_int8(folder: Path, rounds: Rounds, threads: int) -> Contender:
-    """The same weights in int8, past the gate: inference.py held them to labels that they had not seen."""
-    import glassformer as gf
-
-    started = time.perf_counter()
-    clf = gf.load(folder / "int8")
-    return contender(
-        "glassformer, int8", {"precision": "int8", "padding": "none"}, started, rounds, clf.predict_proba
-    )
-
-
-def own_setting() -> dict[str, Any]:
-    return {"precision": "bf16 weights" if half() else "fp32", "padding": "none"}
-
-
-LABELS = (hf_pipeline, hf_sorted, onnx_fp32, onnx_int8, openvino, glassformer_int8, glassformer)
-VECTORS = (sentence_transformers, sentence_transformers_bf16, glassformer_embed)
-MAKERS = {maker.__name__: maker for maker in (*LABELS, *VECTORS)}
+MAKERS: dict[str, Callable[..., Contender]] = {
+    "hf_pipeline": hf_pipeline,
+    "hf_sorted": hf_sorted,
+    "onnx_fp32": onnx_fp32,
+    "onnx_int8": onnx_int8,
+    "openvino": openvino,
+    "glassformer_int8": partial(glassformer, kind="int8"),
+    "glassformer": glassformer,
+    "sentence_transformers": sentence_transformers,
+    "sentence_transformers_bf16": partial(sentence_transformers, halved=True),
+    "glassformer_embed": partial(glassformer, kind="vectors"),
+}
+VECTORS = tuple(MAKERS)[-3:]
+LABELS = tuple(MAKERS)[:-3]
 
 
 def make(key: str, folder: Path, rounds: Rounds, threads: int) -> Contender:

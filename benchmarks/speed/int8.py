@@ -18,12 +18,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +30,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, spread, write_result
-from benchmarks.speed.kernels_fp32 import LIMITS
+from benchmarks.harness.command import command
+from benchmarks.harness.limited import LIMITS, about, at_levels, begin_here
+from benchmarks.harness.results import environment, kept, spread
+from benchmarks.harness.rounds import in_turn, process_milliseconds
 from glassformer.data.sources import load_text_dataset
 from glassformer.nn import kernels
-from glassformer.nn.kernels import int8, loading
-from glassformer.process import keep_freed_memory
+from glassformer.nn.kernels import int8
 from glassformer.tasks.load import load
 from glassformer.tasks.text_classification.estimator import TextClassifier
 
@@ -51,7 +50,7 @@ SWITCHES = {
 SHAPES = ((384, 384), (384, 1536), (1536, 384))  # inputs, columns
 ROWS = (64, 256, 1024, 2048)
 TRAINED, HELD = 1000, 1000  # reviews of the training split; of the second some decide the gate
-RunContext = Callable[[], Any]
+Work = Callable[[], Any]
 
 
 def rows_in_int8(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,7 +59,7 @@ def rows_in_int8(x: Tensor) -> tuple[Tensor, Tensor]:
     return (x / scale).round().to(torch.int8), scale
 
 
-def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, RunContext], dict[str, bool]]:
+def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, Work], dict[str, bool]]:
     """Each way to ``x W^T + b``, and whether the whole numbers of torch's are the right ones."""
     packed = int8.pack(weight, bias)
     half = x.bfloat16(), weight.bfloat16(), bias.bfloat16()
@@ -90,7 +89,7 @@ def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, RunContext]
         "torch._int_mm": torch.equal(torch._int_mm(rows, turned).double(), right),
         "onednn.qlinear_pointwise": torch.equal(one_dnn(shifted, ones, torch.float32).double(), right),
     }
-    found: dict[str, RunContext] = {"torch, fp32": lambda: F.linear(x, weight, bias)}
+    found: dict[str, Work] = {"torch, fp32": lambda: F.linear(x, weight, bias)}
     if own == torch.bfloat16:
         found["torch, bf16"] = lambda: F.linear(*half)
     found |= {
@@ -103,15 +102,6 @@ def ways(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[dict[str, RunContext]
     return found, exact
 
 
-def timed(work: RunContext, least: float) -> float:
-    """Microseconds of the process's time a call."""
-    begin, calls = time.process_time(), 0
-    while not calls or time.process_time() < begin + least:
-        work()
-        calls += 1
-    return 1e6 * (time.process_time() - begin) / calls
-
-
 def products(rounds: int, least: float, seed: int) -> list[dict[str, Any]]:
     """Every shape: microseconds of each way, taken in turn."""
     generator, out = torch.Generator().manual_seed(seed), []
@@ -120,11 +110,7 @@ def products(rounds: int, least: float, seed: int) -> list[dict[str, Any]]:
             x = torch.randn(count, inputs, generator=generator)
             weight = torch.randn(columns, inputs, generator=generator) * inputs**-0.5
             works, exact = ways(x, weight, torch.randn(columns, generator=generator))
-            times: dict[str, list[float]] = {name: [] for name in works}
-            for turn in range(-1, rounds):  # the first round warms up
-                for name in list(works) if turn % 2 else list(works)[::-1]:
-                    spent = timed(works[name], least if turn >= 0 else 0.0)
-                    times[name] += [spent] if turn >= 0 else []
+            times = in_turn(works, rounds, lambda work: 1000 * process_milliseconds(work, least))
             shape = {"rows": count, "inputs": inputs, "columns": columns, "exact": exact}
             out.append(shape | {"microseconds": {name: spread(spent) for name, spent in times.items()}})
             ours = out[-1]["microseconds"]["glassformer"]["median"]
@@ -141,20 +127,21 @@ def prediction(model: Path, reviews: int, held: int, rounds: int, seed: int) -> 
     others = (part[TRAINED : TRAINED + held] for part in some_reviews("train", TRAINED + HELD, seed))
     gate = clf.check_int8(*others)
     print(f"gate: {gate}", file=sys.stderr, flush=True)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
     answers: dict[str, np.ndarray] = {}
-    for turn in range(-1, rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            predictor = clf.predictor(name)  # made before the clock starts
-            few = test[0][: 64 if turn < 0 else None]
-            begin = time.process_time()
-            table = clf.evaluation_table(clf.check(few))
-            logits = clf.table_rows(predictor, table, "logits", torch.device("cpu"))
-            spent = time.process_time() - begin
-            if turn >= 0:
-                seconds[name].append(spent)
-                answers[name] = clf.chosen(clf.chances(logits))
-                print(f"round {turn + 1} {name}: {spent:.1f} s", file=sys.stderr, flush=True)
+
+    def once(name: str, texts: list[str] = test[0]) -> float:
+        predictor = clf.predictor(name)  # made before the clock starts
+        begin = time.process_time()
+        rows = clf.evaluation_table(clf.check(texts))
+        logits = clf.table_rows(predictor, rows, "logits", torch.device("cpu"))
+        spent = time.process_time() - begin
+        answers[name] = clf.chosen(clf.chances(logits))
+        print(f"{name}: {spent:.1f} s", file=sys.stderr, flush=True)
+        return spent
+
+    for name in names:  # warms up
+        once(name, test[0][:64])
+    seconds = in_turn(dict(zip(names, names, strict=True)), rounds, once, warm_up=False)
     begin = time.process_time()
     table = clf.evaluation_table(clf.check(test[0]))
     targets = clf.targets(test[1], "test")
@@ -187,11 +174,7 @@ def train_model(folder: Path, epochs: int | None, seed: int) -> None:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """At the level that this process is kept to."""
-    torch.set_num_threads(1)
-    keep_freed_memory()
-    found = loading.loaded()
-    assert isinstance(found, loading.Loaded), found
-    result: dict[str, Any] = {"level": found.level.title, "torch": torch.backends.cpu.get_cpu_capability()}
+    result = begin_here()
     result["products"] = products(options.rounds, options.least, options.seed)
     if options.reviews:
         counts = options.reviews, options.held, options.rounds
@@ -199,60 +182,36 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        levels=dict(nargs="+", choices=SWITCHES, default=["avx512", "avx2"]),
-        model=(Path, "a saved classifier of IMDb; default: one is trained"),
-        reviews=(2000, "0: products alone"),
-        held=(1000, "reviews that the gate is measured on, at most 1,000"),
-        epochs=(int, "of the training; default: the classifier's own"),
-        rounds=5,
-        seed=0,
-        least=(0.02, "seconds that a product is repeated for"),
-        here=(False, "at the level that the environment says, to stdout"),
-        out=RESULTS / "int8.json",
-    )
+@command(
+    "products in int8",
+    out="int8",
+    levels=dict(nargs="+", choices=SWITCHES, default=["avx512", "avx2"]),
+    model=(Path, "a saved classifier of IMDb; default: one is trained"),
+    reviews=(2000, "0: products alone"),
+    held=(1000, "reviews that the gate is measured on, at most 1,000"),
+    epochs=(int, "of the training; default: the classifier's own"),
+    rounds=5,
+    seed=0,
+    least=(0.02, "seconds that a product is repeated for"),
+    here=(False, "at the level that the environment says, to stdout"),
+)
+def main(options: Any) -> dict[str, Any] | None:
     if options.here:
         print(json.dumps(measure(options)))
-        return 0
-    names = [level.name for level in loading.LEVELS if loading.cpu_flags() >= level.flags]
-    if missing := [name for name in options.levels if name not in names]:
-        print(f"the processor has no {', '.join(missing)}", file=sys.stderr)
-        return 2
+        return None
+    result: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        if options.model is None and options.reviews:
+        if options.model is None:
             options.model = Path(scratch) / "model"
-            train_model(options.model, options.epochs, options.seed)
-        for name in options.levels:
-            print(f"-- {name}", flush=True)
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.speed.int8",
-                "--here",
-                "--rounds",
-                str(options.rounds),
-            ]
-            command += ["--seed", str(options.seed), "--least", str(options.least)]
-            command += ["--reviews", str(options.reviews), "--held", str(options.held)]
-            command += ["--model", str(options.model)]
-            own = {loading.SWITCH: name, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-            done = subprocess.run(
-                command, env=os.environ | SWITCHES[name] | own, stdout=subprocess.PIPE, text=True, check=True
-            )
+            if options.reviews:
+                train_model(options.model, options.epochs, options.seed)
+        settings = {k: getattr(options, k) for k in ("rounds", "seed", "least", "reviews", "held", "model")}
+        for name, found in at_levels("benchmarks.speed.int8", options.levels, SWITCHES, settings):
             here = environment()
-            found = json.loads(done.stdout.splitlines()[-1]) | {"switches": SWITCHES[name]} | here
-            settings = {"threads": 1, "seed": options.seed, "rounds": options.rounds, "clock": "process time"}
-            settings["trained_on"] = TRAINED
-            settings["cores"] = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-            before = kept(options.out)
-            levels = before.get("levels", {}) | {name: found}
-            facts = {"benchmark": "products in int8", **here, **settings}
-            write_result(options.out, {**facts, "levels": levels})
-    print(f"written to {options.out}")
-    return 0
+            levels = kept(options.out).get("levels", {}) | {name: found | here}
+            result = here | about(options.rounds, options.seed) | {"trained_on": TRAINED, "levels": levels}
+            options.write(result)
+    return result
 
 
 if __name__ == "__main__":

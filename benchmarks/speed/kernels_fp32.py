@@ -14,38 +14,27 @@ and packed as in training, from a window sorted by length.
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
-from benchmarks.harness.rounds import times_as_long
+from benchmarks.harness.command import command
+from benchmarks.harness.limited import LIMITS, about, at_levels, begin_here
+from benchmarks.harness.results import spread
+from benchmarks.harness.rounds import in_turn, process_milliseconds, times_as_long
 from glassformer.nn.attention import attend
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.feedforward import gelu_tanh
 from glassformer.nn.kernels import loading
 from glassformer.packing import Packing
-from glassformer.process import keep_freed_memory
 
-# What keeps torch and its libraries to a level. oneDNN's name for AVX512 without VNNI is that of its first processors.
-LIMITS = {
-    "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
-    "avx512f": {
-        "ATEN_CPU_CAPABILITY": "avx512",
-        "ONEDNN_MAX_CPU_ISA": "AVX512_CORE",
-        "MKL_ENABLE_INSTRUCTIONS": "AVX512",
-    },
-}
 SIZES = EncoderConfig(384, 6, 12, 1536)
 TEXTS = 4  # of a batch
-RunContext = Callable[[], Any]
+Work = Callable[[], Any]
 
 
 def batches(seed: int) -> list[Packing]:
@@ -55,19 +44,19 @@ def batches(seed: int) -> list[Packing]:
     return [Packing(tuple(lengths[at : at + TEXTS])) for at in (96, 224, 352)]
 
 
-def both_ways(work: Callable[..., Tensor], *shapes: tuple[int, ...]) -> RunContext:
+def both_ways(work: Callable[..., Tensor], *shapes: tuple[int, ...]) -> Work:
     """Forward and backward of ``work`` on numbers drawn for it."""
     given = [torch.randn(shape).requires_grad_() for shape in shapes]
     upstream = torch.randn_like(work(*given))
     return lambda: torch.autograd.grad(work(*given), given, upstream)
 
 
-def parts(packings: Sequence[Packing]) -> dict[str, RunContext]:
+def parts(packings: Sequence[Packing]) -> dict[str, Work]:
     """What there are kernels for, forward and backward; ``attend`` and the others take them where they may."""
     rows = sum(packing.total for packing in packings)
     long = Packing.uniform(2, 512)
 
-    def attention(packing: Packing, heads: int, dim: int) -> RunContext:
+    def attention(packing: Packing, heads: int, dim: int) -> Work:
         def work(qkv: Tensor) -> Tensor:
             return attend(*qkv.unbind(1), packing)
 
@@ -81,7 +70,7 @@ def parts(packings: Sequence[Packing]) -> dict[str, RunContext]:
     }
 
 
-def wholes(packings: Sequence[Packing]) -> dict[str, RunContext]:
+def wholes(packings: Sequence[Packing]) -> dict[str, Work]:
     """A step over each batch (forward, backward, AdamW) and their prediction, from embedded rows to [CLS] rows."""
     encoder = Encoder(SIZES)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-5, fused=True)
@@ -101,20 +90,15 @@ def wholes(packings: Sequence[Packing]) -> dict[str, RunContext]:
     return {"training step": train, "prediction": predict}
 
 
-def compare(work: RunContext, rounds: int, least: float) -> dict[str, Any]:
+def compare(work: Work, rounds: int, least: float) -> dict[str, Any]:
     """Milliseconds of the process's time without and with the kernels, in turn, and their ratio in each round."""
     with_kernels, without = loading._loaded[:], ["left out for a comparison"]
-    times: dict[str, list[float]] = {"torch": [], "glassformer": []}
-    for turn in range(-1, rounds):  # the first round warms up
-        order = list(times) if turn % 2 else list(times)[::-1]
-        for name in order:
-            loading._loaded[:] = with_kernels if name == "glassformer" else without
-            begin, calls = time.process_time(), 0
-            while not calls or time.process_time() < begin + (least if turn >= 0 else 0):
-                work()
-                calls += 1
-            if turn >= 0:
-                times[name].append(1000 * (time.process_time() - begin) / calls)
+
+    def once(kernels: list[Any]) -> float:
+        loading._loaded[:] = kernels
+        return process_milliseconds(work, least)
+
+    times = in_turn({"torch": without, "glassformer": with_kernels}, rounds, once)
     loading._loaded[:] = with_kernels
     return {
         "milliseconds": {name: spread(spent) for name, spent in times.items()},
@@ -124,13 +108,8 @@ def compare(work: RunContext, rounds: int, least: float) -> dict[str, Any]:
 
 def measure(rounds: int, seed: int, least: float) -> dict[str, Any]:
     """At the level that this process is kept to."""
-    torch.set_num_threads(1)
-    keep_freed_memory()
+    result, packings = begin_here(), batches(seed)
     torch.manual_seed(seed)
-    found = loading.loaded()
-    assert isinstance(found, loading.Loaded), found
-    packings = batches(seed)
-    result: dict[str, Any] = {"level": found.level.title, "torch": torch.backends.cpu.get_cpu_capability()}
     for kind, works in (("alone", parts(packings)), ("whole", wholes(packings))):
         result[kind] = {}
         for name, work in works.items():
@@ -139,45 +118,25 @@ def measure(rounds: int, seed: int, least: float) -> dict[str, Any]:
     return result | {"tokens": [packing.total for packing in packings]}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        levels=dict(nargs="+", choices=LIMITS, default=list(LIMITS)),
-        rounds=5,
-        seed=0,
-        least=(0.1, "seconds that a part is repeated for"),
-        here=(False, "at the level that the environment says, to stdout"),
-        out=RESULTS / "kernels-fp32.json",
-    )
+@command(
+    "kernels in fp32",
+    out="kernels-fp32",
+    levels=dict(nargs="+", choices=LIMITS, default=list(LIMITS)),
+    rounds=5,
+    seed=0,
+    least=(0.1, "seconds that a part is repeated for"),
+    here=(False, "at the level that the environment says, to stdout"),
+)
+def main(options: Any) -> dict[str, Any] | None:
     if options.here:
         print(json.dumps(measure(options.rounds, options.seed, options.least)))
-        return 0
-    names = [level.name for level in loading.LEVELS if loading.cpu_flags() >= level.flags]
-    if missing := [name for name in options.levels if name not in names]:
-        print(f"the processor has no {', '.join(missing)}", file=sys.stderr)
-        return 2
-    facts, levels = environment(), {}
-    for name in options.levels:
-        print(f"-- {name}", flush=True)
-        command = [
-            sys.executable,
-            "-m",
-            "benchmarks.speed.kernels_fp32",
-            "--here",
-            "--rounds",
-            str(options.rounds),
-        ]
-        command += ["--seed", str(options.seed), "--least", str(options.least)]
-        env = os.environ | LIMITS[name] | {loading.SWITCH: name, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
-        levels[name] = json.loads(done.stdout.splitlines()[-1]) | {"switches": LIMITS[name]}
-        settings = {"threads": 1, "seed": options.seed, "rounds": options.rounds, "clock": "process time"}
-        cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-        settings |= {"cores": cores, "limited_by_switches": True}
-        write_result(options.out, {"benchmark": "kernels in fp32", **facts, **settings, "levels": levels})
-    print(f"written to {options.out}")
-    return 0
+        return None
+    settings = {key: getattr(options, key) for key in ("rounds", "seed", "least")}
+    result = about(options.rounds, options.seed) | {"limited_by_switches": True, "levels": {}}
+    for name, found in at_levels("benchmarks.speed.kernels_fp32", options.levels, LIMITS, settings):
+        result["levels"][name] = found
+        options.write(result)
+    return result
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from benchmarks.harness.results import parse
+from benchmarks.harness.options import parse
 
 
 @dataclass
@@ -37,11 +37,8 @@ class Load:
 
         def at(values: Sequence[float], share: float) -> float | None:
             ordered = sorted(values)
-            return (
-                round(1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1)
-                if ordered
-                else None
-            )
+            place = min(len(ordered) - 1, int(share * len(ordered)))
+            return round(1000 * ordered[place], 1) if ordered else None
 
         done = self.statuses[200]
         return {
@@ -52,16 +49,19 @@ class Load:
         }  # fmt: skip
 
 
-async def ask(line: Any, host: str, path: str, body: bytes, key: str = "") -> tuple[int, bytes]:
-    """One request on an open connection ``(reader, writer)``; status and body."""
+async def ask(line: Any, host: str, path: str, body: bytes | None, key: str = "") -> tuple[int, bytes, bool]:
+    """One request on an open connection ``(reader, writer)``; status, body, and whether the server closes it."""
     reader, writer = line
-    secret = f"Authorization: Bearer {key}\r\n" if key else ""
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\n{secret}Content-Type: application/json\r\n"
-    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    lines = [f"{'GET' if body is None else 'POST'} {path} HTTP/1.1", f"Host: {host}"]
+    lines += [f"Authorization: Bearer {key}"] if key else []
+    if body is not None:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
     await writer.drain()
     answer = (await reader.readuntil(b"\r\n\r\n")).lower()
     length = int(answer.split(b"content-length:")[1].split(b"\r\n")[0])
-    return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
+    status, closes = int(answer.split(b" ", 2)[1]), b"connection: close" in answer
+    return status, await reader.readexactly(length), closes
 
 
 async def press(
@@ -95,7 +95,7 @@ async def press(
             try:
                 line = line or await asyncio.open_connection(host, port)
                 begin = time.perf_counter()
-                status, answer = await ask(line, f"{host}:{port}", path, bodies[i], key)
+                status, answer, _ = await ask(line, f"{host}:{port}", path, bodies[i], key)
             except (OSError, asyncio.IncompleteReadError, IndexError):
                 load.broken += 1
                 line = None

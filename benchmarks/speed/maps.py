@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,14 @@ import numpy as np
 import torch
 
 import glassformer as gf
-from benchmarks.harness.results import environment, parse, result_file, write_result
-from benchmarks.harness.rounds import Contender, Window, ratios, take_turns
+from benchmarks.harness.command import command
+from benchmarks.harness.results import result_file
+from benchmarks.harness.rounds import Contender, Window, ratios, said, take_turns
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import TextBatch, evaluation_batches, pack_texts
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import InputError
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype
 
@@ -43,7 +44,7 @@ def load_batches(path: Path, reviews: int, seed: int) -> list[TextBatch]:
 
 
 def contender(
-    name: str, setting: dict[str, Any], batches: list[Any], tokens: int, forward: Callable[[Any], Any]
+    name: str, dtype: torch.dtype, batches: list[Any], tokens: int, forward: Callable[[Any], Any]
 ) -> Contender:
     def run(turn: int) -> Window:
         begin, reviews = time.perf_counter(), 0
@@ -52,7 +53,7 @@ def contender(
                 reviews += len(forward(batch).pooler_output)
         return Window(reviews, tokens, time.perf_counter() - begin, 0.0)
 
-    return Contender(name, setting, run)
+    return Contender(name, {"precision": str(dtype).removeprefix("torch.")}, run)
 
 
 def padded(batch: TextBatch) -> dict[str, torch.Tensor]:
@@ -81,26 +82,19 @@ def largest_difference(ours: Any, theirs: Any, batches: Iterable[TextBatch]) -> 
     return worst
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        rounds=7,
-        reviews=128,
-        threads=torch.get_num_threads(),
-        seed=0,
-        out=result_file("maps"),
-    )
-    torch.set_num_threads(options.threads)
+@command(
+    "attention maps of MiniLM on IMDb reviews",
+    out=lambda options: result_file("maps"),
+    packages=("transformers",),
+    rounds=7,
+    reviews=128,
+    threads=torch.get_num_threads(),
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
     keep_freed_memory()  # for all contenders alike
-    facts = environment("transformers")
-    try:
-        path = resolve_checkpoint(MODEL).path
-        batches = load_batches(path, options.reviews, options.seed)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
-
+    path = resolve_checkpoint(MODEL).path
+    batches = load_batches(path, options.reviews, options.seed)
     model = gf.load_pretrained(path).eval()
     difference = largest_difference(model, hugging_face(path, torch.float32), batches[:1])
     dtype = choose_dtype("auto", choose_device("cpu"))
@@ -111,45 +105,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "glassformer, [CLS] rows of all layers": gf.Trace(attentions=True, rows="first"),
         "glassformer, all maps": gf.Trace(attentions=True),
     }
-    setting = {"precision": str(dtype).removeprefix("torch.")}
-    contenders = [
-        contender(name, setting, batches, tokens, lambda b, t=trace: model(b.ids, packing=b.packing, trace=t))
+    plain, first, full = (
+        contender(name, dtype, batches, tokens, lambda b, t=trace: model(b.ids, packing=b.packing, trace=t))
         for name, trace in traces.items()
-    ]
-    rectangles = [padded(batch) for batch in batches]
+    )
+    others, rectangles = [], [padded(batch) for batch in batches]
     for precision in {dtype, torch.float32}:
-        other = hugging_face(path, precision)
         name = f"HF eager, all maps, {str(precision).removeprefix('torch.')}"
-        contenders.append(
-            contender(
-                name,
-                {"precision": str(precision).removeprefix("torch.")},
-                rectangles,
-                tokens,
-                lambda b, m=other: m(**b, output_attentions=True),
-            )
-        )
+        maps = partial(hugging_face(path, precision), output_attentions=True)
+        others.append(contender(name, precision, rectangles, tokens, lambda b, maps=maps: maps(**b)))
+    contenders = [plain, first, full, *others]
     take_turns(contenders, options.rounds)
-    plain, first, full, *others = contenders
-    result = {
-        "benchmark": "attention maps of MiniLM on IMDb reviews",
-        **facts,
-        "threads": options.threads,
+    against_plain = {c.name: ratios(plain, c) for c in (first, full)}
+    against_maps = {c.name: ratios(full, c) for c in others}
+    for name, ratio in (against_plain | against_maps).items():
+        print(f"{name}: {said(ratio)} of {'the plain time' if name in against_plain else 'all our maps'}")
+    return {
         "reviews": options.reviews,
         "batch_tokens": BATCH_TOKENS,
         "max_length": MAX_LENGTH,
         "largest_difference_fp32": float(np.float32(difference)),
         "contenders": [c.summary() for c in contenders],
-        "time_against_plain": {c.name: ratios(plain, c) for c in (first, full)},
-        "all_maps_against": {c.name: ratios(full, c) for c in others},
+        "time_against_plain": against_plain,
+        "all_maps_against": against_maps,
     }
-    write_result(options.out, result)
-    for name, ratio in result["time_against_plain"].items():
-        print(f"{name}: {ratio['median']:.3f} of the plain time ({ratio['min']:.3f} to {ratio['max']:.3f})")
-    for name, ratio in result["all_maps_against"].items():
-        print(f"all maps: {ratio['median']:.2f}x {name} ({ratio['min']:.2f} to {ratio['max']:.2f})")
-    print(f"largest difference in fp32: {difference:.1e}; written to {options.out}")
-    return 0
 
 
 if __name__ == "__main__":

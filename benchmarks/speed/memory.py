@@ -11,45 +11,35 @@ counts as resident at most while it works (``VmHWM``, set back before), the inte
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import multiprocessing
-import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import environment, half, parse, result_file, written
+from benchmarks.harness.command import command
+from benchmarks.harness.processes import peak_mb, reset_peak
+from benchmarks.harness.results import half, result_file
+from benchmarks.harness.rounds import alone, use_threads
 from benchmarks.speed import inference, inference_peers, train_imdb
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import InputError
 from glassformer.runtime import return_freed_memory
 
 SHORT = 48  # words of a review that is predicted
-MEGABYTE = 1e6
-
-
-def resident(field: str) -> float:
-    """``VmRSS`` or ``VmHWM`` of this process, in MB."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) * 1024 / MEGABYTE for line in lines if line.startswith(field))
 
 
 def peak(work: Callable[[], Any]) -> dict[str, float]:
     """MB before the work, and at most while it goes on."""
     return_freed_memory()
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # sets the high-water mark back
-    ready = resident("VmRSS")
+    ready = reset_peak()
     work()
-    return {"ready_mb": round(ready, 1), "peak_mb": round(resident("VmHWM"), 1)}
+    return {"ready_mb": round(ready, 1), "peak_mb": round(peak_mb(), 1)}
 
 
 def trains(key: str, path: Path, reviews: Any, length: int) -> dict[str, Any]:
@@ -72,10 +62,9 @@ def predicts(key: str, folder: Path, texts: list[str], threads: int) -> dict[str
     return {"name": contender.name, "documents": len(texts), "setting": contender.setting, **found}
 
 
-def alone(work: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
+def measured(work: Callable[..., dict[str, Any]], *args: Any) -> dict[str, Any]:
     """What ``work`` finds in a process of its own, said."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        found = process.submit(work, *args).result()
+    found = alone(work, *args)
     size = f"{found['length']} tokens" if "length" in found else f"{found['documents']} documents"
     print(f"{found['name']:36} {size:16} {found['peak_mb']:7.0f} MB", flush=True)
     return found
@@ -96,60 +85,41 @@ def short_reviews(path: Path, count: int) -> list[str]:
     return [" ".join(text.split()[:SHORT]) for text in texts]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        lengths=[128, 256, 512],
-        documents=[256, 2048, 8192],
-        threads=2,
-        out=result_file("memory"),
-    )
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"):
-        os.environ[name] = str(options.threads)
-    facts = environment("transformers", "accelerate", "onnxruntime", "openvino")
+@command(
+    "peak memory of training and prediction, MiniLM on IMDb reviews",
+    out=lambda options: result_file("memory"),
+    packages=("transformers", "accelerate", "onnxruntime", "openvino"),
+    lengths=[128, 256, 512],
+    documents=[256, 2048, 8192],
+    threads=2,
+)
+def main(options: Any) -> dict[str, Any]:
+    use_threads(options.threads)
     with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        try:
-            path = resolve_checkpoint(train_imdb.MODEL).path
-            reviews = long_reviews(path, 64, max(options.lengths))
-            training = [
-                alone(
-                    trains,
-                    key,
-                    path,
-                    (reviews[0][:16], reviews[1][:16]) if key == "common" else reviews,
-                    length,
-                )
-                for key in train_imdb.MAKERS
-                for length in options.lengths
-            ]
-            gate = inference.train_models(folder, 64, 0)
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            process.submit(inference_peers.export_onnx, folder).result()
+        folder, path = Path(temporary), resolve_checkpoint(train_imdb.MODEL).path
+        reviews = long_reviews(path, 64, max(options.lengths))
+        few = tuple(part[:16] for part in reviews)
+        training = [
+            measured(trains, key, path, few if key == "common" else reviews, length)
+            for key in train_imdb.MAKERS
+            for length in options.lengths
+        ]
+        gate = inference.train_models(folder, 64, 0)
+        alone(inference_peers.export_onnx, folder)
         texts = short_reviews(path, max(options.documents))
-        keys = [m.__name__ for m in inference_peers.LABELS]
-        keys = [key for key in keys if key != "glassformer_int8" or (gate and gate["passed"])]
         prediction = [
-            alone(predicts, key, folder, texts[:count], options.threads)
-            for key in keys
+            measured(predicts, key, folder, texts[:count], options.threads)
+            for key in inference_peers.LABELS
+            if key != "glassformer_int8" or (gate and gate["passed"])
             for count in options.documents
         ]
-    result = {
-        "benchmark": "peak memory of training and prediction, MiniLM on IMDb reviews",
-        **facts,
-        "threads": options.threads,
+    return {
         "precision": "bf16" if half() else "fp32",
         "words_of_a_document": SHORT,
         "training": training,
         "prediction": prediction,
     }
-    return written(options.out, result)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.results import RESULTS, count, environment, parse, spread, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import spread
 from benchmarks.speed.hf_trainer import POOL, batches_alike
 from benchmarks.speed.train_imdb import BATCH, MAX_LENGTH, MODEL, load_rounds
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.text import encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import InputError
 
 WINDOWS = (96, 128, 256, 384)
 EPOCH = 21_000
@@ -57,43 +59,30 @@ def windows(lengths: np.ndarray, rows: int, seed: int) -> dict[str, float]:
     }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        seeds=dict(type=count, default=20, help="draws of each window, of other reviews"),
-        out=RESULTS / "padding.json",
-    )
-    facts = environment("transformers")
-    try:
-        texts = load_rounds(0, EPOCH, seed=0)[0][0]
-        tokenizer = load_tokenizer(resolve_checkpoint(MODEL).path)
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+@command(
+    "padding in batches of IMDb reviews",
+    out="padding",
+    packages=("transformers",),
+    seeds=dict(type=count, default=20, help="draws of each window, of other reviews"),
+)
+def main(options: Any) -> dict[str, Any]:
+    texts = load_rounds(0, EPOCH, seed=0)[0][0]
+    tokenizer = load_tokenizer(resolve_checkpoint(MODEL).path)
     lengths = np.asarray(encode(tokenizer, texts, max_length=MAX_LENGTH).lengths)
     rows = []
     for size in WINDOWS:
-        draws = []
-        for seed in range(options.seeds):
-            draws.append(windows(np.random.default_rng(seed).permutation(lengths), size, seed))
+        drawn = [np.random.default_rng(seed).permutation(lengths) for seed in range(options.seeds)]
+        draws = [windows(part, size, seed) for seed, part in enumerate(drawn)]
         rows.append({"reviews": size} | {way: spread([draw[way] for draw in draws]) for way in draws[0]})
+        print(rows[-1])
     epochs = [padding(lengths, grouped(lengths, seed)) for seed in range(options.seeds)]
-    result = {
-        "benchmark": "padding in batches of IMDb reviews",
-        **facts,
+    return {
         "batch": BATCH,
         "max_length": MAX_LENGTH,
         "seeds": options.seeds,
         "windows": rows,
         "epoch": {"reviews": len(lengths), "grouped": spread(epochs)},
     }
-    write_result(options.out, result)
-    for row in rows:
-        told = ", ".join(f"{way} {share['median']:.1%}" for way, share in row.items() if way != "reviews")
-        print(f"{row['reviews']} reviews: {told}")
-    print(f"an epoch of {len(lengths):,}: grouped {spread(epochs)['median']:.1%}\nwritten to {options.out}")
-    return 0
 
 
 if __name__ == "__main__":

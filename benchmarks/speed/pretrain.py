@@ -22,7 +22,6 @@ included.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
@@ -36,17 +35,10 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from benchmarks.harness.results import count, environment, parse, result_file, write_result
-from benchmarks.harness.rounds import (
-    Contender,
-    Window,
-    glassformer_epoch,
-    in_own_process,
-    loss_differences,
-    ratios,
-    report,
-    take_turns,
-)
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import half, result_file
+from benchmarks.harness.rounds import Contender, Window, compared, glassformer_epoch, in_own_process
 from benchmarks.speed.hf_trainer import Rows, TrainerLoop, batches_alike, be_quiet
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, training_batches
@@ -163,10 +155,8 @@ def trainer_contender(
     model = BertForPreTraining.from_pretrained(
         folder, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout
     )
-    bf16 = choose_dtype("auto", choose_device()) == torch.bfloat16
     sampling = "sequential" if grouped else "random"
-    loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=bf16, sampling=sampling)
-
+    loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=half(), sampling=sampling)
     if grouped:
         loop.choose_attention(Rows([as_row(pair) for pair in rounds[-1]]))
 
@@ -261,48 +251,34 @@ def make(key: str, folder: Path, rounds: list[list[Pair]]) -> Contender:
     return glassformer_contender(folder, rounds)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        rounds=dict(type=count, default=5, help="timed windows of each contender"),
-        reviews=dict(type=count, default=64, help="reviews in a window"),
-        max_length=dict(type=count, default=128, help="tokens of a pair at most"),
-        seed=0,
-        out=(result_file("pretrain"), "the result file"),
-    )
+@command(
+    "pre-training a BERT of MiniLM's size on masked words and next sentences of IMDb reviews",
+    out=lambda options: result_file("pretrain"),
+    packages=("transformers", "accelerate"),
+    rounds=dict(type=count, default=5, help="timed windows of each contender"),
+    reviews=dict(type=count, default=64, help="reviews in a window"),
+    max_length=dict(type=count, default=128, help="tokens of a pair at most"),
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
     if not 16 <= options.max_length <= 512:
         options.error(f"--max-length {options.max_length}: give 16 to 512, the positions that the model has")
-    facts = environment("transformers", "accelerate")
     with tempfile.TemporaryDirectory() as temporary:
-        try:
-            tokenizer = load_tokenizer(resolve_checkpoint(VOCABULARY).path)
-            rounds = load_rounds(tokenizer, options.rounds, options.reviews, options.max_length, options.seed)
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        tokenizer = load_tokenizer(resolve_checkpoint(VOCABULARY).path)
+        rounds = load_rounds(tokenizer, options.rounds, options.reviews, options.max_length, options.seed)
         folder = random_weights(Path(temporary), tokenizer.get_vocab_size(), options.seed, **SIZES)
         contenders = [in_own_process(make, key, folder, rounds) for key in ("default", "best", "glassformer")]
-        take_turns(contenders, options.rounds)
-    *peers, ours = contenders
-    result = {
-        "benchmark": "pre-training a BERT of MiniLM's size on masked words and next sentences of IMDb reviews",
-        **facts,
-        "threads": facts["machine"]["threads"],
+        found = compared(contenders, options.rounds)
+    return {
+        "threads": options.facts["machine"]["threads"],
         "weights": "random, the same for all",
         "sizes": SIZES | {"vocab_size": tokenizer.get_vocab_size()},
         "reviews_per_window": options.reviews,
         "max_length": options.max_length,
         "seed": options.seed,
-        "contenders": [contender.summary() for contender in contenders],
-        "glassformer_against": {peer.name: ratios(ours, peer) for peer in peers},
-        "loss_against_glassformer": loss_differences(ours, peers),
+        **found,
     }
-    write_result(options.out, result)
-    report(ours, peers, options.out)
-    return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

@@ -12,7 +12,6 @@ backward pass does not count.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import tempfile
 import time
@@ -26,14 +25,14 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.harness.results import environment, parse, result_file, spread, written
+from benchmarks.harness.command import command
+from benchmarks.harness.results import result_file, spread
 from benchmarks.speed.train_imdb import MAX_LENGTH, MODEL, random_bert_base
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.batching import BatchSettings, evaluation_batches, pack_texts
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import InputError
 from glassformer.nn import kernels, linear
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_dtype
@@ -80,7 +79,7 @@ def machine_rate(
     return rates
 
 
-class RunContext:
+class Work:
     """Batches of real reviews, and one way to compute each of them."""
 
     def __init__(
@@ -88,10 +87,8 @@ class RunContext:
     ):
         self.name, self.batches, self.compute = name, batches, compute
         self.tokens = sum(b.packing.total for b in batches)
-        config, squares = (
-            model.encoder.config,
-            sum(int((np.array(b.packing.lengths) ** 2).sum()) for b in batches),
-        )
+        config = model.encoder.config
+        squares = sum(int((np.array(b.packing.lengths) ** 2).sum()) for b in batches)
         last = self.tokens if model.reads_first_rows_only else squares
         pairs = squares * (config.num_layers - 1) + last  # of a query and a key, over all layers
         self.attention = 4 * config.d_model * pairs * (3 if backward else 1)
@@ -147,7 +144,7 @@ class RunContext:
         }
 
 
-def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> RunContext:
+def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> Work:
     settings = TextFitConfig(epochs=1, lr=5e-5, batch_size=32, warmup=0.06, seed=0)
     optimizer = MasterOptimizer(model, settings, dtype)
     objective = Classification(np.arange(len(table)) % 2)
@@ -159,10 +156,10 @@ def training(model: Any, table: TokenTable, dtype: torch.dtype, steps: int) -> R
         (objective(model, batch).loss / 32).backward()
         optimizer.step(settings.lr)
 
-    return RunContext("training step", batches, step, model, backward=True)
+    return Work("training step", batches, step, model, backward=True)
 
 
-def prediction(model: Any, table: TokenTable, batches: int) -> RunContext:
+def prediction(model: Any, table: TokenTable, batches: int) -> Work:
     index = evaluation_batches(table.lengths, 8192)[:batches]
 
     def forward(batch: Any) -> None:
@@ -171,33 +168,23 @@ def prediction(model: Any, table: TokenTable, batches: int) -> RunContext:
             model(batch.ids, packing=batch.packing)
 
     packed = [pack_texts(table, i) for i in index]
-    return RunContext("prediction, tokens to logits", packed, forward, model, backward=False)
+    return Work("prediction, tokens to logits", packed, forward, model, backward=False)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        model=dict(choices=(MODEL, "bert-base"), default=MODEL),
-        rounds=7,
-        batches=(4, "batches in a window"),
-        threads=torch.get_num_threads(),
-        out=(Path, "the result file [default: results/rate[-bert-base][-LEVEL].json]"),
-    )
-    out = options.out or result_file(f"rate{'' if options.model == MODEL else '-' + options.model}")
-    torch.set_num_threads(options.threads)
+@command(
+    "share of the machine's rate of products",
+    out=lambda options: result_file(f"rate{'' if options.model == MODEL else '-' + options.model}"),
+    model=dict(choices=(MODEL, "bert-base"), default=MODEL),
+    rounds=7,
+    batches=(4, "batches in a window"),
+    threads=torch.get_num_threads(),
+)
+def main(options: Any) -> dict[str, Any]:
     keep_freed_memory()
-    facts = environment()
-    dtype = choose_dtype("auto", CPU)
+    dtype, limit = choose_dtype("auto", CPU), 64 * options.batches
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            path = resolve_checkpoint(MODEL).path
-            texts = (
-                load_text_dataset("imdb", limit=64 * options.batches, splits=["train"]).splits["train"].texts
-            )
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        path = resolve_checkpoint(MODEL).path
+        texts = load_text_dataset("imdb", limit=limit, splits=["train"]).splits["train"].texts
         if options.model != MODEL:
             path = random_bert_base(Path(folder), path)
         tokenizer = load_tokenizer(path)
@@ -217,23 +204,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rates = []
     for turn in range(options.rounds):
         rates.append(machine_rate(shapes, dtype))
+        best = max(rates[-1].values())
         for work in works:
-            work.turn(max(rates[-1].values()))
-            print(
-                f"round {turn + 1}  {work.name:30} {work.shares[-1]:.1%} of {max(rates[-1].values()):.3f} TFLOP/s"
-            )
-    result = {
-        "benchmark": f"share of the machine's rate of products: {options.model} on IMDb reviews, {MAX_LENGTH} tokens at most",
-        **facts,
+            work.turn(best)
+            print(f"round {turn + 1}  {work.name:30} {work.shares[-1]:.1%} of {best:.3f} TFLOP/s")
+    return {
+        "max_length": MAX_LENGTH,
         "model": options.model,
-        "threads": options.threads,
         "precision": str(dtype).removeprefix("torch."),
         "machine_tflops": {shape: spread([r[shape] for r in rates]) for shape in rates[0]},
         "works": [work.summary() for work in works],
     }
-    return written(out, result)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

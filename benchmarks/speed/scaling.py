@@ -16,19 +16,16 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks.harness.results import RESULTS, environment, parse, spread, write_result
+from benchmarks.harness.command import command
+from benchmarks.harness.results import spread
+from benchmarks.harness.rounds import in_turn
 
 WARM = 4  # steps that are left out
 KEYS = (
-    "baselines=false",
-    "bootstrap=0",
-    "maps=0",
-    "verbose=0",
-    "threads=1",
-    "epochs=1",
-    "validation_fraction=0",
-)
+    "baselines=false", "bootstrap=0", "maps=0", "verbose=0", "threads=1", "epochs=1", "validation_fraction=0",
+)  # fmt: skip
 ARMS = {
     "one process": (1, 1, "auto"),
     "two trainings at once": (2, 1, "auto"),
@@ -87,19 +84,23 @@ def summary(rates: dict[str, list[float]]) -> dict[str, dict]:
     return arms
 
 
-def main() -> None:
-    """All arms in turn, and the result file."""
-    given = parse(__doc__, rounds=3, reviews=640)
-    facts, rates = environment(), {name: [] for name in ARMS}
-    for _ in range(given.rounds):
-        for name in ARMS:
-            with tempfile.TemporaryDirectory() as home:
-                rates[name].append(measure(name, Path(home), given.reviews))
-            print(f"{name}: {rates[name][-1]:,.0f} tokens/s", flush=True)
-        write_result(RESULTS / "scaling.json", {  # after each round, so that a stopped call leaves what it has
-            "benchmark": "a second process", **facts, "reviews": given.reviews, "arms": summary(rates),
-        })  # fmt: skip
+@command("a second process", out="scaling", rounds=3, reviews=640)
+def main(options: Any) -> dict[str, Any]:
+    def once(name: str) -> float:
+        with tempfile.TemporaryDirectory() as home:
+            rate = measure(name, Path(home), options.reviews)
+        print(f"{name}: {rate:,.0f} tokens/s", flush=True)
+        return rate
+
+    def keep(
+        rates: dict[str, list[float]],
+    ) -> None:  # after each round, so that a stopped call leaves what it has
+        options.write({"reviews": options.reviews, "arms": summary(rates)})
+
+    names = {name: name for name in ARMS}
+    rates = in_turn(names, options.rounds, once, warm_up=False, after=keep)
+    return {"reviews": options.reviews, "arms": summary(rates)}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

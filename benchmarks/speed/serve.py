@@ -27,19 +27,18 @@ import numpy as np
 import psutil
 import torch
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, spread, write_result
-from benchmarks.harness.servers import Server, running
+from benchmarks.harness.command import command
+from benchmarks.harness.results import environment, kept, spread, write_result
+from benchmarks.harness.servers import Server, running, serving
 from benchmarks.speed.load import Load, press
 from glassformer.data.sources import load_text_dataset
 
 MODEL, MAX_LENGTH = "all-minilm-l6-v2", 256
-PARTS = ("speed", "answers", "overload", "restarts", "soak")
 HERE = Path(__file__).parent
 
 
 def ours(folder: Path, threads: int, *options: str, python: str = sys.executable) -> list[str | Path]:
-    start = [python, "-m", "glassformer.cli.app", "serve", folder, "--port", "PORT"]
-    return [*start, "--threads", str(threads), *options]
+    return serving([folder], "--threads", str(threads), *options, python=python)
 
 
 def packages_of(python: str) -> list[str]:
@@ -101,10 +100,9 @@ def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> It
             found = {}
             for name, server in servers.items():
                 server.pause(False)
+                seconds = options.window if turn >= 0 else 2
                 found[name] = {
-                    clients: load_of(
-                        server, reviews, clients, seconds=options.window if turn >= 0 else 2
-                    ).summary()
+                    clients: load_of(server, reviews, clients, seconds=seconds).summary()
                     for clients in (8, 32)
                 }
                 server.pause(True)
@@ -179,27 +177,29 @@ def soak(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Ite
                 yield {**done.summary(), "memory_mib": list(memory), "growth": round(growth, 4)}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        parts=dict(choices=PARTS, nargs="+", default=list(PARTS)),
-        rounds=(5, "of speed"),
-        window=(10.0, "seconds of load"),
-        requests=(4000, "of answers, at most, for each number of clients"),
-        kills=20,
-        python=(sys.executable, "of an environment with glassformer[serve], for restarts"),
-        soak=(100000, "requests"),
-        parts_of_soak=10,
-        model=(Path, "a saved text classifier; speed needs the Hub's layout"),
-        threads=torch.get_num_threads(),
-        training=(512, "reviews to fit the classifier to"),
-        seed=0,
-        out=RESULTS / "serve.json",
-    )
+PARTS = {part.__name__: part for part in (speed, answers, overload, restarts, soak)}
+
+
+@command(
+    "glassformer serve",
+    out="serve",
+    parts=dict(choices=PARTS, nargs="+", default=list(PARTS)),
+    rounds=(5, "of speed"),
+    window=(10.0, "seconds of load"),
+    requests=(4000, "of answers, at most, for each number of clients"),
+    kills=20,
+    python=(sys.executable, "of an environment with glassformer[serve], for restarts"),
+    soak=(100000, "requests"),
+    parts_of_soak=10,
+    model=(Path, "a saved text classifier; speed needs the Hub's layout"),
+    threads=torch.get_num_threads(),
+    training=(512, "reviews to fit the classifier to"),
+    seed=0,
+)
+def main(options: Any) -> None:
     split = load_text_dataset("imdb", limit=512, seed=options.seed, splits=["train"]).splits["train"]
     with tempfile.TemporaryDirectory() as scratch:
-        folder = options.model
+        folder, name = options.model, f"MiniLM, fitted to {options.training} reviews"
         if folder is None:
             from glassformer.tasks.text_classification.estimator import TextClassifier
 
@@ -208,17 +208,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             chosen = slice(0, None, max(1, len(split.texts) // options.training))
             folder = clf.fit(split.texts[chosen], (split.labels or [])[chosen]).save(Path(scratch) / "labels")
+        else:
+            name = folder.name
         for part in options.parts:
-            facts = environment("transformers", "fastapi", "uvicorn")
-            name = options.model.name if options.model else f"MiniLM, fitted to {options.training} reviews"
-            old = kept(options.out)
-            for found in globals()[part](
-                folder, split.texts, options
-            ):  # kept as it comes: a stop loses little
+            facts, old = environment("transformers", "fastapi", "uvicorn"), kept(options.out)
+            for found in PARTS[part](folder, split.texts, options):  # kept as it comes: a stop loses little
                 entry = {**facts, "model": name, "threads": options.threads, **found}
                 write_result(options.out, {"benchmark": "glassformer serve", **old, part: entry})
                 print(part, json.dumps({k: v for k, v in found.items() if k != "rounds"}), flush=True)
-    return 0
 
 
 if __name__ == "__main__":

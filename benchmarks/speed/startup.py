@@ -9,15 +9,15 @@ by glassformer in the Hub's layout, which all open.
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.results import environment, parse, result_file, spread, written
+from benchmarks.harness.command import command
+from benchmarks.harness.results import result_file, spread
+from benchmarks.harness.rounds import in_turn
 
 TEXT = "a warm film with a story to remember"
 
@@ -71,28 +71,23 @@ def train(folder: Path) -> None:
     clf.fit(texts, [i % 2 for i in range(len(texts))]).save(folder)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(__doc__, argv=arguments, rounds=7, out=result_file("startup"))
-    facts = environment("transformers", "sentence-transformers")
+@command(
+    "how long it takes to begin",
+    out=lambda options: result_file("startup"),
+    packages=("transformers", "sentence-transformers"),
+    rounds=7,
+)
+def main(options: Any) -> dict[str, Any]:
+    rows = []
     with tempfile.TemporaryDirectory() as temporary:
         run = Path(temporary) / "run"
         train(run)
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in commands(run)}
-        for turn in range(-1, options.rounds):
-            for name, command in commands(run).items():
-                taken = once(command)
-                if turn >= 0:
-                    found[name].append(taken)
-    rows: list[dict[str, Any]] = [
-        {"name": name, "seconds": spread([s for s, _ in taken]), "peak_mb": spread([m for _, m in taken])}
-        for name, taken in found.items()
-    ]
-    for row in rows:
-        print(f"{row['name']:32} {row['seconds']['median']:6.2f} s {row['peak_mb']['median']:6.0f} MB")
-    result = {"benchmark": "how long it takes to begin", **facts, "rounds": options.rounds, "rows": rows}
-    return written(options.out, result | {"threads": facts["machine"]["threads"]})
+        for name, taken in in_turn(commands(run), options.rounds, once).items():
+            seconds, megabytes = (spread(column) for column in zip(*taken, strict=True))
+            rows.append({"name": name, "seconds": seconds, "peak_mb": megabytes})
+            print(f"{name:32} {seconds['median']:6.2f} s {megabytes['median']:6.0f} MB")
+    return {"rounds": options.rounds, "rows": rows, "threads": options.facts["machine"]["threads"]}
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

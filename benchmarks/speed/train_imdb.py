@@ -22,26 +22,25 @@ timed; drawing batches, forward, backward and update are. Tokens are real ones, 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.harness.results import environment, half, parse, result_file, write_result
-from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
+from benchmarks.harness.command import command
+from benchmarks.harness.results import half, result_file
+from benchmarks.harness.rounds import Contender, Window, compared, in_own_process, steps_of
 from benchmarks.speed.hf_trainer import POOL, Loop, PlainLoop, Rows, TrainerLoop, batches_alike, be_quiet
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import TokenTable, encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import InputError
 from glassformer.process import keep_freed_memory
 from glassformer.runtime import choose_device, choose_dtype
 
@@ -57,9 +56,8 @@ Rounds = list[tuple[list[str], list[int]]]  # the reviews of each round; the las
 
 def load_rounds(rounds: int, reviews: int, seed: int) -> Rounds:
     """Real reviews, other ones for each round, in random order; labels 0 and 1."""
-    split = load_text_dataset("imdb", limit=(rounds + 1) * reviews, seed=seed, splits=["train"]).splits[
-        "train"
-    ]
+    limit = (rounds + 1) * reviews
+    split = load_text_dataset("imdb", limit=limit, seed=seed, splits=["train"]).splits["train"]
     assert split.labels is not None
     order = np.random.default_rng(seed).permutation(len(split.texts))
     targets = [int(label in (1, "pos")) for label in split.labels]
@@ -109,12 +107,8 @@ def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -
     tables = tokenize(path, rounds)
 
     def rows(turn: int) -> Rows:
-        return Rows(
-            [
-                {"input_ids": ids, "labels": label}
-                for ids, label in zip(tables[turn], rounds[turn][1], strict=True)
-            ]
-        )
+        labelled = zip(tables[turn], rounds[turn][1], strict=True)
+        return Rows([{"input_ids": ids, "labels": label} for ids, label in labelled])
 
     def run(turn: int) -> Window:
         seconds, loss = loop.epoch(rows(turn), seed=max(turn, 0))
@@ -134,34 +128,17 @@ def tokenize(path: Path, rounds: Rounds) -> list[TokenTable]:
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def run_glassformer(path: Path, texts: list[str], labels: list[int], seed: int, **options: str) -> Window:
-    """One epoch of ``TextClassifier.fit``, timed by the steps' own clock in its history.
-
-    Args:
-        options: further parameters, such as the head's.
-    """
+def classifier(path: Path, seed: int, lr: float = LR, **options: Any) -> Any:
+    """``TextClassifier`` with the settings of the loops above: one epoch at a constant rate, no dropout."""
     from glassformer.tasks.text_classification.estimator import TextClassifier
 
-    classifier = TextClassifier(
-        str(path),
-        max_length=MAX_LENGTH,
-        epochs=1,
-        lr=LR,
-        schedule="constant",
-        warmup=0.0,
-        weight_decay=0.0,
-        batch_size=32,
-        dropout=0.0,
-        attention_dropout=0.0,
-        seed=seed,
-        **options,  # type: ignore[arg-type]
-    ).fit(texts, labels)
-    steps = [record for record in classifier.history_ if record["kind"] == "step"]
-    loss = sum(step["loss"] for step in steps) / len(steps)
-    return Window(len(texts), sum(step["tokens"] for step in steps), steps[-1]["seconds"], loss)
+    same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "batch_size": BATCH}
+    same |= {"dropout": 0.0, "attention_dropout": 0.0, "max_length": MAX_LENGTH, "epochs": 1}
+    return TextClassifier(str(path), lr=lr, seed=seed, **same, **options)
 
 
-def glassformer_contender(path: Path, rounds: Rounds) -> Contender:
+def glassformer(path: Path, rounds: Rounds, **options: str) -> Contender:
+    """``TextClassifier.fit``; ``options``: further parameters, such as the head's."""
     precision = {torch.bfloat16: "bf16 weights, fp32 masters", torch.float32: "fp32"}
     setting = {
         "precision": precision[choose_dtype("auto", choose_device())],
@@ -169,9 +146,13 @@ def glassformer_contender(path: Path, rounds: Rounds) -> Contender:
         "padding": "none",
         "dropout": 0.0,
     }
-    return Contender(
-        "glassformer", setting, lambda turn: run_glassformer(path, *rounds[turn], seed=max(turn, 0))
-    )
+
+    def run(turn: int) -> Window:
+        texts, labels = rounds[turn]
+        fitted = classifier(path, max(turn, 0), **options).fit(texts, labels)
+        return Window(len(texts), *steps_of(fitted.history_))
+
+    return Contender("glassformer", setting | options, run)
 
 
 def common(path: Path, rounds: Rounds) -> Contender:
@@ -187,10 +168,6 @@ def best(path: Path, rounds: Rounds) -> Contender:
 def plain(path: Path, rounds: Rounds) -> Contender:
     loop = PlainLoop(hf_model(path, dropout=0.0), lr=LR, batch=BATCH)
     return looped("PyTorch loop over the HF model", loop, path, rounds, choose=True)
-
-
-def glassformer(path: Path, rounds: Rounds) -> Contender:
-    return glassformer_contender(path, rounds)
 
 
 MAKERS = {"common": common, "best": best, "plain": plain, "glassformer": glassformer}
@@ -218,54 +195,35 @@ def random_bert_base(folder: Path, vocabulary: Path) -> Path:
 # --- the comparison -------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        rounds=(5, "timed windows of each contender"),
-        reviews=(256, "reviews in a window"),
-        seed=0,
-        model=dict(choices=(MODEL, "bert-base"), default=MODEL),
-        contenders=dict(choices=MAKERS, nargs="+", default=list(MAKERS)),
-        out=(Path, "the result file [default: results/train_imdb[-bert-base][-LEVEL].json]"),
-    )
+@command(
+    "one epoch of fine-tuning on IMDb reviews",
+    out=lambda options: result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}"),
+    packages=("transformers", "accelerate"),
+    rounds=(5, "timed windows of each contender"),
+    reviews=(256, "reviews in a window"),
+    seed=0,
+    model=dict(choices=(MODEL, "bert-base"), default=MODEL),
+    contenders=dict(choices=MAKERS, nargs="+", default=list(MAKERS)),
+)
+def main(options: Any) -> dict[str, Any]:
     if options.reviews < BATCH or options.reviews % BATCH:
         options.error(f"--reviews {options.reviews}: give a multiple of {BATCH}, the reviews of a batch")
-    facts = environment("transformers", "accelerate")
-    out = options.out or result_file(f"train_imdb{'' if options.model == MODEL else '-' + options.model}")
     with tempfile.TemporaryDirectory() as folder:
-        try:
-            rounds = epoch_rounds(options.rounds, options.reviews, BATCH, options.seed)
-            path = resolve_checkpoint(MODEL).path
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        rounds = epoch_rounds(options.rounds, options.reviews, BATCH, options.seed)
+        path = resolve_checkpoint(MODEL).path
         if options.model != MODEL:
             path = random_bert_base(Path(folder), path)
-        contenders = {key: in_own_process(make, key, path, rounds) for key in options.contenders}
-        take_turns(list(contenders.values()), options.rounds)
-    against = {}
-    if ours := contenders.pop("glassformer", None):
-        against = {peer.name: ratios(ours, peer) for peer in contenders.values()}
-    measured = [*contenders.values(), *([ours] if ours else [])]
-    result = {
-        "benchmark": f"one epoch of fine-tuning {options.model} on IMDb reviews",
-        **facts,
+        keys = sorted(options.contenders, key="glassformer".__eq__)  # ours is the last
+        found = compared([in_own_process(make, key, path, rounds) for key in keys], options.rounds)
+    return {
         "model": options.model,
         "weights": "random" if options.model != MODEL else "all-MiniLM-L6-v2",
         "reviews_per_window": options.reviews,
         "max_length": MAX_LENGTH,
         "seed": options.seed,
-        "contenders": [contender.summary() for contender in measured],
-        "glassformer_against": against,
+        **found,
     }
-    write_result(out, result)
-    for name, ratio in against.items():
-        print(f"glassformer: {ratio['median']:.2f}x {name} ({ratio['min']:.2f} to {ratio['max']:.2f})")
-    print(f"written to {out}")
-    return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

@@ -22,12 +22,11 @@ normalises its 8-bit pixels inside the clock; the peers find theirs ready in the
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,22 +36,14 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from benchmarks.harness.results import count, environment, half, parse, result_file, write_result
-from benchmarks.harness.rounds import (
-    Contender,
-    Window,
-    glassformer_epoch,
-    in_own_process,
-    loss_differences,
-    ratios,
-    report,
-    take_turns,
-)
-from benchmarks.speed.hf_trainer import choose_attention
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.results import half, result_file
+from benchmarks.harness.rounds import Contender, Window, compared, glassformer_epoch, in_own_process
+from benchmarks.speed.hf_trainer import be_quiet, choose_attention
 from glassformer.data.image_batching import Changes, ImageStream
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
-from glassformer.errors import InputError
 from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.inputs.images import build_transform
 from glassformer.models.image import ImageEncoder as ViT
@@ -94,7 +85,7 @@ class Round:
 
 
 @dataclass(frozen=True)
-class RunContext:
+class Work:
     """What every contender is given: a folder with the first weights, the rounds (the last is the warm-up's)."""
 
     folder: Path
@@ -140,12 +131,11 @@ def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int
 # --- transformers ---------------------------------------------------------------------------------
 
 
-def plain_contender(name: str, work: RunContext, *, weights: torch.dtype, autocast: bool) -> Contender:
+def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bool) -> Contender:
     """The loop that everybody writes, over transformers' model."""
     import transformers
 
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    be_quiet()
     device = choose_device()
     model: Any = transformers.ViTForImageClassification.from_pretrained(
         work.folder, dtype=weights, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
@@ -196,7 +186,7 @@ def plain_contender(name: str, work: RunContext, *, weights: torch.dtype, autoca
 # --- glassformer ----------------------------------------------------------------------------------
 
 
-def glassformer_contender(work: RunContext) -> Contender:
+def glassformer_contender(work: Work) -> Contender:
     config = ClassifierFitConfig(
         epochs=1, lr=LR, schedule="constant", warmup=0.0, weight_decay=0.0, batch_size=work.batch
     )
@@ -228,61 +218,45 @@ MAKERS = {
 }
 
 
-def make(key: str, work: RunContext) -> Contender:
+def make(key: str, work: Work) -> Contender:
     """The contender of that key, made in its own process."""
     logging.disable(logging.WARNING)
     keep_freed_memory()
     return MAKERS[key](work)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse(
-        __doc__,
-        argv=arguments,
-        size=dict(choices=SIZES, default="small"),
-        rounds=dict(type=count, default=5, help="timed windows of each contender"),
-        pictures=dict(type=count, help="in a window [default: 512 small, 48 base]"),
-        seed=0,
-        out=(Path, "the result file [default: results/train_pictures-SIZE[-LEVEL].json]"),
-    )
+@command(
+    "training on CIFAR-10 pictures",
+    out=lambda options: result_file(f"train_pictures-{options.size}"),
+    packages=("transformers",),
+    size=dict(choices=SIZES, default="small"),
+    rounds=dict(type=count, default=5, help="timed windows of each contender"),
+    pictures=dict(type=count, help="in a window [default: 512 small, 48 base]"),
+    seed=0,
+)
+def main(options: Any) -> dict[str, Any]:
     size = SIZES[options.size]
     pictures = options.pictures or size.pictures
-    out = options.out or result_file(f"train_pictures-{options.size}")
-    facts = environment("transformers")
     with tempfile.TemporaryDirectory() as temporary:
-        try:
-            network, transform = build(options.size, options.seed)
-            rounds = load_rounds(transform, options.rounds, pictures, options.seed)
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return error.exit_code
+        network, transform = build(options.size, options.seed)
+        rounds = load_rounds(transform, options.rounds, pictures, options.seed)
         save_pretrained(network, Path(temporary))
         tokens = network.config.embedding.num_tokens
-        work = RunContext(Path(temporary), rounds, transform, tokens, size.batch)
-        contenders = [
-            in_own_process(make, key, work) for key in MAKERS if half() or key in ("fp32", "glassformer")
-        ]
-        take_turns(contenders, options.rounds)
-    *peers, ours = contenders
+        work = Work(Path(temporary), rounds, transform, tokens, size.batch)
+        keys = [key for key in MAKERS if half() or key in ("fp32", "glassformer")]
+        found = compared([in_own_process(make, key, work) for key in keys], options.rounds)
     c = network.config.encoder
-    result: dict[str, Any] = {
+    return {
         "benchmark": f"training {size.model} on CIFAR-10 pictures of {size.pixels} pixels",
-        **facts,
-        "threads": facts["machine"]["threads"],
+        "threads": options.facts["machine"]["threads"],
         "weights": "random, the same for all",
         "sizes": {"d_model": c.d_model, "num_layers": c.num_layers, "num_heads": c.num_heads, "d_ff": c.d_ff},
         "tokens_per_picture": tokens,
         "pictures_per_window": pictures,
         "seed": options.seed,
-        "contenders": [contender.summary() for contender in contenders],
-        "glassformer_against": {peer.name: ratios(ours, peer) for peer in peers},
-        "loss_against_glassformer": loss_differences(ours, peers),
+        **found,
     }
-    write_result(out, result)
-    report(ours, peers, out)
-    return 0
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(KeyboardInterrupt):
-        sys.exit(main())
+    sys.exit(main())

@@ -15,29 +15,24 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import resource
-import statistics
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, count, environment, parse, written
-from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
+from benchmarks.harness.command import command
+from benchmarks.harness.options import count
+from benchmarks.harness.processes import peak_mb
+from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, said, steps_of, take_turns
 from glassformer.process import SETTINGS, tune_process
 
 WORKS = ("training", "prediction")
-MODEL: dict[str, Any] = {
-    "d_model": 128,
-    "num_layers": 2,
-    "num_heads": 4,
-    "d_ff": 512,
-    "max_length": 256,
-    "min_count": 1,
-}
+SIZES: dict[str, Any] = {"d_model": 128, "num_layers": 2, "num_heads": 4, "d_ff": 512}
+MODEL = SIZES | {"max_length": 256, "min_count": 1}
 
 
 @dataclass(frozen=True)
@@ -66,9 +61,7 @@ def make(work: str, tuned: bool, number: int, threads: int) -> Contender:
 
     def train(turn: int) -> Window:
         clf = gf.TextClassifier("encoder-mini", epochs=1, seed=turn + 1, **settings).fit(texts, labels)
-        steps = [record for record in clf.history_ if record["kind"] == "step"]
-        tokens, loss = sum(s["tokens"] for s in steps), statistics.fmean(s["loss"] for s in steps)
-        return Measured(number, tokens, steps[-1]["seconds"], loss, peak_mb())
+        return Measured(number, *steps_of(clf.history_), peak_mb())
 
     classifier: list[Any] = []
 
@@ -87,11 +80,6 @@ def make(work: str, tuned: bool, number: int, threads: int) -> Contender:
     name = f"{work}, {'tuned' if tuned else 'as Python starts it'}"
     about = {"work": work, "tuned": tuned, "texts": number, "threads": threads, **MODEL}
     return Contender(name, about, train if work == "training" else predict, noun="texts")
-
-
-def peak_mb() -> float:
-    """The largest memory of this process so far; Linux counts it in KiB."""
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def begun(work: str, tuned: bool, given: argparse.Namespace) -> Contender:
@@ -135,24 +123,23 @@ def measured(given: argparse.Namespace, others: int) -> dict[str, Any]:
         take_turns(contenders, given.rounds)
     gains = {work: ratios(ours, other) for work, (ours, other) in pairs.items()}
     for work, gain in gains.items():
-        print(f"{work} beside {others}: {gain['median']:.2f} times ({gain['min']:.2f} to {gain['max']:.2f})")
+        print(f"{work} beside {others}: {said(gain)}")
     return {"busy": others, "gain": gains, "contenders": [c.summary() for c in contenders]}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    given = parse(
-        __doc__,
-        argv=arguments,
-        rounds=dict(type=count, default=7),
-        texts=dict(type=count, default=600),
-        threads=dict(type=count, default=2),
-        busy=dict(type=count, default=2, help="other processes of the second part"),
-        out=RESULTS / "tuned.json",
-    )
-    result = environment("scikit-learn") | {"threads": given.threads, "rounds": given.rounds}
-    result |= {name: measured(given, others) for name, others in (("alone", 0), ("beside", given.busy))}
-    return written(given.out, result)
+@command(
+    "what tuning the process gains",
+    out="tuned",
+    packages=("scikit-learn",),
+    rounds=dict(type=count, default=7),
+    texts=dict(type=count, default=600),
+    threads=dict(type=count, default=2),
+    busy=dict(type=count, default=2, help="other processes of the second part"),
+)
+def main(options: Any) -> dict[str, Any]:
+    parts = (("alone", 0), ("beside", options.busy))
+    return {"rounds": options.rounds} | {name: measured(options, others) for name, others in parts}
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

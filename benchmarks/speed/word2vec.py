@@ -15,19 +15,28 @@ trained again: ``--again`` does that for glassformer, after a change of its code
 
 from __future__ import annotations
 
-import multiprocessing
+import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, kept, parse, result_file, spread, write_result
-from benchmarks.harness.rounds import Contender, Window, in_own_process, ratios, take_turns
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, kept, result_file, spread, write_result
+from benchmarks.harness.rounds import (
+    Contender,
+    Window,
+    alone,
+    in_own_process,
+    in_turn,
+    ratios,
+    said,
+    take_turns,
+)
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import read_corpus
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
@@ -38,6 +47,7 @@ from glassformer.train.word_vectors import FastTraining
 
 SETTING = dict(dim=100, window=5, negative=5, min_count=5, subsample=1e-3)
 TESTS = ("wordsim353", "simlex999", "google")
+KINDS = ("glassformer", "gensim")
 MARGIN = 1.0  # points: more than this must not be lost
 
 
@@ -76,11 +86,8 @@ def make_ours(file: str, threads: int) -> Contender:
         loss = [record["loss"] for record in training.run()][-1]
         return Window(len(corpus), corpus.raw_words, time.perf_counter() - started, loss)
 
-    return Contender(
-        f"glassformer, {threads} thread{'s' * (threads > 1)}",
-        {**SETTING, "threads": threads, "setup_seconds": setup},
-        run,
-    )
+    setting = {**SETTING, "threads": threads, "setup_seconds": setup}
+    return Contender(f"glassformer, {threads} thread{'s' * (threads > 1)}", setting, run)
 
 
 def make_gensim(file: str, workers: int) -> Contender:
@@ -91,36 +98,23 @@ def make_gensim(file: str, workers: int) -> Contender:
 
     def run(turn: int) -> Window:
         started = time.perf_counter()
-        model.train(
-            corpus_file=file,
-            total_examples=model.corpus_count,
-            total_words=model.corpus_total_words,
-            epochs=1,
-        )
-        seconds = time.perf_counter() - started
-        return Window(model.corpus_count, model.corpus_total_words, seconds, 0.0)
+        lines, words = model.corpus_count, model.corpus_total_words
+        model.train(corpus_file=file, total_examples=lines, total_words=words, epochs=1)
+        return Window(lines, words, time.perf_counter() - started, 0.0)
 
-    return Contender(
-        f"gensim, {workers} worker{'s' * (workers > 1)}",
-        {**SETTING, "workers": workers, "setup_seconds": setup},
-        run,
-    )
+    setting = {**SETTING, "workers": workers, "setup_seconds": setup}
+    return Contender(f"gensim, {workers} worker{'s' * (workers > 1)}", setting, run)
 
 
 def speed(file: Path, rounds: int, threads: int, name: str) -> None:
-    ours, theirs = (
-        in_own_process(make_ours, str(file), threads),
-        in_own_process(make_gensim, str(file), threads),
-    )
+    ours, theirs = (in_own_process(make, str(file), threads) for make in (make_ours, make_gensim))
     take_turns([ours, theirs], rounds)
     result = {
         "environment": environment("gensim", "numba"), "words": ours.windows[0].tokens,
         "contenders": [ours.summary(), theirs.summary()], "ratio": ratios(ours, theirs),
     }  # fmt: skip
     write_result(RESULTS / f"{name}.json", result)
-    print(
-        f"glassformer is {result['ratio']['median']} x gensim ({result['ratio']['min']} to {result['ratio']['max']})"
-    )
+    print(f"glassformer: {said(result['ratio'])} gensim")
 
 
 # --- from sentences to vectors ----------------------------------------------------------------
@@ -147,13 +141,14 @@ def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> 
         "epochs": {},
     }
     for n in epochs:
-        seconds: dict[str, list[float]] = {"glassformer": [], "gensim": []}
-        for turn in range(rounds):
-            for kind in sorted(seconds, reverse=turn % 2 == 1):
-                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                    taken = process.submit(fit_once, kind, str(file), n, threads, turn).result()
-                seconds[kind].append(round(taken, 3))
-                print(f"{n} epochs, round {turn + 1}: {kind} {taken:.1f} s", flush=True)
+        turn = itertools.count()
+
+        def once(kind: str, n: int = n, turn: Iterator[int] = turn) -> float:
+            taken = alone(fit_once, kind, str(file), n, threads, next(turn) // len(KINDS))
+            print(f"{n} epochs: {kind} {taken:.1f} s", flush=True)
+            return round(taken, 3)
+
+        seconds = in_turn(dict(zip(KINDS, KINDS, strict=True)), rounds, once, warm_up=False)
         each = [theirs / ours for ours, theirs in zip(seconds["glassformer"], seconds["gensim"], strict=True)]
         result["epochs"][str(n)] = {"seconds": seconds, "ratio": spread(each)}
         write_result(path, result)
@@ -170,9 +165,6 @@ def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
         name: 100.0 * (result["spearman"] if "spearman" in result else result["accuracy"])
         for name, result in found.items()
     }
-
-
-KINDS = ("glassformer", "gensim")
 
 
 def quality(

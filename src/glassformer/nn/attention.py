@@ -302,7 +302,7 @@ def choose_branch(
     weights: bool,
     bias: Tensor | None = None,
 ) -> Branch:
-    """The fastest branch that can do what is asked: on processors as ``benchmarks/speed/attention.py``
+    """The fastest branch that can do what is asked: on processors as ``benchmarks/speed/parts.py``
     measured it, and on a GPU the one that takes one call.
     """
     if weights:

@@ -1,7 +1,7 @@
 """GELU and layer norm from ``rows.c``: in fp32 inside, bf16 outside, in one pass over memory each.
 
 Torch's sum and norm pass twice, and sum the gradients of a norm's weight and bias up in bf16; of GELU only
-its backward pass takes longer. ``benchmarks/speed/rows.py`` has the times. In fp32 only GELU with a tanh is
+its backward pass takes longer. ``benchmarks/speed/parts.py`` has the times. In fp32 only GELU with a tanh is
 ours (``gelu_fp32.c``, ``benchmarks/speed/kernels_fp32.py``): there torch's others take no longer.
 """
 

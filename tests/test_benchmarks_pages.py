@@ -1,0 +1,337 @@
+"""Tables of the pages, from result files of a few numbers: what each line says."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from .benchmark_tools import ROOT, benchmark
+
+RATIO = {"median": 2.0, "min": 1.5, "max": 2.5}
+TOLD = "2.0 × (1.5 to 2.5)"
+MEASURED = {
+    "machine": {"cpu": "X", "load_before": [0.5], "threads": 1},
+    "threads": 1,
+    "versions": {"torch": "2", "transformers": "5.0"},
+    "date": "2026-01-02T03",
+    "seed": 0,
+    "rounds": 3,
+}
+speed, quality, tables = (benchmark(name) for name in ("tables_speed", "tables_quality", "tables"))
+
+
+PAGES = dict.fromkeys(tables.PAGES, tables.filled)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "docs/reliability.md"])
+def test_a_page_is_what_its_result_files_say(page):
+    if page not in PAGES:
+        pytest.importorskip("accelerate")
+        reliability = benchmark("reliability")
+        PAGES[page] = lambda text: reliability.page(reliability.read())
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert PAGES[page](text) == text
+
+
+@pytest.fixture
+def keep(monkeypatch, tmp_path):
+    """Puts a result file where the tables look; nothing else lies there."""
+    monkeypatch.setattr(benchmark("markdown"), "RESULTS", tmp_path)
+
+    def write(name: str, result: dict[str, Any]) -> None:
+        (tmp_path / f"{name}.json").write_text(json.dumps(result), encoding="utf-8")
+
+    return write
+
+
+def test_what_was_not_measured_is_told_with_its_command(keep):
+    silent = {
+        "recipes",
+        "highlights",
+        "masked",
+        "translations",
+        "traps",
+        "levels",
+        "serve",
+        "auto",
+        "task-price",
+    }
+    for name, make in tables.TABLES.items():
+        if name not in silent:  # which have a line for each file that is there, or no file here
+            assert make().startswith("Not measured yet: `"), name
+    assert speed.pictures("base") == "Not measured yet: `make bench-train_pictures ARGS='--size base'`."
+
+
+def test_table_of_a_comparison(keep):
+    rounds = benchmark("rounds")
+    windows = {"peer": [(2.0, 2.5), (4.0, 2.3)], "glassformer": [(1.0, 2.4), (1.0, 2.6)]}
+    contenders = []
+    for name, found in windows.items():
+        turns = iter([rounds.Window(6, 60, 9.0, 9.0), *(rounds.Window(6, 60, *each) for each in found)])
+        contenders.append(rounds.Contender(name, {}, lambda turn, turns=turns: next(turns), noun="pictures"))
+    result = MEASURED | rounds.compared(contenders, 2)
+    assert result["contenders"][0]["windows"][0] == {"pictures": 6, "tokens": 60, "seconds": 2.0, "loss": 2.5}
+    keep("train_pictures-base", result)
+    lines = speed.pictures("base").splitlines()
+    assert lines[2] == "| peer | 2.2 (1.5 to 3.0) | 3.0 × (2.0 to 4.0) | -4.0% |"
+    assert lines[3] == "| glassformer | 6.0 (6.0 to 6.0) |  |  |"
+    assert lines[5] == "Measured on X, 1 thread, load before 0.5; torch 2, 2026-01-02."
+
+
+def test_a_table_says_which_attention_its_peers_had():
+    def rows(attention: str) -> list[dict[str, Any]]:
+        setting = {"precision": "bf16 autocast", "attention": attention}
+        ours = {"name": "glassformer", "setting": {"precision": "bf16 weights, fp32 masters"}}
+        return [{"name": "HF Trainer, at its best", "setting": setting}, ours]
+
+    (told,) = speed.attentions(rows("eager (sdpa: 1.36 times the time)"))
+    assert told.startswith("Attention taken: HF Trainer, at its best: eager")
+    assert speed.attentions(rows("sdpa"))[0].startswith("Measured before peers had the choice")
+    assert speed.attentions(rows("sdpa")[1:]) == []
+
+
+def test_a_level_that_was_not_at_hand_says_so(keep):
+    keep("train_imdb-avx2", {"glassformer_against": {"HF Trainer, at its best": RATIO}})
+    labels = {"glassformer_against": {"OpenVINO, fp32": RATIO}, "int8_against": {"OpenVINO, fp32": RATIO}}
+    keep("inference-avx2", {"labels": labels})
+    labels = {"glassformer_against": {"OpenVINO, bf16": RATIO | {"median": 2.2}}}
+    keep("inference", {"labels": labels})
+    keep("inference-avx512", {"labels": labels, "int8_gate": {"passed": False}})
+    keep("word2vec-fit-avx512", {"epochs": {"1": {"ratio": RATIO}, "5": {"ratio": RATIO}}})
+    assert speed.levels().splitlines()[2:] == [
+        f"| Prediction: OpenVINO | 2.2 × (1.5 to 2.5) | 2.2 × (1.5 to 2.5) | {TOLD} |",
+        f"| Prediction, ours in int8: OpenVINO | not measured | gate not passed | {TOLD} |",
+        f"| Sentences to word vectors, 1 epoch: gensim | not measured | {TOLD} | not measured |",
+        f"| Sentences to word vectors, 5 epochs: gensim | not measured | {TOLD} | not measured |",
+        f"| Fine-tuning MiniLM: HF Trainer, at its best | not measured | not measured | {TOLD} |",
+    ]
+
+
+def test_kernels_in_fp32_stand_in_a_column_for_each_level(keep):
+    spent = {"torch": RATIO, "glassformer": RATIO}
+    one = {"milliseconds": spent, "glassformer_against_torch": RATIO}
+    level = {"level": "AVX2", "tokens": [12], "alone": {"GELU": one}, "whole": {"prediction": one}}
+    keep("kernels-fp32", MEASURED | {"levels": {"a": level, "b": level | {"level": "AVX512"}}})
+    lines = speed.kernels_fp32().splitlines()
+    told = "2.00 × (1.50 to 2.50)"
+    assert lines[0] == "| | AVX2: torch takes | AVX512: torch takes |"
+    assert lines[2:4] == [f"| prediction | {told} | {told} |", f"| GELU | {told} | {told} |"]
+    assert "over 12 tokens" in lines[-1]
+
+
+def test_products_in_int8_name_wrong_sums_and_the_gate(keep):
+    ways = dict.fromkeys(("torch, fp32", "torch._int_mm", "onednn.qlinear_pointwise", "glassformer"), RATIO)
+    exact = {"torch._int_mm": False, "onednn.qlinear_pointwise": True}
+    product = {"rows": 1024, "inputs": 13, "columns": 7, "microseconds": ways, "exact": exact}
+    part = {
+        "reviews": 7,
+        "seconds": {"fp32": RATIO, "int8": RATIO},
+        "int8_against": {"fp32": RATIO},
+        "labels_as_in_fp32": {"fp32": 1.0, "int8": 0.99},
+        "accuracy": {"fp32": 0.5, "int8": 0.51},
+        "gate": {"agree": 0.996, "n": 1000, "passed": False},
+    }
+    level = {
+        "level": "A",
+        "products": [product, product | {"rows": 3}],
+        "prediction": part,
+        "date": "2026-11-27",
+    }
+    keep("int8", MEASURED | {"levels": {"a": level}})
+    lines = speed.int8().splitlines()
+    assert lines[2] == f"| A | 7 | fp32 | 2.0 (1.5 to 2.5) | {TOLD} | 100.00% | 50.00% |"
+    assert lines[7] == "| A | 13 → 7 | 0.00 |  | 0.00 (sums wrong) | 0.00 | 0.00 |"
+    assert "A: gate not passed, 99.60% of 1,000 labels. Measured on X, 1 thread, load" in lines[-1]
+    assert lines[-1].endswith("torch 2, 2026-11-27.")  # the level's own day
+
+
+def test_word_vectors_have_a_line_for_each_number_of_epochs(keep):
+    ours = {"glassformer": {"google": 13.0}, "gensim": {"google": 11.0}}
+    part = {"seeds": {"0": ours, "1": {"gensim": {"google": 12.0}}}}
+    compared = part | {"difference": {"google": {"mean": 1.5, "low": -0.25, "high": 3.0}}}
+    setting = {"threads": 1, "dim": 100}
+    keep("word2vec-quality", {"setting": setting, "epochs": {"5": compared, "1": compared, "3": part}})
+    assert quality.word_vectors_quality().splitlines()[2:4] == [
+        f"| {n} | Google analogies | 13.0 | 11.5 | +1.5 (-0.2 to +3.0) | 1 and 2 |" for n in (1, 5)
+    ]
+
+
+def test_seconds_stand_beside_what_they_gave_in_their_order(keep):
+    first = {"glassformer": [7.0, 5.0, 6.0], "gensim": [43.0]}
+    timed = {"1": {"seconds": first}, "5": {"seconds": {"glassformer": [34.0], "gensim": [168.0]}}}
+    keep("word2vec-fit-avx2", {"epochs": timed})
+    one = {"wordsim353": 50.0, "simlex999": 30.0, "google": 20.0}
+    seeds = {"0": {"glassformer": one, "gensim": one}, "1": {"glassformer": one | {"google": 21.0}}}
+    epochs = {"5": {"seeds": seeds}, "1": {"seeds": {"0": {"glassformer": one}}}}
+    keep("word2vec-quality", {"epochs": epochs})
+    assert quality.word_vectors_seconds("-avx2").splitlines()[2:] == [
+        "| glassformer | 1 | 6 | 50.0 | 30.0 | 20.0 |",
+        "| glassformer | 5 | 34 | 50.0 | 30.0 | 20.5 |",
+        "| gensim | 5 | 168 | 50.0 | 30.0 | 20.0 |",
+    ]
+
+
+def test_a_seed_that_stood_beside_other_work_does_not_tell_the_time(keep):
+    runs = [{"seconds": {"train": 60 * minutes}, "machine": {"threads": 1}} for minutes in (47, 34, 110)]
+    keep("recipe-cifar10-vit-stem", {"accuracy": {"mean": 0.832}, "seeds": [0, 1, 2], "runs": runs})
+    (line,) = tables.highlights().splitlines()[2:]
+    assert line.endswith("| 83.2% (3) | – | 47 min on 1 thread |")
+
+
+def test_flipped_labels_have_a_line_for_each_recipe(keep):
+    first = {"1000": {"flipped": 7, "share_of_flips": 1.0}}
+    found = {"recipe": "europe", "examples": 120, "flipped": 7, "folds": 2, "suspicious": 11}
+    keep("label-noise-europe", MEASURED | found | {"found_among_first": first, "seconds": {"train": 60.0}})
+    line = quality.label_noise().splitlines()[2]
+    assert line == "| `europe` | 120 | 7 | 2 | 7 (100.0% of all flips) | 11 | 1 min |"
+
+
+def test_texts_of_the_data_mean_nothing_in_a_page():
+    assert quality.verbatim("a *b* <br> [c](d)\n| e_f") == r"a \*b\* \<br\> \[c\](d) \| e\_f"
+
+
+# --- reliability and packages ---------------------------------------------------------------------
+
+
+def test_the_scoreboard_in_short_has_the_rows_of_the_file(keep):
+    reliability = benchmark("reliability")
+    assert set(tables.PROMISED) <= (reliability.ROWS | reliability.PEER).keys()
+    keep("reliability", {"rows": {"kills": {"asked": 1213, "run": 11, "passed": 7}}})
+    assert tables.scoreboard().splitlines()[2:] == [f"| {tables.PROMISED['kills']} | 1,213 | 11 | 7 |"]
+
+
+PASSED = {"seconds": 2.0, "load_before": 0.5}
+
+
+def column(**steps: Any) -> dict[str, Any]:
+    return {"python": "3.13.0", "package": "wheel", "torch": "any", "installer": "uv", "steps": steps}
+
+
+def test_a_column_of_packages_counts_what_passed(keep):
+    steps = {
+        "core": PASSED,
+        "torch": PASSED | {"said": "2.13.0+cu130"},
+        "demo --quick": {"seconds": 17.4, "load_before": 1.26, "processor_seconds": 15.6},
+        "tests": PASSED | {"said": "113 passed, 2 skipped in 7.00s"},
+        "[onnx]": PASSED,
+        "[onnx] imports": PASSED,
+        "[onnx] tests": PASSED | {"said": "3 passed in 1.00s"},
+        "[scale]": {"failed": "no wheel"},
+        "[mlflow]": PASSED,
+        "[mlflow] imports": PASSED,
+        "[mlflow] tests": {"failed": "1 failed"},
+    }
+    keep("packages", MEASURED | {"tried": [column(**steps)]})
+    lines = tables.packages().splitlines()
+    assert lines[2] == (
+        "| 3.13.0 | wheel | 2.13.0+cu130 | 17 s, load 1; 16 s of the processor | 113 | 2 of 3, not [scale] | 3, failures in [mlflow] |"
+    )
+    assert lines[-1].startswith("Installed by uv on 3.13,")
+
+
+def test_a_core_that_was_not_installed_says_why(keep):
+    tried = [column(core={"failed": "no torch for this Python\nmore"}), column() | {"python": "3.9.1"}]
+    keep("packages", MEASURED | {"tried": tried})
+    lines = tables.packages().splitlines()
+    assert lines[2] == "| 3.9.1 | wheel | any build | not reached | | | |"
+    assert lines[3] == "| 3.13.0 | wheel | any build | no torch for this Python | | | |"
+
+
+# --- advice where a default falls short -----------------------------------------------------------
+
+
+def untuned_row(model: str, ours: float, change: str = "", seed: int = 0) -> dict[str, Any]:
+    settings = ["class_weight=balanced", "monitor=macro_f1", *(["vectors=word2vec"] if change else [])]
+    about = {"data": "goemotions, five classes", "model": model, "change": change, "seed": seed}
+    scores = {"macro_f1": ours, "tfidf": {"macro_f1": 0.6}, "classes": {"joy": 3, "anger": 5}}
+    return about | scores | {"settings": settings, "train_seconds": 6000.0, "cpu_seconds": 300.0}
+
+
+def test_what_falls_short_is_tried_with_changes():
+    tool = benchmark("untuned")
+    args = SimpleNamespace(only=["goemotions"], seeds=[0, 1])
+    first = list(tool.wanted(args, []))
+    assert [(model, seed) for _, model, seed, _ in first] == [(m, s) for s in (0, 1) for m in tool.MODELS]
+    rows = [untuned_row(m, 0.58 if m == "textcnn" else 0.595, seed=s) for m in tool.MODELS for s in (0, 1)]
+    (change,) = tool.wanted(args, rows)  # the others are less than a point below
+    name = "word vectors of its own texts"
+    assert (change[1], change[2], change[3].name) == ("textcnn", 0, name)
+    assert list(tool.wanted(args, [*rows, untuned_row("textcnn", 0.6, name)])) == []
+
+
+def test_tables_are_drawn_from_train_and_judged_on_validation(monkeypatch, tmp_path):
+    tool, asked = benchmark("untuned"), []
+
+    def rows_of(name: str, split: str) -> list[dict]:
+        asked.append(split)
+        if name == "ntc-scv":
+            return [{"text": f"{split} {i}", "label": i % 2} for i in range(40)]
+        return [{"text": f"{split} {i}", "labels": [i % 7] if i % 3 else [1, 2]} for i in range(70)]
+
+    monkeypatch.setattr(tool, "rows_of", rows_of)
+    found = tool.reviews()
+    labels = [label for _, label in found["train"]]
+    assert (labels.count("positive"), labels.count("negative")) == (4, 20)  # a fifth of twenty
+    assert len({label for _, label in tool.comments()["validation"]}) == 5
+    assert set(asked) == {"train", "validation"}  # the test split is not opened
+    tool.write_tables(found, tmp_path / "table", limit=7)
+    assert (tmp_path / "table" / "test.csv").read_text().count("validation ") == 7
+
+
+@pytest.mark.parametrize("better", [0.65, 0.55])
+def test_the_page_says_what_to_change(keep, better):
+    rows = [untuned_row("textcnn", 0.55), untuned_row("textcnn", 0.57, seed=1)]
+    rows += [untuned_row("textcnn", 0.56, "word vectors"), untuned_row("encoder-small", better)]
+    keep("untuned", MEASURED | {"rows": rows, "seeds": [0, 1]})
+    line = "| goemotions, five classes | textcnn | 56.0% (55.0% to 57.0%) | 60.0% (60.0% to 60.0%) | -4.0 points | 5 min |"
+    assert line in quality.untuned()
+    said = quality.untuned_changes()
+    assert "**textcnn** on goemotions, five classes is 4.0 points below TF-IDF" in said
+    assert "`--set vectors=word2vec` (word vectors) adds 1.0 (one seed), -4.0 beside TF-IDF." in said
+    assert ("Take `encoder-small` there (+5.0 points)." in said) == (better > 0.6)
+    assert ("take TF-IDF" in said) == (better < 0.6)
+
+
+def test_the_named_pythons_were_tried():
+    result = json.loads((ROOT / "benchmarks" / "results" / "packages.json").read_text(encoding="utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = set(re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"])))
+    needed = ("core", "demo --quick", "tests")
+    passed = {
+        t["python"].rpartition(".")[0]
+        for t in result["tried"]
+        if t["package"] == "wheel" and all("seconds" in t["steps"].get(step, {}) for step in needed)
+    }
+    assert named
+    assert named <= passed
+
+
+def test_pages_that_were_looked_at_before_keep_their_day():
+    merged = pytest.importorskip("playwright") and benchmark("pages").merged
+
+    def result(day: str, *names: str, **faults: list[str]) -> dict:
+        told = {f"{name}, 400 px, dark": found for name, found in faults.items()}
+        return {
+            "date": day,
+            "commit": day,
+            "pages": [*names],
+            "views": 4 * len(names),
+            "longest_line": 70,
+            "faults": told,
+        }
+
+    first = result("mon", "a", "b", "c", a=["wide"], b=["pale"])
+    second = merged(first, result("tue", "b", "d"))
+    assert second["faults"] == {"a, 400 px, dark": ["wide"]}
+    third = merged(second, result("wed", "a", a=["long"]))
+    assert third["earlier"] == [
+        {"date": "mon", "commit": "mon", "pages": ["c"]},
+        {"date": "tue", "commit": "tue", "pages": ["b", "d"]},
+    ]
+    assert (third["pages"], third["views"]) == (["a", "c", "b", "d"], 16)
+    assert third["faults"] == {"a, 400 px, dark": ["long"]}
