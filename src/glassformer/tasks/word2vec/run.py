@@ -152,14 +152,14 @@ def fit(context: RunContext, **options: Any) -> None:
     """Learn the vectors, a line said each tenth of the way; then ``history.jsonl`` whole."""
     told = 0
 
-    def predict_records(record: dict[str, Any]) -> None:
+    def tell(record: dict[str, Any]) -> None:
         nonlocal told
         step, of = record["step"], record["of"]
         if 10 * step // of > told:
             told = 10 * step // of
             context.log(f"epoch {record['epoch'] + 1}  loss {record['loss']:.4f}  {step}/{of} rounds")
 
-    context.estimator.fit(context.data.corpus, predict_records=predict_records, **options)
+    context.estimator.fit(context.data.corpus, tell=tell, **options)
     lines = (json_text(record, ascii=True) + "\n" for record in context.estimator.history_)
     replace_text(context.folder / "history.jsonl", "".join(lines))
 
