@@ -175,6 +175,7 @@ BAD = [
     ({"model": level(vocab=VOCAB | {"a": -1})}, "integer `-1`, expected u32"),
     ({"model": level(vocab=VOCAB | {"a": 9_999_999})}, "its 7 tokens have ids up to 9,999,999"),
     ({"model": level(vocab={})}, "no vocabulary"),
+    ({"model": piece(continuing_subword_prefix="#" * 65)}, "'continuing_subword_prefix' has more than 64"),
     ({"model": piece(max_input_chars_per_word=10**9)}, "max_input_chars_per_word = 1000000000, 1,000 at most"),
     ({"model": level(type="BPE", merges=["a b"])}, "Token `ab` out of vocabulary"),
     ({"model": level(type="BPE", merges=["a \u00e9"], continuing_subword_prefix="##")}, "lacks the prefix '##'"),

@@ -1,9 +1,9 @@
 """What the file of a picture asks for, counted along its headers before anything is decoded.
 
 A decoder of pictures cannot be interrupted, so the work it may be given is bounded here: pixels times scans
-of a JPEG, strips of a TIFF, entries of EXIF, profiles of a PNG, and values that Pillow decodes in Python; the
-rest Pillow bounds itself. The walks are linear, look at headers alone and stop at the bound. A header that
-makes no sense is left to the decoder, which says so.
+of a JPEG, strips of a TIFF, entries of EXIF, chunks of a PNG, blocks of a GIF, and values that Pillow decodes
+in Python; the rest Pillow bounds itself. The walks are linear, look at headers alone and stop at the bound. A
+header that makes no sense is left to the decoder, which says so.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from glassformer.errors import DataError
 # ask for gigabytes. What they hold together is therefore bounded by what the file holds.
 
 MAX_TAGS = 1_000  # cameras write up to about a hundred
+MAX_NUMBERS = 65_536  # of one entry, such as strips or tiles: 16 million pixels in tiles of 16 x 16
 SIZES = dict(enumerate((1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4), 1)) | {16: 8, 17: 8, 18: 8}  # of a type
 WHOLE = (3, 4, 16)  # types of whole numbers
 WIDTH, HEIGHT, TILE_WIDTH, TILE_HEIGHT = 256, 257, 322, 323
@@ -50,6 +51,8 @@ def check_tags(block: bytes, where: str) -> dict[int, int]:
     for i in range(count):
         tag, kind, values, value = entry.unpack_from(block, at + head.size + i * entry.size)
         size = SIZES.get(kind, 0) * values
+        if kind in WHOLE and values > MAX_NUMBERS and 2 * values < len(block):
+            raise _too_much(f"{values:,} strips or tiles", MAX_NUMBERS, where)
         if size > number.size and number.unpack(value)[0] + size <= len(
             block
         ):  # what lies outside is not read
@@ -84,7 +87,10 @@ FULL_SCANS = 20  # of a JPEG as large as is allowed; a smaller one may have more
 MAX_SEGMENTS = 1_000  # of a JPEG before its pixels; cameras write up to a few hundred
 MAX_EXIF = 2**22  # bytes of a JPEG's EXIF segments together
 MAX_JUNK = 2**20  # bytes of a JPEG between its segments, which Pillow skips one by one
+MAX_CHUNKS = 65_536  # of a PNG, pieces of pixels and frames among them
 MAX_PROFILES = 16  # of a PNG, which may have one; each is unpacked
+MAX_BLOCKS = 8_192  # of a GIF before its first frame: 2 MB of remarks
+MAX_HEADER = 4_096  # bytes of a PPM's header, remarks among them
 MAX_COMMENTS = 1_000  # of a plain PPM
 # Values that Pillow decodes one by one, in Python: of PPM as text or with an odd maximum, of BMP in runs.
 SLOW = {"ppm_plain": 4_500_000, "ppm": 4_500_000, "bmp_rle": 9_000_000}
@@ -125,8 +131,14 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
     elif content.startswith(TIFF):
         _check_tiff(content, where, most)
     elif content.startswith(PNG):
-        if content.count(b"iCCP") > MAX_PROFILES:
-            raise _too_much("more profiles", MAX_PROFILES, where)
+        _png(content, where)
+    elif content.startswith((b"GIF87a", b"GIF89a")):
+        _gif(content, where)
+    elif re.match(rb"P[1-6yf0]", content):
+        parts = re.sub(rb"#[^\r\n]*", b"", content[:MAX_HEADER]).split(None, 3)
+        if len(parts) < 4:
+            what = f"the header does not end within {MAX_HEADER:,} bytes"
+            raise DataError(what, where=where, fix="Save it anew")
     else:
         _refuse_others(content[:512], where)
 
@@ -206,3 +218,36 @@ def _scans(content: bytes, at: int, most: int) -> int:
         scans += marker == 0xDA
         at += max(2, int.from_bytes(content[at : at + 2], "big"))
     return scans
+
+
+def _png(content: bytes, where: str) -> None:
+    if content.count(b"iCCP") > MAX_PROFILES:
+        raise _too_much("more profiles", MAX_PROFILES, where)
+    at, chunks = 8, 0
+    while at + 12 <= len(content) and content[at + 4 : at + 8] != b"IEND":
+        at += 12 + int.from_bytes(content[at : at + 4], "big")
+        chunks += 1
+        if chunks > MAX_CHUNKS:
+            raise _too_much("more chunks", MAX_CHUNKS, where)
+
+
+def _gif(content: bytes, where: str) -> None:
+    """Up to the first frame, the only one that is read."""
+    if len(content) < 13:
+        return
+    at = 13 + (3 << (content[10] & 7) + 1 if content[10] & 128 else 0)
+    blocks = 0
+    while at + 2 < len(content) and content[at] not in b",;":
+        if content[at] != 0x21:
+            at += 1
+            blocks += 1
+        else:
+            at += 2
+            while at < len(content) and blocks <= MAX_BLOCKS:
+                length = content[at]
+                at += 1 + length
+                blocks += 1
+                if not length:
+                    break
+        if blocks > MAX_BLOCKS:
+            raise _too_much("more blocks before its first frame", MAX_BLOCKS, where)

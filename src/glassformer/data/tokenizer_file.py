@@ -481,7 +481,7 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
         )
         raise CheckpointError(what, where=where, fix="Fetch it anew, or number its tokens from 0 on")
     try:
-        if tokenizer.num_special_tokens_to_add(False) > MAX_SPECIAL:
+        if max(map(tokenizer.num_special_tokens_to_add, (False, True))) > MAX_SPECIAL:
             raise ValueError(f"more than {MAX_SPECIAL} tokens around a text")
         for text in TRIED:
             if max(tokenizer.encode(text).ids + tokenizer.encode(text, text).ids, default=0) >= rows:

@@ -338,7 +338,7 @@ MAX_TEXT = 1_000  # characters of one string in a setting, or of an added token
 MAX_ADDED = 100_000  # added tokens
 MAX_WORD = 1_000  # characters of a word that WordPiece takes apart: its work grows with their square
 MAX_PIECE = 512  # characters of a piece of Unigram, which looks for all that begin at a place
-MAX_PREPENDED = 64  # characters that are put before a text
+MAX_MARK = 64  # characters that are put before a text, or at the pieces of a word
 
 NORMALIZERS = (
     "BertNormalizer ByteLevel Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents"
@@ -383,6 +383,9 @@ def _check_model(model: Any) -> None:
     longest = model.get("max_input_chars_per_word")
     if isinstance(longest, int) and longest > MAX_WORD:
         raise Wrong(f"max_input_chars_per_word = {str(longest)[:40]}, {MAX_WORD:,} at most are read")
+    for key in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if len(str(model.get(key) or "")) > MAX_MARK:
+            raise Wrong(f"{key!r} has more than {MAX_MARK} characters")
     vocab = model.get("vocab")
     for entry in vocab if isinstance(vocab, list) else ():
         piece = entry[0] if isinstance(entry, list) and entry else None
@@ -458,8 +461,8 @@ def _check_stage(stage: dict[str, Any]) -> None:
     content = stage.get("content")
     if kind == "Replace" and (not isinstance(content, str) or len(content) > MAX_TEXT):
         raise Wrong(f"'content' of a Replace is no text of at most {MAX_TEXT:,} characters")
-    if kind == "Prepend" and len(str(stage.get("prepend"))) > MAX_PREPENDED:
-        raise Wrong(f"'prepend' has more than {MAX_PREPENDED} characters")
+    if kind == "Prepend" and len(str(stage.get("prepend"))) > MAX_MARK:
+        raise Wrong(f"'prepend' has more than {MAX_MARK} characters")
     if kind == "FixedLength" and stage.get("length") == 0:
         raise Wrong("length = 0, from 1 on are read")
     if kind == "Strip" and stage.get("stop"):  # beyond the pieces' ends it reads what is not there
