@@ -1,15 +1,17 @@
-"""``model = "auto"`` on images: the pre-trained encoder where it is at hand, else one from scratch."""
+"""``model = "auto"`` on images: a linear model, and the pre-trained encoder, or where that is away one from scratch."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.base import clone
 from tests.cli.every import call
 from tests.image.conftest import quarters
 
@@ -21,9 +23,12 @@ from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.inputs.images import save_transform
 from glassformer.tasks import auto
+from glassformer.train.callbacks import Callback
 
 QUICK: dict[str, Any] = {"precision": "fp32", "threads": 1}
 IMAGES, LABELS = quarters(37, 3)
+HELD = IMAGES[-5:], [LABELS[1], *LABELS[-4:]]  # the first label is wrong: nothing is perfect
+NOISY = [LABELS[(i * i) % 13] if i % 5 == 0 else label for i, label in enumerate(LABELS)]
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +58,9 @@ def away(monkeypatch):
 
 
 def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
-    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
-    assert [record["model"] for record in clf.tried_] == [f"{at_hand}, frozen", f"{at_hand}, fine-tuned"]
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
+    names = ["hog", f"{at_hand}, frozen", f"{at_hand}, fine-tuned"]
+    assert [record["model"] for record in clf.tried_] == names
     assert {record["by"] for record in clf.tried_} == {"cross-validation"}
     assert sum(record["chosen"] for record in clf.tried_) == 1
     assert max(record["score"] for record in clf.tried_) > 0.5  # of four classes
@@ -63,11 +69,23 @@ def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
     np.testing.assert_allclose(back.predict_proba(IMAGES), clf.predict_proba(IMAGES), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("error::glassformer.errors.FromScratchWarning")
+@pytest.mark.parametrize("where", ["at_hand", "away"])
+def test_hog_without_an_error_ends_the_search(where, request):
+    request.getfixturevalue(where)
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
+    assert clf.tried_[0]["model"] == "hog"
+    assert clf.tried_[0]["score"] == 1.0
+    assert {record.get("left out") for record in clf.tried_[1:]} == {auto.PERFECT}
+    peer = gf.ImageClassifier("hog", **QUICK).fit(IMAGES, LABELS)
+    np.testing.assert_array_equal(clf.predict_proba(IMAGES), peer.predict_proba(IMAGES))
+
+
 def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
     monkeypatch.setattr(auto, "MOST_IMAGES", 36)
-    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
     assert clf.tried_[0]["chosen"]
-    assert clf.tried_[1] == {
+    assert clf.tried_[2] == {
         "model": f"{at_hand}, fine-tuned",
         "left out": "more than 36 images: name the model to do it",
     }
@@ -79,27 +97,82 @@ def test_many_images_are_not_fine_tuned_unasked(at_hand, monkeypatch):
 def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch, most, epochs):
     monkeypatch.setattr(auto, "SEEN_IMAGES", most)
     monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
-    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, LABELS)
-    assert [record["chosen"] for record in clf.tried_] == [False, True]
+    clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
+    assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     assert 1 + max(record["epoch"] for record in clf.history_) == epochs
 
 
 def test_numbers_of_images(at_hand):
     brightness = [float(image.mean()) for image in IMAGES]
     reg = gf.ImageRegressor(**QUICK).fit(IMAGES, brightness)
-    assert [record["metric"] for record in reg.tried_] == ["R²", "R²"]
+    assert [record["metric"] for record in reg.tried_] == ["R²", "R²", "R²"]
     assert reg.predict(IMAGES[:3]).shape == (3,)
 
 
-def test_without_its_weights_an_encoder_from_scratch_learns_and_it_is_said(away, monkeypatch):
-    small = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_heads": 2, "epochs": 2}
-    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**auto.SHIFTED.settings, **small}))
+@pytest.fixture
+def small(monkeypatch):
+    """``vit-tiny`` with a few thousand weights."""
+    sizes = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_heads": 2, "epochs": 2}
+    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**auto.SHIFTED.settings, **sizes}))
+    return auto.SHIFTED.settings
+
+
+@pytest.mark.parametrize("better", ["hog", "vit-tiny"])
+@pytest.mark.parametrize("held", [False, True], ids=["by folds", "by validation"])
+def test_without_its_weights_hog_and_an_encoder_from_scratch_are_compared(
+    away, small, monkeypatch, better, held
+):
+    monkeypatch.setattr(auto, "ENOUGH", 5)
+    monkeypatch.setattr(auto, "MOST_IMAGES", 7)  # of fine-tuning alone
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: better == "vit-tiny")
+    more: dict[str, Any] = {"validation": HELD} if held else {}
     with pytest.warns(FromScratchWarning, match=r"dinov2-small \(88 MB\): .*the Hub cannot be reached"):
-        clf = gf.ImageClassifier(**QUICK, class_weight="balanced").fit(IMAGES[:13], LABELS[:13])
-    peer = gf.ImageClassifier(**auto.SHIFTED.settings, **QUICK, class_weight="balanced")
-    peer.fit(IMAGES[:13], LABELS[:13])
+        clf = gf.ImageClassifier(**QUICK, class_weight="balanced").fit(IMAGES[:23], NOISY[:23], **more)
+    assert [record["model"] for record in clf.tried_] == ["hog", "vit-tiny"]
+    assert {record["by"] for record in clf.tried_} == {"validation" if held else "cross-validation"}
+    assert [record["model"] for record in clf.tried_ if record["chosen"]] == [better]
+    assert not any("start_share" in record for record in clf.tried_)
+    settings = small if better == "vit-tiny" else {"model": "hog"}
+    peer = gf.ImageClassifier(**settings, **QUICK, class_weight="balanced").fit(
+        IMAGES[:23], NOISY[:23], **more
+    )
     np.testing.assert_array_equal(clf.predict_proba(IMAGES), peer.predict_proba(IMAGES))
+
+
+class Stop(Callback):
+    def step(self, training: Any, info: Any) -> None:
+        if training.step == 5:
+            raise KeyboardInterrupt
+
+
+def test_a_run_that_was_stopped_when_auto_meant_vit_tiny_goes_on_with_it(away, small, tmp_path):
+    given: dict[str, Any] = {**QUICK, "calibration": "auto", "batch_size": 4}
+    more: dict[str, Any] = {"validation": HELD}
+    whole = gf.ImageClassifier(**small, **given).fit(IMAGES[:23], NOISY[:23], **more)
+    with pytest.raises(KeyboardInterrupt):
+        gf.ImageClassifier(**small, **given, checkpoint_every=3).fit(
+            IMAGES[:23], NOISY[:23], **more, callbacks=[Stop()], checkpoints=tmp_path
+        )
+    clf = gf.ImageClassifier("auto", **QUICK)
+    with mock.patch.object(auto, "SHIFTED", replace(auto.SHIFTED, settings={**small, "batch_size": 4})):
+        clf.fit(IMAGES[:23], NOISY[:23], **more, checkpoints=tmp_path, resume=True)
     assert list(clf.tried_) == []
+    np.testing.assert_array_equal(clf.predict_proba(IMAGES), whole.predict_proba(IMAGES))
+
+
+@pytest.mark.filterwarnings("ignore::glassformer.errors.FromScratchWarning")
+def test_a_comparison_that_was_stopped_in_vit_tiny_goes_on_as_one(away, small, monkeypatch, tmp_path):
+    monkeypatch.setattr(auto, "ENOUGH", 5)
+    monkeypatch.setattr(auto, "SHIFTED", replace(auto.SHIFTED, settings={**small, "batch_size": 4}))
+    monkeypatch.setattr(auto.Search, "_ahead", lambda self, dearer, cheaper: True)
+    data: Any = IMAGES[:23], NOISY[:23]
+    made = gf.ImageClassifier(**QUICK, checkpoint_every=3)
+    whole = clone(made).fit(*data, validation=HELD)
+    with pytest.raises(KeyboardInterrupt):
+        clone(made).fit(*data, validation=HELD, callbacks=[Stop()], checkpoints=tmp_path)
+    clf = clone(made).fit(*data, validation=HELD, checkpoints=tmp_path, resume=True)
+    assert [record["model"] for record in clf.tried_] == ["hog", "vit-tiny"]
+    np.testing.assert_array_equal(clf.predict_proba(IMAGES), whole.predict_proba(IMAGES))
 
 
 @pytest.mark.filterwarnings("error::glassformer.errors.FromScratchWarning")
@@ -131,7 +204,7 @@ def test_a_run_of_a_folder_shows_what_was_tried(at_hand, tmp_path):
     )
     assert done.code == 0, done.err
     tried = json.loads((run / "metrics.json").read_text())["tried"]
-    assert [one["model"].split(", ")[-1] for one in tried] == ["frozen", "fine-tuned"]
+    assert [one["model"].split(", ")[-1] for one in tried] == ["hog", "frozen", "fine-tuned"]
     assert "Models that were tried" in (run / "report.html").read_text()
     assert call("predict", run, tmp_path / "shown" / "top").code == 0
     assert call("evaluate", run, "--json").code == 0

@@ -236,7 +236,7 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     """A recipe around labelled pictures of one's own; see ``text_recipe``."""
     from glassformer.data.files import reading_as
     from glassformer.data.image_sources import load_image_dataset
-    from glassformer.inputs.images import is_image_architecture
+    from glassformer.inputs.images import has_fixed_features, is_image_architecture
     from glassformer.tasks.auto import SCRATCH, asks_for_encoder
     from glassformer.tasks.catalog import TASKS
 
@@ -261,7 +261,9 @@ def image_recipe(source: str, settings: Sequence[str] = (), chosen: dict[str, An
     if name == AUTO and asks_for_encoder(TASKS[values["task"]].estimator.from_recipe(asked)):
         name = SCRATCH.name
         values["model"] = {"model": name}
-    if is_image_architecture(name):
+    if has_fixed_features(name):
+        pass
+    elif is_image_architecture(name):
         values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
         values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
     elif name != AUTO:

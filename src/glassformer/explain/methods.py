@@ -84,7 +84,7 @@ def check_attention(clf: Any, method: str) -> None:
         raise InputError(
             f"{_kind(clf.model_)} attention has no gradient that reaches its maps"
             if has_maps
-            else f"{clf.model!r} has no attention to show",
+            else f"{'a linear model' if clf.model_.fixed else repr(clf.model)} has no attention to show",
             where=method,
             fix=f"Use {', '.join(able[:-1])} or {able[-1]}",
         )

@@ -180,7 +180,8 @@ class RowView(nn.Module):
 
 def run_rows(model: Any, rows: Tensor, packing: Packing, trace: Trace | None = None) -> ModelOutput:
     """From packed rows ``[N, D]`` before the encoder to logits ``[B, C]``, in the encoder's format."""
-    return model.run_rows(rows.to(next(model.encoder.parameters()).dtype), packing, trace)
+    dtype = next(model.encoder.parameters(), rows).dtype  # of an encoder without weights, as they are
+    return model.run_rows(rows.to(dtype), packing, trace)
 
 
 def attention_maps(subject: Subject) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from glassformer.checkpoints.names import NameTable
-from glassformer.families.baselines import RNN, TEXTCNN, TFIDF
+from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
@@ -31,6 +31,7 @@ FAMILIES: dict[str, Family] = {
     "glassformer-rnn": RNN,
     "glassformer-textcnn": TEXTCNN,
     "glassformer-tfidf": TFIDF,
+    "glassformer-hog": HOG,
 }
 
 

@@ -1,4 +1,4 @@
-"""LSTM, GRU, TextCNN and TF-IDF: a layout of our own, because the Hub has none for them, and their presets.
+"""LSTM, GRU, TextCNN, TF-IDF and HOG: layouts of our own, because the Hub has none for them, and presets.
 
 ``config.json`` says ``model_type: glassformer-rnn`` or ``glassformer-textcnn``, which ``transformers``
 refuses by name.
@@ -11,10 +11,12 @@ from typing import Any
 
 from glassformer.errors import ConfigError
 from glassformer.families.family import Family
+from glassformer.models.hog import HogImage, HogImageConfig
 from glassformer.models.linear import FeaturesConfig, LinearConfig, LinearText
 from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.textcnn import TextCnn, TextCnnConfig
 from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.hog import HogConfig
 from glassformer.nn.recurrent import Cell
 
 
@@ -109,12 +111,11 @@ TEXTCNN = Family(
 )
 
 
-# --- TF-IDF ---------------------------------------------------------------------------------------
+# --- TF-IDF and HOG -------------------------------------------------------------------------------
 #
-# A layout of our own.
-#
-# ``config.json`` says ``model_type: glassformer-tfidf``; the n-grams stand beside it in ``ngrams.json``.
-# Its weights are solved, not trained: ``tasks/text_classification/tfidf.py``.
+# ``config.json`` says ``model_type: glassformer-tfidf``, or ``glassformer-hog`` of images; n-grams stand
+# beside it in ``ngrams.json``. Their weights are solved, not trained: ``tasks/text_classification/tfidf.py``,
+# and for images ``train/solved_head.py``.
 
 
 # Of a recipe's model section, what says nothing of the layers of a network.
@@ -126,7 +127,12 @@ def tfidf(vocab_size: int) -> LinearConfig:
     return LinearConfig(FeaturesConfig(vocab_size))
 
 
-def configure(preset: LinearConfig, section: Any, num_labels: int) -> LinearConfig:
+def hog(image_size: tuple[int, ...] = (48, 48), patch_size: tuple[int, ...] = (8, 8)) -> HogImageConfig:
+    """One weight for each class and value of a cell of 8 pixels; at 48 pixels 36 cells of 39 values each."""
+    return HogImageConfig(HogConfig(image_size, patch_size))
+
+
+def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, ...], encoder: str) -> Any:
     """See ``Family.configure``.
 
     Raises:
@@ -134,10 +140,20 @@ def configure(preset: LinearConfig, section: Any, num_labels: int) -> LinearConf
     """
     usual = {f.name: f.default for f in fields(section)}
     for key, value in usual.items():
-        if key not in KNOWN and getattr(section, key) != value:
+        if key not in known and getattr(section, key) != value:
             what = f"a linear model has no {key}"
-            raise ConfigError(what, where=key, fix="Leave it out, or name an encoder: model=all-minilm-l6-v2")
+            raise ConfigError(what, where=key, fix=f"Leave it out, or name an encoder: model={encoder}")
     return replace(preset, num_labels=num_labels)
+
+
+def configure_tfidf(preset: LinearConfig, section: Any, num_labels: int) -> LinearConfig:
+    """See ``_with_labels``."""
+    return _with_labels(preset, section, num_labels, KNOWN, "all-minilm-l6-v2")
+
+
+def configure_hog(preset: HogImageConfig, section: Any, num_labels: int) -> HogImageConfig:
+    """See ``_with_labels``; ``patch_size`` is that of a cell."""
+    return _with_labels(preset, section, num_labels, (*KNOWN, "patch_size"), "dinov2-small")
 
 
 TFIDF = Family(
@@ -146,5 +162,13 @@ TFIDF = Family(
     LinearConfig,
     lambda: LinearConfig(FeaturesConfig(31), num_labels=3),
     presets={"tfidf": tfidf},
-    configure=configure,
+    configure=configure_tfidf,
+)
+HOG = Family(
+    "glassformer-hog",
+    HogImage,
+    HogImageConfig,
+    lambda: HogImageConfig(HogConfig((8, 8), (4, 4)), num_labels=3),
+    presets={"hog": hog},
+    configure=configure_hog,
 )

@@ -22,7 +22,7 @@ from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import ConfigError
-from glassformer.families import IMAGE_ARCHITECTURES
+from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, options
 from glassformer.inputs.start import check_start
@@ -78,8 +78,13 @@ def first_range(image: Any, model: Any, folder: Path) -> ImageRange:
 
 
 def is_image_architecture(model: str) -> bool:
-    """Whether the name means an architecture (random weights) rather than a checkpoint."""
+    """Whether the name means an architecture rather than a checkpoint."""
     return model in IMAGE_ARCHITECTURES
+
+
+def has_fixed_features(model: str) -> bool:
+    """Whether the name means an architecture without random weights: a linear model, which is solved."""
+    return is_image_architecture(model) and family_of(IMAGE_ARCHITECTURES[model]()).model.fixed
 
 
 def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = None) -> ImageTransform:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from glassformer.checkpoints.catalog import CATALOG
+from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.settings import about_in, section, shown
 from glassformer.errors import ConfigError
 from glassformer.families import FAMILIES
 
 GOES_ON = {"texts": "TextClassifier", "pictures": "ImageClassifier"}  # what a body reads -> who goes on
-LINEAR = "linear"  # the kind of a model without layers
+LINEAR = "linear"  # a model without layers
 INSTEAD = (
     "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
     "word vectors go into one: TextClassifier('lstm', vectors=FOLDER)"
@@ -35,7 +35,8 @@ def check_start(model: str, reads: str) -> None:
         raise ConfigError(what, where=str(folder), fix=INSTEAD)
     if body == LINEAR:
         what = "holds a linear model, which has no encoder to go on from"
-        fix = "Fit a new one with model=tfidf, or begin from an encoder: model=all-minilm-l6-v2"
+        new, encoder = ("tfidf", "all-minilm-l6-v2") if reads == "texts" else ("hog", IMAGE_ENCODER)
+        fix = f"Fit a new one with model={new}, or begin from an encoder: model={encoder}"
         raise ConfigError(what, where=str(folder), fix=fix)
     if body != reads:
         fix = f"Go on with {GOES_ON[body]}(folder)"
@@ -49,7 +50,7 @@ def _read_by(file: Path) -> str | None:
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         return None
-    if getattr(family.model, "kind", "") == LINEAR:
+    if getattr(family.model, "fixed", False):
         return LINEAR
     # A recurrent translator has the ``model_type`` of a recurrent classifier, and two vocabularies.
     own = family.hub is not None or "embedding" in section(settings, "architecture", str(file))

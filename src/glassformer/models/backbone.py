@@ -120,6 +120,7 @@ class Backbone(nn.Module):
     """A model with ``embeddings``, ``encoder``, and what stands on its states; a subclass builds these."""
 
     has_attention = True
+    fixed = False  # whether nothing below the head has weights
     kind = "encoder"  # of training from random weights
     reads: ClassVar[str]  # "texts" or "pictures"
     config: Any
@@ -326,6 +327,7 @@ class Backbone(nn.Module):
 class TextDoors(nn.Module):
     """``forward`` of a text model: padded input through one door, packed through the other."""
 
+    fixed = False
     mlm: Any  # of masked words; None: the logits are of classes
 
     def read(

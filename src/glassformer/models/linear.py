@@ -36,7 +36,7 @@ class LinearConfig:
 class LinearText(TextDoors):
     """One weight for each feature and class, in fp32. It has no attention and no vectors of texts."""
 
-    has_attention = False
+    has_attention, fixed = False, True
     reads = "texts"
     kind = "linear"
 

@@ -1,12 +1,12 @@
 """``model = "auto"``: several models from cheap to dear, of which validation data choose one.
 
-    tfidf        of texts alone: a linear model on TF-IDF of words and characters
+    tfidf, hog   a linear model: on TF-IDF of words and characters, of images on their edges and colors
     frozen       a regression on the vectors of a frozen encoder: one pass over the examples
     fine-tuned   the encoder, from that regression on: epochs
 
 Of pairs of texts the frozen encoder reads each side by itself (``nn/pairs.py``).
 
-Without the encoder's weights texts have tfidf, and images a small encoder from scratch.
+Without the encoder's weights texts have tfidf, and images hog and a small encoder from scratch.
 
 Each predicts the same examples, which it has not learned from: the validation examples where there are
 enough, else the training examples by cross-validation. The highest score wins, but a dearer model must be
@@ -29,6 +29,7 @@ import torch
 
 from glassformer.checkpoints.catalog import IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.data.splits import grouped_split
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -67,22 +68,34 @@ NEUTRAL = frozenset(
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that may be chosen: its name, the settings that make it, whether it learns in steps."""
+    """A model that may be chosen: its name, the settings that make it, whether it learns in steps.
+
+    Args:
+        lacks: why there is no pre-trained encoder to try in its place; "": there is one, or none is wanted.
+    """
 
     name: str
     settings: dict[str, Any]
     learns: bool = False
+    lacks: str = ""
+
+    @property
+    def fine_tunes(self) -> bool:
+        """Whether it learns from trained weights."""
+        return self.learns and "head_start" in self.settings
 
     def with_share(self, share: float) -> Candidate:
-        """With that share of its start, where it learns."""
-        return replace(self, settings=self.settings | {"start_share": share}) if self.learns else self
+        """With that share of its start, where it learns from one."""
+        return replace(self, settings=self.settings | {"start_share": share}) if self.fine_tunes else self
 
 
 TFIDF = Candidate("tfidf", {"model": "tfidf"})
+HOG = Candidate("hog", {"model": "hog"})
 SCRATCH = Candidate(IMAGE_SCRATCH, {"model": IMAGE_SCRATCH}, learns=True)
 SHIFTED = replace(
     SCRATCH, settings={**SCRATCH.settings, "weight_decay": 0.05, "schedule": "cosine", "augment": "shift"}
 )
+COMPARED = {"start_share": 0.0}  # marks a training that was compared with others; random weights keep none
 
 
 def frozen(encoder: str) -> Candidate:
@@ -138,15 +151,18 @@ def fit_auto(
         DataError: unusable examples or labels.
         CheckpointError: ``checkpoints`` holds those of another training.
     """
-    found = [] if asks_for_encoder(clf) or world()[1] > 1 else candidates(clf)
-    if found in ([], [SHIFTED]):  # nothing to compare, or processes that share one training
-        winner = _made(clf, found[0] if found else usual(clf))
+    if asks_for_encoder(clf) or world()[1] > 1:  # processes that share one training
+        alone = usual(clf)
+    else:
+        alone = SHIFTED if began_alone(checkpoints if resume else None) else None
+    if alone is not None:  # nothing to compare
+        winner = _made(clf, alone)
         X, y, validation, weights = data
         given = {"sample_weight": weights, "checkpoints": checkpoints, "resume": resume}
         winner.set_params(validation_fraction=clf.validation_fraction)
         winner.fit(X, y, validation=validation, callbacks=[Mirror(clf, winner), *callbacks], **given)
         return _become(clf, winner, list(winner.tried_))
-    started = time.perf_counter()
+    started, found = time.perf_counter(), candidates(clf)
     device = choose_device(clf.device)
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
     fit.together = bool(clf.validation_fraction)
@@ -160,11 +176,14 @@ def fit_auto(
     limit = getattr(clf, "time_limit", None)
     try:
         for candidate in found:
-            if search.tried and search.tried[-1].score == search.perfect:
+            perfect = bool(search.tried) and search.tried[-1].score == search.perfect
+            if candidate.lacks and not perfect:
+                warnings.warn(candidate.lacks, FromScratchWarning, outside())
+            if perfect:
                 search.left_out[candidate.name] = PERFECT
             elif limit is not None and search.tried and time.perf_counter() - started > limit:
                 search.left_out[candidate.name] = "time_limit"
-            elif candidate.learns and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
+            elif candidate.fine_tunes and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
                 search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
             elif candidate.learns and search.is_foreign(candidate):
                 search.left_out[candidate.name] = FOREIGN
@@ -186,19 +205,25 @@ def usual(clf: Any) -> Candidate:
     return SCRATCH if clf.NOUN == "pictures" else fine_tuned(ENCODER)
 
 
+def began_alone(checkpoints: str | Path | None) -> bool:
+    """Whether a training to go on with is that of an encoder of images from scratch, which ``auto`` meant
+    alone where the Hub could not be reached, before there was a linear model to compare it with."""
+    begun = (None if checkpoints is None else newest_fingerprint(checkpoints)) or {}
+    return begun.get("model") == IMAGE_SCRATCH and begun.get("start_share") != COMPARED["start_share"]
+
+
 def candidates(clf: Any) -> list[Candidate]:
-    """From cheap to dear; without the encoder's weights the one model that needs none."""
+    """From cheap to dear; without the encoder's weights those that need none."""
     images = clf.NOUN == "pictures"
     encoder = IMAGE_ENCODER if images else ENCODER
     try:
         resolve_checkpoint(encoder)
     except CheckpointError as error:
-        if images:
-            what = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
-            warnings.warn(what, FromScratchWarning, outside())
-        return [SHIFTED] if images else [TFIDF]
+        why = f"images are learned from scratch, without the pre-trained {encoder} (88 MB): {error}"
+        shifted = replace(SHIFTED, settings=SHIFTED.settings | COMPARED, lacks=why)
+        return [HOG, shifted] if images else [TFIDF]
     if images:
-        return [frozen(encoder), fine_tuned(encoder, augment="light")]
+        return [HOG, frozen(encoder), fine_tuned(encoder, augment="light")]
     return [TFIDF, frozen(encoder), fine_tuned(encoder)]
 
 
@@ -249,7 +274,7 @@ class Search:
 
     def in_time(self, candidate: Candidate) -> Candidate:
         """A candidate that learns images with the epochs that a processor has time for."""
-        if not candidate.learns or self.clf.NOUN != "pictures":
+        if not candidate.fine_tunes or self.clf.NOUN != "pictures":
             return candidate
         fewest, most = IMAGE_EPOCHS
         epochs = min(max(round(SEEN_IMAGES / len(self.X)), fewest), most)
@@ -257,7 +282,7 @@ class Search:
 
     def run(self, candidate: Candidate) -> None:
         """Let a candidate predict what decides."""
-        if candidate.learns:
+        if candidate.fine_tunes:
             for call in self.calls:
                 call.note(f"{candidate.name}: at most about {_spoken(self._expected(candidate))}")
         began = time.perf_counter()
@@ -296,9 +321,9 @@ class Search:
         found: dict[float, np.ndarray] = {}
         for fold in sorted({*self.place[self.decide].tolist()}):
             held, start = np.flatnonzero(self.place == fold), Start()
-            calls = [start, *self.quiet] if candidate.learns else self.quiet
+            calls = [start, *self.quiet] if candidate.fine_tunes else self.quiet
             fitted = self._fitted(candidate, np.flatnonzero(self.place != fold), calls, False)
-            for share in start.shares(fitted) if candidate.learns else (0.0,):
+            for share in start.shares(fitted) if candidate.fine_tunes else (0.0,):
                 part = self._outputs(fitted, [self.X[i] for i in held])
                 found.setdefault(share, np.empty((len(self.X), part.shape[1])))[held] = part
         return {share: outputs[self.decide] for share, outputs in found.items()}
@@ -425,7 +450,7 @@ class Search:
                 "seconds": round(tried.seconds, 2),
                 "chosen": tried is best,
             }
-            | ({"start_share": tried.share} if tried.candidate.learns else {})
+            | ({"start_share": tried.share} if tried.candidate.fine_tunes else {})
             for tried in self.tried
         ]
         scored = {record["model"]: record for record in found}

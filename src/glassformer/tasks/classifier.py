@@ -221,6 +221,8 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _starts_solved(self, fit: Fit, network: Any) -> bool:
         """Whether there is a linear head to solve on vectors that mean something."""
+        if network.fixed:
+            return True
         if fit.train.head_start != "solved" or self._is_from_scratch() or not hasattr(network, "head"):
             return False
         linear = getattr(network.config, "head_type", "linear") == "linear"
@@ -228,7 +230,7 @@ class Supervised(Explains, Adapts, Estimator):
 
     def _chooses_share(self, fit: Fit) -> bool:
         train = fit.train
-        learns = train.train_layers != 0 or train.unfreeze_every > 0
+        learns = not fit.network.fixed and (train.train_layers != 0 or train.unfreeze_every > 0)
         one = fit.ranks.size == 1 and not train.lora_rank
         return (
             train.start_share == "auto" and fit.solved is not None and fit.held is not None and learns and one

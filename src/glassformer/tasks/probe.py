@@ -369,7 +369,7 @@ def open_backbone(name: str) -> Any:
     from glassformer.tasks.build import is_from_scratch
 
     if name in IMAGE_ARCHITECTURES or is_from_scratch(name):
-        what = f"{name!r} has random weights, which tell nothing apart"
+        what = f"{name!r} has no trained weights, which tell things apart"
         raise ConfigError(what, where="backbone", fix="Name a checkpoint, or give a fitted estimator")
     if read_checkpoint(name).family.model.reads == "texts":
         from glassformer.tasks.similarity.estimator import Embedder

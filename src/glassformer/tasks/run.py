@@ -265,7 +265,7 @@ class Announce(Callback):
     def start(self, training: Training) -> None:
         parameters = sum(p.numel() for p in training.model.parameters())
         self.log(f"weights: {self.estimator.weights_source_}")
-        if not self.estimator.learns_in_steps:
+        if getattr(training.model, "fixed", False):
             self.log(f"{parameters:,} parameters, solved at once")
             return
         weight = next(training.model.get_submodule("encoder").parameters())

@@ -354,7 +354,7 @@ def chosen(
 
 def kind_of(train: Any, network: Any, from_scratch: bool, solved: bool = False) -> str:
     """Which of ``KINDS`` a training is: what of the model learns, and from where."""
-    if train.train_layers == 0 and not train.unfreeze_every:
+    if network.fixed or (train.train_layers == 0 and not train.unfreeze_every):
         return "solved head" if solved and not train.lora_rank else "head"
     if train.lora_rank:
         return "adapter"

@@ -10,6 +10,7 @@ from glassformer.errors import ConfigError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
 from glassformer.inputs.images import is_image_architecture
+from glassformer.tasks.classifier import NEW
 from glassformer.tasks.image_classification.recipe import ImageModelConfig
 from glassformer.tasks.layers import given, layers_over
 
@@ -42,7 +43,8 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
     if is_image_architecture(model.model):
         config = scratch_config(model, transform, num_labels)
         built: Any = family_of(config).model(config)
-        built.weights_source = "; ".join([f"random ({model.model}, from scratch)", *_unseen(built)])
+        source = f"{model.model}; {NEW}" if built.fixed else f"random ({model.model}, from scratch)"
+        built.weights_source = "; ".join([source, *_unseen(built)])
         return built
     if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
         raise ConfigError(
@@ -117,9 +119,11 @@ def scratch_config(model: ImageModelConfig, transform: ImageTransform, num_label
     preset = IMAGE_ARCHITECTURES[model.model]
     patch = {"patch_size": (model.patch_size,) * 2} if model.patch_size else {}
     config = preset(image_size=transform.size, **patch)
+    config = replace(config, embedding=replace(config.embedding, channels=transform.channels))
+    if (configure := family_of(config).configure) is not None:
+        return configure(config, model, num_labels)
     embedding = {
         "d_model": model.d_model,
-        "channels": transform.channels,
         "stem": model.stem,
         "positions": model.positions,
         "class_token": model.class_token,

@@ -20,7 +20,13 @@ from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.finite import finite
-from glassformer.inputs.images import build_transform, is_image_architecture, load_transform, save_transform
+from glassformer.inputs.images import (
+    build_transform,
+    has_fixed_features,
+    is_image_architecture,
+    load_transform,
+    save_transform,
+)
 from glassformer.runtime import computes
 from glassformer.tasks.classifier import Supervised
 from glassformer.tasks.decisions import Classifier
@@ -56,6 +62,10 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     batch_size: int | None
     transform_: ImageTransform
 
+    @property
+    def learns_in_steps(self) -> bool:
+        return not has_fixed_features(self.model)
+
     # --- pictures --------------------------------------------------------------------------------
 
     is_example = staticmethod(is_record)
@@ -86,7 +96,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return table
 
     def _is_from_scratch(self) -> bool:
-        return is_image_architecture(self.model)
+        return is_image_architecture(self.model) and not has_fixed_features(self.model)
 
     def _build(self, fit: Fit) -> Any:
         return build_model(fit.configs["model"], self.transform_, len(self.classes_))
@@ -112,6 +122,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         return ImageClassification(targets, weights, smoothing, criterion)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
+        if model.fixed:  # sooner computed than read from a cache
+            return torch.from_numpy(self.table_rows(model, fit.table, "pooled", fit.device))
         batch_size = max(self.batch_size or 0, 64)
         return image_features(model, fit.table, self.transform_, batch_size, fit.device)
 

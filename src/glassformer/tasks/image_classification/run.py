@@ -127,7 +127,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
     examples, mistakes = [one(i) for i in firsts], [one(i) for i in wrong]
     right = [i for i in firsts if labels[i] == truth[i]]
-    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][:MAPPED]
+    mapped = [*dict.fromkeys([*wrong[:1], *right, *firsts])][: MAPPED if clf.model_.has_attention else 0]
     if context.recipe.evaluate.grid:
         images, image_range = [split.images[i] for i in firsts], clf.transform_.image_range
         draw_grid(context.folder / "grid.png", images, examples, image_range=image_range)

@@ -31,7 +31,13 @@ from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
-from glassformer.inputs.images import build_transform, is_image_architecture, load_transform, save_transform
+from glassformer.inputs.images import (
+    build_transform,
+    has_fixed_features,
+    is_image_architecture,
+    load_transform,
+    save_transform,
+)
 from glassformer.models.masked_patches import DecoderSizes, MaskedAutoencoder
 from glassformer.nn.patches import sew_patches
 from glassformer.runtime import computes, computing
@@ -283,6 +289,9 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         ConfigError: sizes for a checkpoint, which has its own; a stem; a checkpoint that reads texts.
         CheckpointError: weights that cannot be loaded.
     """
+    if has_fixed_features(model.model):
+        what = f"{model.model!r} is a linear model, which learns from labels alone"
+        raise ConfigError(what, where="model", fix="Name an encoder: model=vit-tiny")
     sizes, (_, shape) = decoder_sizes(model), as_classifiers(PatchImageConfig(), model)
     if is_image_architecture(model.model):
         built = MaskedAutoencoder(scratch_config(shape, transform, 1), sizes)

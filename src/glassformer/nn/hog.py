@@ -1,0 +1,130 @@
+"""Histograms of oriented gradients (Dalal and Triggs, 2005): what an image looks like, without a weight.
+
+    gradients       of each pixel, of the channel where it is largest
+    histograms      of their directions, one for each cell; a pixel votes by the size of its gradient, shared
+                    between the two nearest directions and the four nearest cells
+    normalization   each histogram by the energy of the four blocks of 2 x 2 cells that it is in
+
+Differences from the paper: the outer cells are repeated around the image, so that every cell has four blocks;
+histograms are not clipped; the mean color of each cell stands beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from glassformer.errors import ConfigError, ShapeError
+from glassformer.packing import Packing
+
+FLAT = 1e-3  # a gradient much smaller than this, of values from -1 to 1, is none
+
+
+@dataclass(frozen=True)
+class HogConfig:
+    """What is read of an image.
+
+    Raises:
+        ConfigError: a cell larger than the image, or a size below 1.
+    """
+
+    image_size: tuple[int, ...] = (48, 48)  # height, width
+    patch_size: tuple[int, ...] = (8, 8)  # of a cell
+    channels: int = 3
+    directions: int = 9  # from 0 to 180 degrees: dark to light and light to dark are the same edge
+    patch_dropout: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        if min(*self.image_size, *self.patch_size, self.channels, self.directions) < 1:
+            raise ConfigError("sizes, channels and directions are at least 1", where="image_size")
+        if min(self.grid) < 1:
+            what = f"cells of {self.patch_size} pixels do not fit into an image of {self.image_size}"
+            raise ConfigError(what, where="patch_size")
+
+    @cached_property
+    def grid(self) -> tuple[int, int]:
+        """Cells along height and width; what is left over is not read."""
+        (h, w), (p, q) = self.image_size, self.patch_size
+        return h // p, w // q
+
+    @property
+    def num_tokens(self) -> int:
+        """Cells."""
+        return math.prod(self.grid)
+
+    @property
+    def d_model(self) -> int:
+        """D, what is known of a cell: its histogram in four blocks, and its color."""
+        return 4 * self.directions + self.channels
+
+
+def votes(images: Tensor, directions: int) -> Tensor:
+    """The vote of each pixel for each direction of an edge: ``[B, C, H, W]`` -> ``[B, K, H, W]``.
+
+    Direction k of K is that of gradients at (k + 1/2) * 180 / K degrees.
+    """
+    x = F.pad(images, (1, 1, 1, 1), mode="replicate")
+    dx, dy = x[:, :, 1:-1, 2:] - x[:, :, 1:-1, :-2], x[:, :, 2:, 1:-1] - x[:, :, :-2, 1:-1]
+    squares = dx * dx + dy * dy
+    strongest = squares.argmax(1, keepdim=True)  # [B, 1, H, W], a channel
+    dx, dy, squares = (part.gather(1, strongest) for part in (dx, dy, squares))
+    angle = torch.atan2(dy, dx) * (directions / math.pi) - 0.5  # in steps from one direction to the next
+    each = torch.arange(directions, device=x.device).view(1, -1, 1, 1)
+    turned = (angle - each) % directions  # how far behind each direction, [B, K, H, W]
+    share = (1.0 - torch.minimum(turned, directions - turned)).clamp(min=0.0)
+    return share * squares.sqrt()
+
+
+def nearness(cells: int, size: int, device: torch.device) -> Tensor:
+    """How much each row (or column) of pixels counts for a cell, ``[cells, cells * size]``: most in its
+    middle, nothing from the middle of the next one on. They sum to 1, but for the outer cells."""
+    pixels = (torch.arange(cells * size, device=device) + 0.5) / size
+    middles = torch.arange(cells, device=device)[:, None] + 0.5
+    return (1.0 - (pixels - middles).abs()).clamp(min=0.0) / size
+
+
+def histograms(images: Tensor, config: HogConfig) -> Tensor:
+    """``[B, C, H, W]`` -> normalized histograms ``[B, 4 K, gh, gw]``; the four blocks of a cell are those to
+    its upper left, upper right, lower left and lower right."""
+    (gh, gw), (p, q) = config.grid, config.patch_size
+    rows, columns = nearness(gh, p, images.device), nearness(gw, q, images.device)
+    counts = rows @ votes(images, config.directions) @ columns.T  # [B, K, gh, gw]
+    energy = F.pad((counts * counts).sum(1, keepdim=True), (1, 1, 1, 1), mode="replicate")
+    blocks = (F.avg_pool2d(energy, 2, 1) * 4 + FLAT * FLAT).sqrt()  # [B, 1, gh + 1, gw + 1]
+    around = [blocks[:, :, i : i + gh, j : j + gw] for i in (0, 1) for j in (0, 1)]
+    return torch.cat([counts / block for block in around], 1)
+
+
+class HogEmbedding(nn.Module):
+    """Images as packed rows, one for each cell: its histograms, then its mean color. Always in fp32."""
+
+    def __init__(self, config: HogConfig):
+        super().__init__()
+        self.config = config
+
+    def padded(self, images: Tensor) -> Tensor:
+        """Normalized images ``[B, C, H, W]`` -> ``[B, T, D]``, cells row by row."""
+        c = self.config
+        (gh, gw), (p, q) = c.grid, c.patch_size
+        images = images[:, :, : gh * p, : gw * q].float()
+        cells = torch.cat([histograms(images, c), F.avg_pool2d(images, (p, q))], 1)  # [B, D, gh, gw]
+        return cells.flatten(2).transpose(1, 2)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Packing]:
+        """``[B, C, H, W]`` -> rows ``[N, D]``, where they lie.
+
+        Raises:
+            ShapeError: images of another size or with other channels than the config's.
+        """
+        wanted = (self.config.channels, *self.config.image_size)
+        if tuple(images.shape[1:]) != wanted or not images.is_floating_point():
+            what = f"pixel values are [B, {', '.join(map(str, wanted))}], floating point"
+            raise ShapeError(f"{what}; got {tuple(images.shape)}, {images.dtype}", where="pixel_values")
+        x = self.padded(images)
+        return x.flatten(0, 1), Packing.uniform(len(x), x.shape[1], x.device)
