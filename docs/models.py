@@ -195,7 +195,16 @@ on the training rows chooses the strength (`chosen_`) and one temperature, which
 It reads texts of any length, has at most 1,000,000 features and 50,000,000 weights (features times classes), is saved without pickle, and is
 explained exactly by `explain`. `clean`, `lowercase`, `strip_accents`, `min_count`, `class_weight` and
 `sample_weight` count, `vocab_size` too where it is not the default. What only an encoder has (attention maps, `embed`, LoRA, `train_layers`, few-shot, int8,
-folders for transformers) raises an error that names another model."""
+folders for transformers) raises an error that names another model.
+
+## A linear model of images: `hog`
+
+`gf.ImageClassifier("hog")`, `gf.ImageRegressor("hog")` and `glassformer train --images FOLDER --model hog` fit a logistic
+regression (ridge for numbers) on histograms of oriented gradients (Dalal and Triggs, 2005) and on the mean color of each cell (`nn/hog.py`). Cross-validation
+on the training images chooses its strength. Each image is scaled to 48 pixels and read in 36 cells of 8 pixels with 39 values each; `image_size` and `patch_size` (of a
+cell), `channels` and how images are scaled can be set. It needs no pre-trained weights and takes seconds, is saved without pickle, served and exported to ONNX. `explain` hides
+one cell after the other (`occlusion`), or gives what each cell adds to the answer, exactly (`gradient_x_input`). What only an encoder has (attention maps, LoRA, `train_layers`, `pooling`,
+folders for transformers) raises an error of one line."""
 
 
 def page() -> str:

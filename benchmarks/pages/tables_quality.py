@@ -470,6 +470,7 @@ TABLES: dict[str, Table] = {
     "starts": starts,
     "defaults": defaults,
     "auto": auto.table,
+    "auto-images": lambda: auto.table(auto.IMAGES),
     "untuned": untuned,
     "untuned-changes": untuned_changes,
     "traps": traps,

@@ -11,11 +11,15 @@
     setfit       SetFit's procedure (see ``few_shot.py``), up to 1,000 rows
     trainer      Hugging Face's Trainer with its own defaults: 3 epochs at 5e-5, batches of 8
 
+    ours         of images gf.ImageClassifier().fit(images, labels); without DINOv2's weights, where the Hub is away
+    hog          the same with "hog"
+    pixels       16 x 16 pixels, logistic regression
+
 Scores are regressed by ridge regression where the table says logistic regression, and pairs are read side by side
 (simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
 after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
 compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the table of ``docs/defaults.md``.
+thread each; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the tables of ``docs/defaults.md``.
 """
 
 from __future__ import annotations
@@ -38,20 +42,32 @@ from glassformer.evaluate.compare import holm
 
 FOLDER = RESULTS / "quality"
 ENCODER = "all-minilm-l6-v2"
-CHOSE = ("banking77", "tweet-irony", "imdb", "sick")  # on which rules may be chosen; all others report
+CHOSE = (
+    "banking77",
+    "tweet-irony",
+    "imdb",
+    "sick",
+    "cifar10",
+)  # on which rules may be chosen; all others report
 WHOLE = ("banking77", "clinc150", "tweet-emotion", "ag-news-7600", "ntc-scv")  # with all rows, too
 DATA = (*WHOLE, "tweet-irony", "tweet-offensive", "imdb", "goemotions", "sick", "stsb")
+IMAGES = ("digits", "cifar10", "flowers")
 ROWS = ("100", "1000", "10-each", "all")
 EACH = ("banking77",)  # with ten of each class, too
 PAIRED = {"sick": ("premise", "hypothesis"), "stsb": ("sentence1", "sentence2")}
-SIMPLE = ("tfidf", "svc", "embeddings")
+SIMPLE = ("tfidf", "svc", "embeddings", "pixels")
 FOLDS, RESAMPLES = 3, 1_000
 JUDGED = 5_000  # test examples at most, drawn once
 Predict = Callable[[list[Any]], Any]
 
 
 def split_of(name: str, split: str) -> tuple[list[Any], list[Any]]:
-    """Texts, or pairs of texts, and their labels or scores; of GoEmotions comments with one label."""
+    """Texts, pairs of texts or images, and their labels or scores; of GoEmotions comments with one label."""
+    if name in IMAGES:
+        from glassformer.data.image_sources import load_image_dataset
+
+        found = load_image_dataset(name).splits[split]
+        return list(found.images), list(found.labels)
     import pyarrow.parquet as pq
 
     table = pq.read_table(Path(os.environ["GLASSFORMER_DATA"]) / name / f"{split}.parquet").to_pydict()
@@ -97,7 +113,8 @@ def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tupl
     import glassformer as gf
 
     numbers = isinstance(y[0], float)
-    kind = gf.TextRegressor if numbers else gf.TextClassifier
+    texts = isinstance(X[0], str | tuple)
+    kind: Any = gf.TextRegressor if numbers else gf.TextClassifier if texts else gf.ImageClassifier
     model = kind(seed=draw, threads=1) if name is None else kind(name, seed=draw, threads=1)
     # Many classes in few rows would be taken for numbers where they are integers.
     model.fit(X, y if numbers else [f"label {k}" for k in y])
@@ -111,6 +128,21 @@ def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tupl
 
 def named(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
     return ours(X, y, draw, ENCODER)
+
+
+def hog(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
+    return ours(X, y, draw, "hog")
+
+
+def pixels(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, Any]]:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from glassformer.evaluate.baselines import pixels as small
+
+    # As the table of every run has it (``evaluate/baselines.py``).
+    return _simple(make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100)), small, X, y)
 
 
 def _joined(X: list[Any]) -> list[str]:
@@ -217,6 +249,11 @@ def trainer(X: list[Any], y: list[Any], draw: int) -> tuple[Predict, dict[str, A
 METHODS: dict[str, Callable] = {
     "ours": ours, "named": named, "tfidf": tfidf, "svc": svc, "embeddings": embeddings, "setfit": setfit, "trainer": trainer,
 }  # fmt: skip
+OF_IMAGES: dict[str, Callable] = {"ours": ours, "hog": hog, "pixels": pixels}
+
+
+def methods_of(data: str) -> dict[str, Callable]:
+    return OF_IMAGES if data in IMAGES else METHODS
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -235,7 +272,7 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
     for draw in range(len(cell["draws"]), 1 if rows == "all" else draws):
         chosen = range(len(y)) if rows == "all" else drawn(y, rows, draw).tolist()
         began = time.perf_counter()
-        predict, more = METHODS[method]([X[i] for i in chosen], [y[i] for i in chosen], draw)
+        predict, more = methods_of(data)[method]([X[i] for i in chosen], [y[i] for i in chosen], draw)
         seconds = time.perf_counter() - began
         answers, probabilities = np.asarray(predict(judged)), more.pop("probabilities", None)
         record: dict[str, Any] = {"draw": draw, "rows": len(chosen), "seconds": round(seconds, 1), **more}
@@ -329,14 +366,14 @@ def overall(found: dict[tuple[str, str], np.ndarray]) -> str:
     )
 
 
-def table() -> str:
+def table(of: tuple[str, ...] = DATA) -> str:
     """Markdown: a line for each data set and number of rows; what was not measured is a dash."""
-    known = cells()
-    names = [name for name in METHODS if any(method == name for _, _, method in known)]
+    known, methods = {cell: draws for cell, draws in cells().items() if cell[0] in of}, methods_of(of[0])
+    names = [name for name in methods if any(method == name for _, _, method in known)]
     lines = [f"| Data | Rows | {' | '.join(names)} | ours less the simple way that validation chooses |"]
     lines.append("|" + "---|" * (len(names) + 3))
     compared: dict[tuple[str, str], np.ndarray] = {}
-    for data in DATA:
+    for data in of:
         for rows in ROWS:
             there = {name: known[data, rows, name] for name in names if (data, rows, name) in known}
             if not there:
@@ -358,12 +395,13 @@ def table() -> str:
                 gap, low, high = (100 * v for v in difference(compared[data, rows]))
                 beside = f"{gap:+.1f} ({low:+.1f} to {high:+.1f}), {best}"
             lines.append(f"| {data} | {rows} | {' | '.join(shown)} | {beside} |")
-    rest = ", ".join(f"`{name}`" for name in METHODS if name not in names)
+    rest = ", ".join(f"`{name}`" for name in methods if name not in names)
     counts = sorted({len(draws) for draws in known.values()})
     draws = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else counts[0]
+    scores = " (stsb: Spearman)" if "stsb" in of else ""
     lines += [
         "",
-        f"Test accuracy in % (stsb: Spearman), seconds of the fit on one thread. Draws per cell: {draws}.",
+        f"Test accuracy in %{scores}, seconds of the fit on one thread. Draws per cell: {draws}.",
         overall(compared),
     ]
     return "\n".join([*lines, f"Not measured yet: {rest}."] if rest else lines)
@@ -372,21 +410,22 @@ def table() -> str:
 def main() -> None:
     args = parse(
         __doc__,
-        data=dict(nargs="+", default=DATA, choices=DATA),
+        data=dict(nargs="+", default=DATA, choices=[*DATA, *IMAGES]),
         rows=dict(nargs="+", default=ROWS, choices=ROWS),
-        methods=dict(nargs="+", default=[*METHODS], choices=METHODS),
+        methods=dict(nargs="+", default=[*METHODS | OF_IMAGES], choices=[*METHODS | OF_IMAGES]),
         draws=3,
         table=(False, "print the table of what was measured, and measure nothing"),
     )
     if args.table:
-        print(table())
+        print(table(), table(IMAGES), sep="\n\n")
         return
     warnings.simplefilter("ignore")
     for data in args.data:
         for rows in args.rows:
             for method in args.methods:
                 if (
-                    (rows == "all" and data not in WHOLE)
+                    method not in methods_of(data)
+                    or (rows == "all" and data not in WHOLE)
                     or (rows == "10-each" and data not in EACH)
                     or (method == "setfit" and (rows == "all" or data in PAIRED))
                 ):

@@ -77,4 +77,4 @@ def precision_of(model: Any) -> str:
     if any(isinstance(part, Int8Linear) for part in model.modules()):
         return "int8"
     layers = getattr(model, "encoder", model)  # a linear model has none
-    return "bf16" if next(layers.parameters()).dtype == torch.bfloat16 else "fp32"
+    return "bf16" if any(p.dtype == torch.bfloat16 for p in layers.parameters()) else "fp32"

@@ -43,9 +43,8 @@ class ImageModelConfig(EncoderConfig):
 
     model: str = by_place(
         default=AUTO,
-        meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, hog (a linear model of "
-        "edges and colors), or auto: the best of hog, dinov2-small frozen and fine-tuned, which validation "
-        "chooses; hog or vit-tiny from scratch where dinov2-small is not at hand",
+        meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, hog (a linear model), "
+        "or auto: the best of hog and dinov2-small, in whose absence vit-tiny from scratch",
         in_file=IMAGE_SCRATCH,
     )
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
