@@ -13,7 +13,6 @@ from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family
 from glassformer.families.baselines import lstm, textcnn
 from glassformer.families.bert import minilm
 from glassformer.families.own import encoder_mini
-from glassformer.models.image import ImageEncoder as ViT
 from glassformer.models.rnn import Rnn, RnnConfig
 from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
@@ -39,7 +38,7 @@ def recurrent(**choices) -> RecurrentSeq2Seq:
 
 MODELS = {
     **{name: lambda make=make: _model(make(101)) for name, make in TEXT_ARCHITECTURES.items()},
-    **{name: lambda make=make: ViT(make()) for name, make in IMAGE_ARCHITECTURES.items()},
+    **{name: lambda make=make: _model(make()) for name, make in IMAGE_ARCHITECTURES.items()},
     **{
         f"bert {head}": lambda head=head: Bert(replace(encoder_mini(101), head=head, pooling="pooler"))
         for head in (None, "classification", "mlm", "pretraining")

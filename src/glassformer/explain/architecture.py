@@ -62,9 +62,8 @@ def blocks(model: nn.Module) -> list[Block]:
     A model of unknown parts is listed by its modules as they were made.
     """
     children = {name: child for name, child in model._modules.items() if child is not None}
-    if getattr(model, "kind", "") == "linear":
-        features = Block("features", "weighted words and n-grams of characters", "[N]")
-        return [features, _plain("head", model.head, Known(), f"[B, {_outputs(model.head)}]")]  # type: ignore[arg-type]  # a module
+    if getattr(model, "fixed", False):
+        return _linear(model)
     if "embeddings" not in children or "encoder" not in children:
         return [_plain(name, child, Known()) for name, child in model.named_children()]
     known, translates = Known(), "decoder" in children
@@ -88,6 +87,14 @@ def blocks(model: nn.Module) -> list[Block]:
     if translates:
         found.append(_output(model, known))
     return found
+
+
+def _linear(model: Any) -> list[Block]:
+    """A linear model: what it reads, and its head."""
+    features = Block("features", "weighted words and n-grams of characters", "[N]")
+    if model.reads == "pictures":
+        features = Block("features", "edges and colors of cells", f"[N, {model.config.embedding.d_model}]")
+    return [features, _plain("head", model.head, Known(), f"[B, {_outputs(model.head)}]")]
 
 
 class Known:
