@@ -11,33 +11,28 @@ from glassformer import TextClassifier
 from glassformer.errors import InputError
 from glassformer.explain.methods import OF_LAYERS, explain, methods_for
 from glassformer.explain.render import page
-from glassformer.explain.subject import Subject, attention_maps, run_rows, text_subject
+from glassformer.explain.subject import Subject, attention_maps, text_subject
 from glassformer.models.backbone import Backbone
 from glassformer.packing import Packing
 
-from .conftest import LABELS, TEXTS, TINY
+from .conftest import LABELS, PLAIN, TEXTS, TINY, fitted, forward_of
 
 TEXT = "it was wonderful , not a dull film"
 
 
-def forward_of(subject):
-    """captum's view: ``[B, T, D]`` -> logits ``[B, C]``."""
-
-    def forward(rows):
-        packing = Packing.uniform(len(rows), rows.shape[1])
-        return run_rows(subject.model, rows.flatten(0, 1), packing).logits
-
-    return forward
-
-
 @pytest.fixture(params=["first", "mean"])
-def subject(request, tiny, tiny_mean):
-    return text_subject(tiny if request.param == "first" else tiny_mean, TEXT)
+def subject(request):
+    return text_subject(fitted(request.param), TEXT)
+
+
+@pytest.fixture(params=["first", "mean", *PLAIN])
+def any_subject(request):
+    return text_subject(fitted(request.param), TEXT)
 
 
 @pytest.mark.parametrize("target", ["neg", "pos"])
-def test_integrated_gradients_equal_captum_s(subject, target):
-    number = subject.classes.index(target)
+def test_integrated_gradients_equal_captum_s(any_subject, target):
+    subject, number = any_subject, any_subject.classes.index(target)
     for baseline in ("mask", "zero"):
         ours = explain(
             subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37
@@ -49,22 +44,8 @@ def test_integrated_gradients_equal_captum_s(subject, target):
         assert ours.target == target
 
 
-def test_models_without_attention_equal_captum_s(plain):
-    subject = text_subject(plain, TEXT)
-    assert methods_for(plain.model_) == ["occlusion", "gradient_x_input", "integrated_gradients"]
-    for baseline in ("mask", "zero"):
-        ours = explain(subject, method="integrated_gradients", baseline=baseline, steps=37, max_steps=37)
-        theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
-            subject.rows[None], subject.baseline(baseline)[None], target=subject.target, n_steps=37
-        )
-        np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
-    ours = explain(subject, method="gradient_x_input")
-    rows = subject.rows[None].clone().requires_grad_()
-    theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=subject.target)
-    np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
-
-
 def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
+    assert methods_for(plain.model_) == ["occlusion", "gradient_x_input", "integrated_gradients"]
     for method in ("attention", "rollout", "attention_gradient"):
         with pytest.raises(InputError) as caught:
             plain.explain(TEXT, method=method)
@@ -78,7 +59,8 @@ def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
 
 
 @pytest.mark.parametrize("target", [0, 1])
-def test_gradient_x_input_equals_captum_s(subject, target):
+def test_gradient_x_input_equals_captum_s(any_subject, target):
+    subject = any_subject
     ours = explain(subject, method="gradient_x_input", target=subject.classes[target])
     rows = subject.rows[None].clone().requires_grad_()
     theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=target)

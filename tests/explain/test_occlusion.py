@@ -13,6 +13,8 @@ from glassformer.explain.occlusion import drops, windows
 from glassformer.explain.subject import run_rows, text_subject
 from glassformer.packing import Packing
 
+from .conftest import PLAIN, fitted, forward_of
+
 TEXT = "it was wonderful , not a dull film"
 
 
@@ -42,37 +44,20 @@ def test_a_patch_that_decides_is_found():
     assert scores[2, 3] == pytest.approx(11 * 4 / 9)  # 4 of the 9 windows over it hold the patch
 
 
-@pytest.mark.parametrize(("window", "stride"), [(1, 1), (3, 1), (3, 2), (5, 3)])
-def test_spans_equal_captum_s(tiny, window, stride):
+@pytest.mark.parametrize(
+    ("kind", "window", "stride"),
+    [("first", 1, 1), ("first", 3, 1), ("first", 3, 2), ("first", 5, 3), *[(kind, 1, 1) for kind in PLAIN]],
+)
+def test_spans_equal_captum_s(kind, window, stride):
     """captum slides over all rows, so the special tokens count as words here."""
-    subject = text_subject(tiny, TEXT)
+    subject = text_subject(fitted(kind), TEXT)
     subject.words[:] = np.arange(len(subject))
-    base = torch.zeros_like(subject.rows)
+    base = subject.baseline("mask") if kind in PLAIN else torch.zeros_like(subject.rows)
     subject.baselines["mask"] = lambda: base
     ours = explain(subject, method="occlusion", unit="token", window=window, stride=stride)
-
-    def forward(rows):
-        return run_rows(subject.model, rows.flatten(0, 1), Packing.uniform(len(rows), rows.shape[1])).logits
-
     d = subject.rows.shape[1]
-    theirs = captum.attr.Occlusion(forward).attribute(
+    theirs = captum.attr.Occlusion(forward_of(subject)).attribute(
         subject.rows[None], (window, d), (stride, d), baselines=base[None], target=subject.target
-    )
-    np.testing.assert_allclose(ours.scores, theirs[0, :, 0].detach().numpy(), atol=1e-5)
-
-
-def test_occlusion_of_a_model_without_attention_equals_captum_s(plain):
-    subject = text_subject(plain, TEXT)
-    subject.words[:] = np.arange(len(subject))
-    base = subject.baseline("mask")
-    ours = explain(subject, method="occlusion")
-
-    def forward(rows):
-        return run_rows(subject.model, rows.flatten(0, 1), Packing.uniform(len(rows), rows.shape[1])).logits
-
-    d = subject.rows.shape[1]
-    theirs = captum.attr.Occlusion(forward).attribute(
-        subject.rows[None], (1, d), (1, d), baselines=base[None], target=subject.target
     )
     np.testing.assert_allclose(ours.scores, theirs[0, :, 0].detach().numpy(), atol=1e-5)
     assert ours.scores.any()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.shaken import shaken
 from torch.nn import functional as F
 
 from glassformer.families import FAMILIES
@@ -31,11 +32,7 @@ THEIRS = [name for name, family in FAMILIES.items() if family.hub and "classific
 
 def built(family, **changes):
     torch.manual_seed(7)
-    model = family.model(replace(family.tiny(), **changes))
-    with torch.no_grad():  # biases and norms start at 0 and 1, which would hide much
-        for p in model.parameters():
-            p.add_(0.05 * torch.randn_like(p))
-    return model.eval()
+    return shaken(family.model(replace(family.tiny(), **changes)), 0.05)
 
 
 def answers(model, device="cpu", **options):

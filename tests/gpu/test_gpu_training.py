@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import warnings
 
 import numpy as np
 import pytest
+from tests.classifier.conftest import make_texts as sentences
+from tests.image.conftest import quarters
+from tests.stopping import StopAt
 
 import glassformer as gf
-from glassformer.train.callbacks import Callback, Interrupted
+from glassformer.train.callbacks import Interrupted
 
-FILLERS = ["the", "film", "was", "and", "its", "story", "with", "a", "cast", "that", "seemed", "rather"]
 SMALL = {
     "model": "encoder-mini",
     "d_model": 16,
@@ -59,31 +60,6 @@ TARGET = [
 ]
 
 
-def sentences(count, seed=0):
-    rng = random.Random(seed)
-    texts, labels = [], []
-    for i in range(count):
-        words = rng.choices(FILLERS, k=rng.randint(2, 12))
-        words.insert(
-            rng.randint(0, len(words)), rng.choice(("superb", "moving") if i % 2 else ("dull", "awful"))
-        )
-        texts.append(" ".join(words))
-        labels.append("pos" if i % 2 else "neg")
-    return texts, labels
-
-
-def quarters(count, seed):
-    rng = np.random.default_rng(seed)
-    pictures, labels = [], []
-    for i in range(count):
-        picture = rng.integers(0, 120, (11, 11, 3), np.uint8)
-        top, left = divmod(i % 4, 2)
-        picture[top * 5 : top * 5 + 5, left * 5 : left * 5 + 5] += 130
-        pictures.append(picture)
-        labels.append("abcd"[i % 4])
-    return pictures, labels
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
     "changes",
@@ -113,15 +89,6 @@ def test_it_learns_and_a_processor_answers_alike(gpu, tmp_path, precision, chang
     again = gf.load(tmp_path / "model")
     np.testing.assert_allclose(again.predict_proba(texts), clf.predict_proba(texts), atol=1e-2)
     assert next(again.model_.parameters()).is_cuda
-
-
-class StopAt(Callback):
-    def __init__(self, step):
-        self.at = step
-
-    def step(self, training, info):
-        if info.step == self.at:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -8,6 +8,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from tests.shaken import shaken
 
 import glassformer as gf
 from glassformer.data.image_batching import seen_patches
@@ -25,11 +26,7 @@ SEEN = 4  # of 15 patches
 
 def autoencoder(seed: int = 3, size: tuple[int, int] = SIZE) -> MaskedAutoencoder:
     torch.manual_seed(seed)
-    model = MaskedAutoencoder(vit(size, PATCH, 15, 2, 3, 23), DecoderSizes(12, 1, 2))
-    with torch.no_grad():  # biases and norms moved off 0 and 1
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return model.eval()
+    return shaken(MaskedAutoencoder(vit(size, PATCH, 15, 2, 3, 23), DecoderSizes(12, 1, 2)), 0.1)
 
 
 def pictures(count: int = 7, seed: int = 0) -> torch.Tensor:

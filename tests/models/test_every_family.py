@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from tests.shaken import shaken
 from torch.nn import functional as F
 
 from glassformer.errors import CheckpointError
@@ -29,11 +30,7 @@ def family(request):
 
 def build(family):
     torch.manual_seed(7)
-    model = family.model(family.tiny())
-    with torch.no_grad():  # biases and norms start at 0 and 1, which would hide much
-        for p in model.parameters():
-            p.add_(0.05 * torch.randn_like(p))
-    return model.eval()
+    return shaken(family.model(family.tiny()), 0.05)
 
 
 def packed(model, **options):

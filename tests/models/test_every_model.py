@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.shaken import shaken
 
 from glassformer.errors import ShapeError
 from glassformer.families.bert import bert, bert_large, minilm
@@ -58,11 +59,7 @@ MODELS["tanh, pre-norm"] = replace(
 
 def build(config):
     torch.manual_seed(19)
-    model = Bert(config)
-    with torch.no_grad():  # biases and norms start at 0 and 1, which would hide much
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return model.eval()
+    return shaken(Bert(config), 0.1)
 
 
 @pytest.fixture(params=MODELS)

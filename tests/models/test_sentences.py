@@ -22,23 +22,7 @@ from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import save_tokenizer
 
 D, POSITIONS = 12, 19  # the width of a tiny model of FAMILIES, and of its longest text
-WORDS = [
-    "the",
-    "film",
-    "was",
-    "good",
-    "bad",
-    "a",
-    "dull",
-    "story",
-    "and",
-    "then",
-    "it",
-    "ended",
-    "query",
-    ":",
-    "passage",
-]
+WORDS = "the film was good bad a dull story and then it ended query : passage".split()
 TEXTS = [
     "good",
     "The film was GOOD and the story was dull",

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 import torch
+from tests.shaken import shaken
 
 from glassformer.errors import ConfigError, GlassformerError, ShapeError
 from glassformer.models.decode import Hypothesis, Limits, beam_search, greedy
@@ -39,11 +40,7 @@ MODELS = {
 @pytest.fixture(params=MODELS)
 def model(request):
     torch.manual_seed(11)
-    built = MODELS[request.param]()
-    with torch.no_grad():
-        for p in built.parameters():
-            p.add_(0.2 * torch.randn_like(p))
-    return built.eval()
+    return shaken(MODELS[request.param](), 0.2)
 
 
 def ids(packing, size, seed):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.shaken import shaken
 
 from glassformer.families.vit import vit, vit_base, vit_large, vit_one, vit_small, vit_tiny
 from glassformer.models.image import ImageEncoder as ViT
@@ -42,11 +43,7 @@ MODELS = {
 
 def build(name):
     torch.manual_seed(19)
-    model = ViT(MODELS[name])
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return model.eval()
+    return shaken(ViT(MODELS[name]), 0.1)
 
 
 @pytest.fixture(params=MODELS)

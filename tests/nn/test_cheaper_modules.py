@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.shaken import shaken
 from torch.nn import functional as F
 
 from glassformer.errors import ConfigError
@@ -30,11 +31,9 @@ KINDS = {"local": {"attention": "local", "attention_window": 3}, "linear": {"att
 
 def stack(layers=3, norm="pre", **kind):
     torch.manual_seed(5)
-    encoder = Encoder(EncoderConfig(D, layers, HEADS, FF, norm, "gelu", 1e-5, final_norm=True, **kind))
-    with torch.no_grad():
-        for p in encoder.parameters():
-            p.add_(0.3 * torch.randn_like(p))
-    return encoder.eval()
+    return shaken(
+        Encoder(EncoderConfig(D, layers, HEADS, FF, norm, "gelu", 1e-5, final_norm=True, **kind)), 0.3
+    )
 
 
 def draw(rows=PACKING.total, width=D):

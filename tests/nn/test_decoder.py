@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.shaken import shaken
 from torch import nn
 
 from glassformer.nn import Decoder, Encoder, EncoderConfig, Trace
@@ -22,10 +23,7 @@ def config(norm="post"):
 
 def randomised(module):
     torch.manual_seed(5)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.2 * torch.randn_like(p))
-    return module.eval()
+    return shaken(module, 0.2)
 
 
 def rows(packing, seed):

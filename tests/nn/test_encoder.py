@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.shaken import shaken
 from torch import nn
 
 from glassformer.errors import ConfigError
@@ -16,12 +17,8 @@ PACKING = Packing((7, 2, 5))
 
 
 def randomised(module):
-    """Norms start at 1 and biases at 0, which would hide a swapped pair."""
     torch.manual_seed(11)
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.3 * torch.randn_like(p))
-    return module.double().eval()
+    return shaken(module, 0.3).double()
 
 
 def torch_layer(config):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.shaken import shaken
 
 from glassformer.errors import ConfigError, ShapeError
 from glassformer.nn import ClassificationHead, MaskedLMHead, make_pooling
@@ -152,9 +153,7 @@ def test_unknown_kind_of_head():
 def test_masked_words_head():
     torch.manual_seed(4)
     head, x, table = MaskedLMHead(D, 31, "gelu", 0.1), torch.randn(5, D), torch.randn(31, D)
-    with torch.no_grad():
-        for p in head.parameters():
-            p.add_(0.3 * torch.randn_like(p))
+    shaken(head, 0.3).train()
     h = x @ head.dense.weight.T + head.dense.bias
     h = h * 0.5 * (1 + torch.erf(h / 2**0.5))
     h = (h - h.mean(1, keepdim=True)) / (h.var(1, correction=0, keepdim=True) + 0.1).sqrt()

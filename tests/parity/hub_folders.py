@@ -8,36 +8,14 @@ from typing import Any
 
 import torch
 import transformers
+from tests.shaken import shaken
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, PreTrainedTokenizerFast, ViTImageProcessor
 
 from glassformer.families import FAMILIES
 
 LONGEST = 19  # tokens
-PIECES = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "a",
-    "warm",
-    "and",
-    "funny",
-    "film",
-    "dull",
-    "##ish",
-    ".",
-    "where",
-    "is",
-    "oslo",
-    "in",
-    "the",
-    "?",
-    ",",
-    "bad",
-    "plot",
-]
+PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] a warm and funny film dull ##ish . where is oslo in the ? , bad plot".split()
 CLASSES = ("good", "bad", "so-so")
 TAGS = ("O", "B-per", "I-per", "B-loc", "I-loc")
 HEADS = {
@@ -100,10 +78,7 @@ def make(home: Path, family: str, head: str, **extra: Any) -> Path:
         settings["id2label"] = dict(enumerate(CLASSES if head == "classification" else TAGS))
     torch.manual_seed(7)
     config = transformers.CONFIG_MAPPING[family](**settings | extra)
-    model = getattr(transformers, made_as(family, head))(config).eval()
-    with torch.no_grad():
-        for weights in model.parameters():
-            weights.add_(0.1 * torch.randn_like(weights))
+    model = shaken(getattr(transformers, made_as(family, head))(config), 0.1)
     model.save_pretrained(folder)
     if record.model.reads == "pictures":
         side = config.image_size

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.shaken import shaken
 
 import glassformer as gf
 from glassformer.checkpoints.tensors import read_tensors
@@ -61,11 +62,8 @@ def peer_of(kind: str, draw: int, ending: str = "Model", **extra):
     config._attn_implementation = "eager"
     torch.manual_seed(draw)
     pooler = {"add_pooling_layer": draw % 4 < 2} if (kind, ending) == ("vit", "Model") else {}
-    model = getattr(transformers, KINDS[kind] + ending)(config, **pooler).eval()
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.2 * torch.randn_like(p))
-    return model
+    model = getattr(transformers, KINDS[kind] + ending)(config, **pooler)
+    return shaken(model, 0.2)
 
 
 def pictures(config, height: int | None = None, width: int | None = None) -> torch.Tensor:

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.shaken import shaken
 
 import glassformer as gf
 from glassformer.checkpoints.names_lora import ROOT, load_adapter, save_adapter
@@ -31,11 +32,7 @@ def base(request, tmp_path_factory):
     """A tiny classifier of the family in the Hub's layout."""
     family, folder = FAMILIES[request.param], tmp_path_factory.mktemp(request.param)
     torch.manual_seed(11)
-    model = family.model(family.tiny())
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.2 * torch.randn_like(p))
-    save_pretrained(model, folder)
+    save_pretrained(shaken(family.model(family.tiny()), 0.2), folder)
     return folder
 
 

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+from tests.shaken import shaken
 
 import glassformer as gf
 from glassformer.data.masking import MaskedBatch
@@ -36,11 +37,7 @@ def peer():
     )
     config._attn_implementation = "eager"
     torch.manual_seed(7)
-    model = transformers.BertForPreTraining(config)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(0.1 * torch.randn_like(p))
-    return model.eval()
+    return shaken(transformers.BertForPreTraining(config), 0.1)
 
 
 def batch():

@@ -27,16 +27,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
 ]
 AXE = "axe-core@4.14.1"
-SMALL = [
-    "limit=240",
-    "epochs=1",
-    "d_model=14",
-    "num_heads=2",
-    "d_ff=22",
-    "bootstrap=20",
-    "threads=1",
-    "maps=2",
-]
+SMALL = "limit=240 epochs=1 d_model=14 num_heads=2 d_ff=22 bootstrap=20 threads=1 maps=2".split()
 
 
 @pytest.fixture(scope="module")

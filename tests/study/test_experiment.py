@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from contextlib import contextmanager
@@ -21,6 +20,8 @@ from glassformer.tasks.run import evaluate_task, run_task
 from glassformer.tasks.text_classification.estimator import TextClassifier
 from glassformer.train.callbacks import Callback, Progress
 
+from .conftest import write_split
+
 HELD = {"loss", "accuracy", "macro_f1", "best"}  # keys of an evaluation that come from held-out data
 FAST = ["epochs=5", "batch_size=8", "max_length=31", "bootstrap=50", "maps=2", "threads=1"]
 
@@ -28,14 +29,8 @@ FAST = ["epochs=5", "batch_size=8", "max_length=31", "bootstrap=50", "maps=2", "
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reviews")
-    words = {"good": ["warm", "wise", "funny"], "bad": ["dull", "endless", "flat"]}
     for split, count in (("train", 97), ("validation", 29), ("test", 31)):
-        with open(folder / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["text", "label"])
-            for i in range(count):
-                label = ("good", "bad")[i % 2]
-                writer.writerow([f"a {words[label][i % 3]} film , number {i}", label])
+        write_split(folder / f"{split}.csv", count)
     return folder
 
 

@@ -320,36 +320,35 @@ def test_a_bar_in_a_notebook_is_one_output_that_is_replaced(make_rig, monkeypatc
     assert shown[-1] == ("update", "")
 
 
-def test_what_chooses_the_weights_leads_the_line(make_rig):
-    found = iter([(0.9, 0.875, 0.5), (0.8, 0.75, 0.625), (0.7, 0.75, 0.25)])
+@pytest.fixture
+def lines(make_rig):
+    """What progress says of epochs that end with these losses, accuracies and macro-F1s."""
 
-    def evaluate(rig):
-        return dict(zip(("loss", "accuracy", "macro_f1"), next(found), strict=True))
+    def of(monitor, *found):
+        told, stream = iter(found), io.StringIO()
 
-    stream = io.StringIO()
-    drive(make_rig(epochs=3, evaluate=evaluate, monitor="macro_f1"), Progress(stream, every=0.0))
-    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+        def evaluate(rig):
+            return dict(zip(("loss", "accuracy", "macro_f1"), next(told), strict=True))
+
+        drive(make_rig(epochs=len(found), evaluate=evaluate, monitor=monitor), Progress(stream, every=0.0))
+        return [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+
+    return of
+
+
+def test_what_chooses_the_weights_leads_the_line(lines):
+    epochs = lines("macro_f1", (0.9, 0.875, 0.5), (0.8, 0.75, 0.625), (0.7, 0.75, 0.25))
     assert "validation loss 0.9000  macro-F1 0.5000  (best)  accuracy 0.8750" in epochs[0]
     assert "macro-F1 0.6250  (best)  accuracy 0.7500" in epochs[1]
     assert "(best)" not in epochs[2]
-    found, stream = iter([(0.9, 0.875, 0.5), (0.8, 0.75, 0.5), (0.95, 0.9, 0.5)]), io.StringIO()
-    drive(make_rig(epochs=3, evaluate=evaluate, monitor="loss"), Progress(stream, every=0.0))
-    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+    epochs = lines("loss", (0.9, 0.875, 0.5), (0.8, 0.75, 0.5), (0.95, 0.9, 0.5))
     assert "validation loss 0.8000  (best)  accuracy 0.7500" in epochs[1]
     assert "(best)" not in epochs[2]
 
 
-def test_a_line_that_was_there_does_not_come_again(make_rig):
-    found = iter([(0.9, 0.5, 0.5), (0.8, 0.875, 0.625), (0.7, 0.75, 0.25), (0.7, 0.75, 0.25)])
-
-    def evaluate(rig):
-        return dict(zip(("loss", "accuracy", "macro_f1"), next(found), strict=True))
-
-    stream = io.StringIO()
-    drive(make_rig(epochs=4, evaluate=evaluate, monitor="macro_f1"), Progress(stream, every=0.0))
-    assert [line.split()[1] for line in stream.getvalue().splitlines() if line.startswith("epoch ")] == [
-        *"1234"
-    ]
+def test_a_line_that_was_there_does_not_come_again(lines):
+    epochs = lines("macro_f1", (0.9, 0.5, 0.5), (0.8, 0.875, 0.625), (0.7, 0.75, 0.25), (0.7, 0.75, 0.25))
+    assert [line.split()[1] for line in epochs] == [*"1234"]
 
 
 @pytest.mark.parametrize(

@@ -24,19 +24,8 @@ LONG = 300  # seconds that nothing here takes, however busy the machine is
 
 
 def torchrun(*arguments: str, **options) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--master-port",
-        "0",
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        "localhost:0",
-    ]
+    start = "-m torch.distributed.run --nproc-per-node 2 --master-port 0 --rdzv-backend c10d --rdzv-endpoint localhost:0"
+    command = [sys.executable, *start.split()]
     return subprocess.Popen(
         [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -143,19 +132,8 @@ def test_a_killed_process_ends_the_job_with_a_clear_line(tmp_path):
 @pytest.mark.slow
 def test_a_stopped_job_saves_and_resumes_to_the_same_losses(tmp_path):
     def train(run: Path, *more: str) -> subprocess.Popen:
-        return torchrun(
-            "-m",
-            "glassformer",
-            "train",
-            "europe",
-            "--out",
-            str(run),
-            "--set",
-            "epochs=3",
-            "--set",
-            "early_stopping=0",
-            *more,
-        )
+        settings = "--set epochs=3 --set early_stopping=0".split()
+        return torchrun("-m", "glassformer", "train", "europe", "--out", str(run), *settings, *more)
 
     def steps(run: Path) -> list[tuple]:
         lines = (run / "history.jsonl").read_text(encoding="utf-8").splitlines()
