@@ -53,8 +53,7 @@ def test_batches_change_nothing(encoder):
 
 
 @pytest.mark.parametrize(
-    ("model", "sizes"),
-    [("lstm", {"d_model": 14, "embedding_dim": 13}), ("textcnn", {"embedding_dim": 13})],
+    ("model", "sizes"), [("lstm", {"d_model": 14, "embedding_dim": 13}), ("textcnn", {"embedding_dim": 13})]
 )
 def test_models_without_segments_read_both_sides_joined(model, sizes):
     clf = gf.TextClassifier(model, **{**SMALL, "epochs": 1}, **sizes).fit(PAIRS, SAME)

@@ -11,9 +11,7 @@ from tests.shaken import shaken
 
 from glassformer.families.vit import vit, vit_base, vit_large, vit_one, vit_small, vit_tiny
 from glassformer.models.image import ImageEncoder as ViT
-from glassformer.nn import (
-    Trace,
-)
+from glassformer.nn import Trace
 
 SIZE, PATCH, D = (23, 29), (5, 3), 14
 BASE = vit(SIZE, PATCH, D, 3, 2, 11, init_std=0.3)

@@ -101,12 +101,7 @@ def test_equal_and_nearly_equal_lengths(branch, lengths):
     check(branch, packing, packing, heads=3)
 
 
-CAUSAL_WITH_FEWER_KEYS = [
-    "explicit",
-    "grouped",
-    "fused",
-    "padded",
-]
+CAUSAL_WITH_FEWER_KEYS = ["explicit", "grouped", "fused", "padded"]
 
 
 @pytest.mark.parametrize("branch", CAUSAL_WITH_FEWER_KEYS)
@@ -121,15 +116,7 @@ def test_a_row_that_may_attend_nowhere_gives_zeros(branch):
     assert bool((found[0][:3] == 0).all())
 
 
-@pytest.mark.parametrize(
-    "branch",
-    [
-        "explicit",
-        "grouped",
-        "fused",
-        "padded",
-    ],
-)
+@pytest.mark.parametrize("branch", ["explicit", "grouped", "fused", "padded"])
 def test_values_of_another_width(branch):
     q_packing, kv_packing = Packing((5, 3)), Packing((2, 7))
     q, k, v = inputs = make(q_packing, kv_packing, 2, 3, v_width=5)

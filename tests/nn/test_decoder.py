@@ -39,15 +39,7 @@ def copy_attention(ours, theirs):
 def peer_of(encoder, decoder, norm):
     """``torch.nn.Transformer`` with our weights."""
     peer = nn.Transformer(
-        D,
-        H,
-        LAYERS,
-        LAYERS,
-        FF,
-        dropout=0.0,
-        activation="relu",
-        batch_first=True,
-        norm_first=norm == "pre",
+        D, H, LAYERS, LAYERS, FF, dropout=0.0, activation="relu", batch_first=True, norm_first=norm == "pre"
     )
     for ours, theirs in zip(encoder.layers, peer.encoder.layers, strict=True):
         copy_attention(ours.attention, theirs.self_attn)

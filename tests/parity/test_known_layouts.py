@@ -105,11 +105,7 @@ KNOWN = {
         positions=256,
     ),
     "all-distilroberta-v1": Published(
-        "roberta",
-        "RobertaModel",
-        ROBERTA | NEWER | {"classifier_dropout": None},
-        (IDS,),
-        pooling="pooler",
+        "roberta", "RobertaModel", ROBERTA | NEWER | {"classifier_dropout": None}, (IDS,), pooling="pooler"
     ),
     "a fine-tuned roberta of older versions": Published(
         "roberta",

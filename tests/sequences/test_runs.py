@@ -173,8 +173,7 @@ def test_a_long_text_to_judge_is_cut_and_counted(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["multi30k-rnn beam=0", "multi30k-rnn limit=0", "multi30k-rnn train_size=0", "europe-mlm top=0"],
+    "words", ["multi30k-rnn beam=0", "multi30k-rnn limit=0", "multi30k-rnn train_size=0", "europe-mlm top=0"]
 )
 def test_counts_begin_at_one(words, capsys, tmp_path):
     recipe, setting = words.split()

@@ -22,10 +22,7 @@ from glassformer.explain.render import page as explanation_page
 from .conftest import CHROMIUM, PICTURES, TEXTS, Running, png
 from .test_page import caption_begins, until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
 AXE = "axe-core@4.14.1"
 SMALL = "limit=240 epochs=1 d_model=14 num_heads=2 d_ff=22 bootstrap=20 threads=1 maps=2".split()
 

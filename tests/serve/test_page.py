@@ -17,10 +17,7 @@ from glassformer.serve.models import load_models
 from .conftest import CHROMIUM, EXAMPLES, PICTURES, Running, png
 
 pytest.importorskip("playwright.sync_api")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")]
 INJECTIONS = [
     '<img src=x onerror="window.ran=1">',
     "<script>window.ran=1</script>",

@@ -9,23 +9,13 @@ from sklearn.base import clone
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.targets.similarity import (
-    correlations,
-    pearson,
-    ranks_of_partners,
-    retrieval,
-    spearman,
-)
+from glassformer.targets.similarity import correlations, pearson, ranks_of_partners, retrieval, spearman
 from glassformer.tasks.similarity.labels import LabelStream
 from glassformer.tasks.similarity.pairs import PairLoss, all_pairs
 
 from .tiny import LABELS, PAIRS, POSITIONS, SCORES, TEXTS, WIDTH, checkpoint, plain, tiny
 
-FORMS = {
-    "scores": (PAIRS, SCORES),
-    "positives": (PAIRS,),
-    "labels": (TEXTS, LABELS),
-}
+FORMS = {"scores": (PAIRS, SCORES), "positives": (PAIRS,), "labels": (TEXTS, LABELS)}
 
 
 @pytest.mark.parametrize("loss", ["cosine", "cosent"])

@@ -132,8 +132,7 @@ def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     shape = ["resize=8", "patch_size=4", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16"]
     decoder = ["decoder_width=16", "decoder_layers=1", "decoder_heads=2"]
     first = load_recipe(
-        "photos-patches",
-        [*sizes, *shape, *decoder, f"source={pictures}", "also=[]", "validation_size=4"],
+        "photos-patches", [*sizes, *shape, *decoder, f"source={pictures}", "also=[]", "validation_size=4"]
     )
     run_task(first, tmp_path / "patches")
     second = load_recipe(

@@ -22,13 +22,7 @@ def compared(measure: str, *arms: Judged) -> dict:
     told = [{"name": name} for name in names]
     runs = {name: {0: (None, own)} for name, own in zip(names, arms, strict=True)}
     add_tests(told, runs, names[0], arms[0], 400, measure)
-    about = {
-        "n": arms[0].n,
-        "baseline": names[0],
-        "seeds": [0],
-        "unfinished": [],
-        "measure": measure,
-    }
+    about = {"n": arms[0].n, "baseline": names[0], "seeds": [0], "unfinished": [], "measure": measure}
     return about | {"arms": told, "baselines": {}}
 
 

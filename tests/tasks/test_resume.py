@@ -41,11 +41,7 @@ CASES: dict[str, tuple[str, dict[str, Any], Any]] = {
         {"augment": "shift", "train_layers": 0, "unfreeze_every": 1, "precision": "bf16"},
         None,
     ),
-    "recurrent translation": (
-        "translation",
-        {"model": "rnn", "attention": "dot"} | HEADLESS,
-        None,
-    ),
+    "recurrent translation": ("translation", {"model": "rnn", "attention": "dot"} | HEADLESS, None),
     "next sentence": ("masked-lm", {"next_sentence": True}, None),
     "augmented patches": ("masked-patches", {"augment": "light"}, None),
     "partners": ("similarity", {}, lambda X, y: (X,)),

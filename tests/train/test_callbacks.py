@@ -72,8 +72,7 @@ class Saves(Callback):
 
 
 @pytest.mark.parametrize(
-    ("every", "saved"),
-    [(0, [5, 10]), (1, list(range(1, 11))), (3, [3, 6, 9, 10]), (100, [10])],
+    ("every", "saved"), [(0, [5, 10]), (1, list(range(1, 11))), (3, [3, 6, 9, 10]), (100, [10])]
 )
 def test_checkpoints_come_when_due_and_at_the_end(make_rig, tmp_path, every, saved):
     watch = Saves(tmp_path)
@@ -116,11 +115,7 @@ def test_a_copy_of_hard_links_keeps_its_history(make_rig, tmp_path):
     file.write_text('{"kind": "step"}\n')
     early.hardlink_to(file)
     rig, kept = make_rig(), []
-    drive(
-        rig,
-        HistoryFile(file),
-        At(3, lambda: (middle.hardlink_to(file), kept.append(middle.read_bytes()))),
-    )
+    drive(rig, HistoryFile(file), At(3, lambda: (middle.hardlink_to(file), kept.append(middle.read_bytes()))))
     assert early.read_text() == '{"kind": "step"}\n'
     assert middle.read_bytes() == kept[0]
     assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history

@@ -70,10 +70,7 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', wanted 3 numbers"),
         (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' stands there twice, first at 2"),
         (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds something that is no number"),
-        (
-            b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5,
-            "ends in word 2 of 2",
-        ),
+        (b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"b ", b"c ")),
             "goes on behind the 2 words of 1 numbers",
