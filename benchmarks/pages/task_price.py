@@ -62,7 +62,7 @@ def folder_of(name: str) -> str | None:
 
 # Parts of verbs that every task goes through, though one task's file is all that they import by name.
 GENERAL = {
-    "cli.app", "cli.data", "cli.demo", "cli.doctor", "cli.evaluate", "cli.explain", "cli.finished", "cli.predict",
+    "cli.app", "cli.data", "cli.demo", "cli.doctor", "cli.evaluate", "cli.explain", "cli.output", "cli.predict",
     "cli.reproduce", "cli.predictions", "cli.train", "serve.app", "serve.models", "serve.run", "study.paired",
     "study.results",
 }  # fmt: skip

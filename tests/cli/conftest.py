@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,6 +38,24 @@ def gf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def ok(gf: Command) -> Command:
+    """Calls a command that must end well; gives what it left behind."""
+
+    def call(*argv: object) -> Result:
+        result = gf(*argv)
+        assert result.code == 0, result
+        return result
+
+    return call
+
+
+@pytest.fixture
+def as_json(ok: Command) -> Callable[..., Any]:
+    """Calls a command with ``--json``; what it says."""
+    return lambda *argv: json.loads(ok(*argv, "--json").out)
 
 
 @pytest.fixture

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from PIL import Image
-
 from glassformer.cli.app import main
 
-from .tiny import sentences, write_csv
+from .tiny import pictures, sentences, sets, write_csv
 
 SMALL = ["d_model=8", "num_layers=1", "num_heads=2", "d_ff=11", "epochs=1", "precision=fp32", "threads=1"]
 TEXT = [*SMALL, "max_length=16", "min_count=1", "baselines=false", "bootstrap=7", "maps=0"]
@@ -36,6 +33,13 @@ def call(*words: object) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
+def ok(*words: object) -> Done:
+    """A command in this process that must end well."""
+    done = call(*words)
+    assert done.code == 0, done
+    return done
+
+
 def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every command below one that does something, by its name."""
     below = getattr(command, "commands", {})
@@ -43,10 +47,6 @@ def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, command
     for word, sub in below.items():
         yield from leaves(sub, f"{name} {word}".strip())
-
-
-def settings(*given: str) -> list[str]:
-    return [word for setting in given for word in ("--set", setting)]
 
 
 # --- data and runs of every kind ------------------------------------------------------------------
@@ -61,16 +61,6 @@ def _tags(folder: Path) -> Path:
     file = folder / "tags.conll"
     file.write_text("\n".join(lines))
     return file
-
-
-def _pictures(folder: Path) -> Path:
-    rng = np.random.default_rng(0)
-    for label in ("dark", "light"):
-        (folder / "pictures" / label).mkdir(parents=True)
-        for i in range(12):
-            pixels = rng.integers(0, 100, (8, 8, 3)) + 150 * (label == "light")
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / "pictures" / label / f"{i}.png")
-    return folder / "pictures"
 
 
 def _numbered_pictures(pictures: Path) -> Path:
@@ -106,7 +96,7 @@ def make_data(folder: Path) -> dict[str, Path]:
         "masked words": lines,
         "translation": write_csv(folder / "translation.csv", [(a, b) for a, b, _ in sides], "en,de"),
         "word vectors": lines,
-        "pictures": _pictures(folder),
+        "pictures": pictures(folder / "pictures", {"dark": 12, "light": 12}),
         "masked pictures": folder / "pictures",
         "numbers": write_csv(
             folder / "numbers.csv", [(t, str(i / 7)) for i, (t, _) in enumerate(rows)], "text,score"
@@ -126,19 +116,19 @@ def train_words(kind: str, data: Path, out: Path) -> list[object]:
     """The command that trains a run of a kind."""
     held = ["validation_size=8", "test_size=8"]
     given: dict[str, list[object]] = {
-        "texts": ["--text", data, *settings(*TEXT)],
-        "label sets": ["--text", data, "--label-separator", "|", *settings(*TEXT)],
-        "text pairs": ["--text", data, *settings(*TEXT)],
-        "tags": ["wnut17-minilm", "--data", data, *settings(*[s for s in TEXT if s != "maps=0"], *held)],
-        "similarity": ["stsb-minilm", "--data", data, *settings(*TEXT, *held)],
-        "masked words": ["europe-mlm", "--data", data, *settings(*MLM)],
-        "translation": ["multi30k-rnn", "--data", data, *settings(*SEQ, *held)],
-        "word vectors": ["countries-word2vec", "--data", data, *settings("epochs=1", "min_count=1")],
-        "pictures": ["--images", data, *settings(*VIT)],
-        "masked pictures": ["digits-patches", "--data", data, *settings(*PATCHES)],
-        "numbers": ["--text", data, *settings(*[s for s in TEXT if s != "maps=0"], "target=number")],
-        "numbers of pictures": ["--images", data, *settings(*VIT, "target=number")],
-        "questions": ["facts-minilm", "--data", data, *settings(*[s for s in TEXT if s != "maps=0"], *held)],
+        "texts": ["--text", data, *sets(*TEXT)],
+        "label sets": ["--text", data, "--label-separator", "|", *sets(*TEXT)],
+        "text pairs": ["--text", data, *sets(*TEXT)],
+        "tags": ["wnut17-minilm", "--data", data, *sets(*[s for s in TEXT if s != "maps=0"], *held)],
+        "similarity": ["stsb-minilm", "--data", data, *sets(*TEXT, *held)],
+        "masked words": ["europe-mlm", "--data", data, *sets(*MLM)],
+        "translation": ["multi30k-rnn", "--data", data, *sets(*SEQ, *held)],
+        "word vectors": ["countries-word2vec", "--data", data, *sets("epochs=1", "min_count=1")],
+        "pictures": ["--images", data, *sets(*VIT)],
+        "masked pictures": ["digits-patches", "--data", data, *sets(*PATCHES)],
+        "numbers": ["--text", data, *sets(*[s for s in TEXT if s != "maps=0"], "target=number")],
+        "numbers of pictures": ["--images", data, *sets(*VIT, "target=number")],
+        "questions": ["facts-minilm", "--data", data, *sets(*[s for s in TEXT if s != "maps=0"], *held)],
     }
     return ["train", *given[kind], "--out", out]
 
@@ -155,8 +145,7 @@ def make_runs(home: Path) -> Runs:
     data, runs = make_data(home), {}
     for kind, source in data.items():
         runs[kind] = home / f"run-{kind}".replace(" ", "-")
-        done = call(*train_words(kind, source, runs[kind]))
-        assert done.code == 0, (kind, done.err)
+        ok(*train_words(kind, source, runs[kind]))
     return Runs(runs, data)
 
 

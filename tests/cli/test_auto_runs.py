@@ -12,7 +12,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.tasks import auto
 from glassformer.tasks.auto import Candidate
 
-from .every import A, Done, call, make_data
+from .every import A, Done, call, make_data, ok
 
 WINNERS = ("tfidf", "frozen", "fine-tuned")
 KINDS = {"texts": ([], "classifier"), "numbers": (["--set", "target=number"], "regressor")}
@@ -62,17 +62,14 @@ def test_every_verb_takes_the_winner(home, winner, kind):
     name = tried[0]["model"]
     assert (f'<th scope="row" dir="auto">{name}, test</th>' if kind == "numbers" else f">{name}</dd>") in page
     assert ("n-grams" in page) == (winner == "tfidf")
-    predicted = call("predict", run, A)
-    assert predicted.code == 0, predicted.err
+    predicted = ok("predict", run, A)
     assert A in predicted.out
-    again = call("evaluate", run, "--json")
-    assert again.code == 0, again.err
+    again = ok("evaluate", run, "--json")
     key = "r2" if kind == "numbers" else "accuracy"
     judged = read_json(home / run / "metrics.json")["test"]
     assert json.loads(again.out)[key] == pytest.approx(judged[key], rel=1e-5)
     assert call("report", run).code == 0
-    explained = call("explain", run, A, "--out", f"{run}.html")
-    assert explained.code == 0, explained.err
+    ok("explain", run, A, "--out", f"{run}.html")
     assert A.split()[0] in (home / f"{run}.html").read_text()
 
 

@@ -18,7 +18,7 @@ from glassformer.tasks.auto import Candidate
 from glassformer.tasks.text_classification import estimator
 from glassformer.train.callbacks import Interrupted, Progress, StopOnSignal
 
-from .tiny import write_csv
+from .tiny import sets, write_csv
 
 WORDS = ("a", "dog", "the", "cat", "and", "two", "three", "red", "car")
 RNG = np.random.default_rng(11)
@@ -71,7 +71,7 @@ def stop(monkeypatch):
 def argv(out: str) -> list[object]:
     table = write_csv(Path("own.csv"), list(zip(TEXTS, LABELS, strict=True)))
     quick = ("bootstrap=7", "max_length=13", "threads=1", "maps=0", "baselines=false", "precision=fp32")
-    return ["train", "--text", table, "--out", out, *(word for pair in quick for word in ("--set", pair))]
+    return ["train", "--text", table, "--out", out, *sets(*quick)]
 
 
 def ended_early(done, run: str) -> list[dict]:
@@ -89,14 +89,13 @@ def ended_early(done, run: str) -> list[dict]:
     return tried
 
 
-def test_fine_tuning_that_is_stopped_leaves_the_best_so_far_and_goes_on(gf, held, stop):
-    assert gf(*argv("whole")).code == 0
+def test_fine_tuning_that_is_stopped_leaves_the_best_so_far_and_goes_on(gf, ok, held, stop):
+    ok(*argv("whole"))
     stop(Progress, "step", calls=3)
     tried = ended_early(gf(*argv("run")), "run")
     assert [one.get("left out") for one in tried] == [None, None, "interrupted"]
     assert [step for step, _ in list_states(Path("run/checkpoints"))][-1] == 3
-    done = gf("train", "--resume", "--out", "run")
-    assert done.code == 0, done
+    done = ok("train", "--resume", "--out", "run")
     assert "resumed at step 3" in done.out
     again, whole = (read_json(Path(run, "metrics.json")) for run in ("run", "whole"))
     assert [one["score"] for one in again["tried"]] == [one["score"] for one in whole["tried"]]
@@ -112,14 +111,13 @@ def test_fine_tuning_that_is_stopped_leaves_the_best_so_far_and_goes_on(gf, held
     ],
     ids=("step", "between", "pass"),
 )
-def test_cross_validation_that_is_stopped_leaves_the_best_so_far(gf, stop, owner, name, left):
+def test_cross_validation_that_is_stopped_leaves_the_best_so_far(gf, ok, stop, owner, name, left):
     real = 1 + 3 * 2 if owner is auto.StopUnsaved else 1  # tfidf and frozen have one step each fold
     stop(owner, name, calls=real)
     tried = ended_early(gf(*argv("run")), "run")
     assert [one.get("left out") for one in tried] == [None] * (3 - left) + ["interrupted"] * left
     assert not list_states(Path("run/checkpoints"))
-    done = gf("train", "--resume", "--out", "run")
-    assert done.code == 0, done
+    ok("train", "--resume", "--out", "run")
     assert all("score" in one for one in read_json(Path("run/metrics.json"))["tried"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -39,30 +38,27 @@ def study(reviews: Path, tmp_path: Path) -> Path:
     return path
 
 
-def test_compare_reports_and_can_be_called_again(gf, study, tmp_path):
+def test_compare_reports_and_can_be_called_again(ok, study, tmp_path):
     out = tmp_path / "out"
-    first = gf("compare", study, "--out", out, "--workers", 0)
-    assert first.code == 0, first.err
+    first = ok("compare", study, "--out", out, "--workers", 0)
     assert "significant" in first.out
     assert "lr=0.001" in first.out
     assert (out / "report.html").is_file()
-    again = gf("compare", study, "--out", out, "--workers", 0)
-    assert again.code == 0
+    again = ok("compare", study, "--out", out, "--workers", 0)
     assert "2 of 2 runs are finished already" in again.out
     page = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
-    assert gf("report", out).code == 0
+    ok("report", out)
     assert (out / "report.html").read_bytes() == page
 
 
-def test_models_are_compared_on_a_table_of_ones_own(gf, refused, reviews, tmp_path):
+def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tmp_path):
     common = [w for w in settings() if w != "model=encoder-mini"]
     words = [
         w for i, w in enumerate(common) if not (w == "--set" and common[i + 1 : i + 2] in ([], ["--set"]))
     ]
     call = ("compare", "--text", reviews, "--model", "encoder-mini", "encoder-small", "--workers", 0, *words)
-    first = gf(*call)
-    assert first.code == 0, first.err
+    first = ok(*call)
     folder = tmp_path / "runs" / "reviews-models"
     assert "encoder-small" in first.out
     assert "validation examples, one seed" in first.out
@@ -72,8 +68,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, refused, reviews, tmp_pa
     assert "'lstm' twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
     assert "0 seeds" in refused(*call, "--seeds", 0)
     runs = [folder / "arms" / name / "seed-0" for name in ("encoder-mini", "encoder-small")]
-    beside = gf("compare", *runs, "--out", "both")
-    assert beside.code == 0, beside.err
+    beside = ok("compare", *runs, "--out", "both")
     assert "29" not in beside.err
     assert (tmp_path / "both" / "report.html").is_file()
     assert "with --out DIR" in gf("compare", *runs).out
@@ -106,16 +101,15 @@ def test_compare_without_a_study(refused, tmp_path):
     assert "-1 processes" in refused("compare", "europe-pooling", "--workers", "-1")
 
 
-def test_calibrate(gf, refused, run):
-    result = gf("calibrate", run, "--threshold", "macro_f1")
-    assert result.code == 0, result.err
+def test_calibrate(gf, as_json, ok, refused, run):
+    result = ok("calibrate", run, "--threshold", "macro_f1")
     assert "temperature" in result.out
     assert "threshold on 'pos'" in result.out
     assert result.out.count("│ before │") == result.out.count("│ after  │") == 2  # no cell is broken
     assert all(len(line) <= 80 for line in result.out.splitlines() if "│" in line)
     assert "examples only: with fewer than 100" in result.err
     assert "choose one with --abstain-below P; figures of the validation examples" in result.out
-    found = json.loads(gf("calibrate", run, "--json").out)
+    found = as_json("calibrate", run)
     assert found["threshold"] is None
     limits = found["abstaining"]
     assert [left["answered"] for left in limits] == sorted((x["answered"] for x in limits), reverse=True)
@@ -131,43 +125,40 @@ def test_calibrate(gf, refused, run):
     assert "no such run folder" in refused("calibrate", "nowhere")
 
 
-def test_calibrate_more_than_two_classes(gf, refused, tmp_path):
+def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     rows = [(text, "odd" if i % 5 == 0 else label) for i, (text, label) in enumerate(sentences(90))]
     data = write_csv(tmp_path / "three.csv", rows)
-    assert gf("train", "--text", data, "--out", "three", *settings()).code == 0
-    result = gf("calibrate", "three", "--threshold", "macro_f1", "--abstain-below", 0.4)
-    assert result.code == 0, result.err
+    ok("train", "--text", data, "--out", "three", *settings())
+    result = ok("calibrate", "three", "--threshold", "macro_f1", "--abstain-below", 0.4)
     assert "thresholds for the best macro-F1" in result.out
     assert "test: abstaining below 0.4 answers" in result.out
     assert "clf.threshold_ = None; clf.abstain_below_ = None" in result.out
-    found = json.loads(gf("calibrate", "three", "--threshold", "accuracy", "--json").out)
+    found = as_json("calibrate", "three", "--threshold", "accuracy")
     assert len(found["threshold"]) == 3
     assert found["abstain_below"] is None
     assert "Use macro_f1" in refused("calibrate", "three", "--threshold", "f1")
     assert "no probability" in refused("calibrate", "three", "--abstain-below", 2)
-    assert gf("calibrate", "three", "--abstain-below", 0.999).code == 0
+    ok("calibrate", "three", "--abstain-below", 0.999)
     told = gf("predict", "three", "a film", "a plot")
     assert [line.split("\t")[0] for line in told.out.splitlines()] == ["", ""]
     assert "2 of 2 texts got no label: its probability is below 0.999" in told.err
-    answers = json.loads(gf("predict", "three", "a film", "--json").out)
+    answers = as_json("predict", "three", "a film")
     assert answers["abstained"] == 1
     assert answers["answers"][0]["label"] is None
     assert len(answers["answers"][0]["probabilities"]) == 3
-    assert gf("predict", "three", data, "--out", "said.csv").code == 0
+    ok("predict", "three", data, "--out", "said.csv")
     line = Path("said.csv").read_text().splitlines()[1].split(",")
     assert line[4] == ""
     assert float(line[5]) == max(map(float, line[6:9]))
     assert "abstaining below 0.999 answers 0 of" in gf("evaluate", "three").out
 
 
-def test_cross_validate_and_review(gf, refused, reviews, tmp_path):
+def test_cross_validate_and_review(gf, ok, refused, reviews, tmp_path):
     out = tmp_path / "folds"
-    result = gf("cross-validate", "--text", reviews, "--folds", 2, "--out", out, *settings())
-    assert result.code == 0, result.err
+    result = ok("cross-validate", "--text", reviews, "--folds", 2, "--out", out, *settings())
     assert "mean (SD)" in result.out
     assert "all 60 answers" in result.out
-    listed = gf("review-labels", out, "--top", 5)
-    assert listed.code == 0, listed.err
+    listed = ok("review-labels", out, "--top", 5)
     assert "the 5 most doubtful" in listed.out
     pages = gf("report", out)
     assert pages.out.count("report: ") == 2
@@ -179,17 +170,16 @@ def test_cross_validate_and_review(gf, refused, reviews, tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_review_runs_the_folds_that_it_needs(gf, tmp_path):
+def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     data = write_csv(tmp_path / "few.csv", sentences(20))
-    result = gf("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
-    assert result.code == 0, result.err
+    result = ok("review-labels", "--text", data, "--folds", 2, "--out", tmp_path / "f", *settings())
     assert "labels look wrong" in result.out
     assert "marks those that look wrong" in result.out
     assert "flatter the figures on them" in result.err
     closing = next(line for line in result.out.splitlines() if "give it back: " in line)
     given = shlex.split(closing.split("give it back: ")[1])[1:]
     again = read_toml(tmp_path / "f" / "config.toml")
-    assert gf(*given, "--out", tmp_path / "again").code == 0
+    ok(*given, "--out", tmp_path / "again")
     ours = read_toml(tmp_path / "again" / "config.toml")
     assert [ours[name] for name in ("text", "model", "train")] == [
         again[name] for name in ("text", "model", "train")
@@ -201,17 +191,16 @@ def test_report_of_nothing(refused, tmp_path):
     assert "no such folder" in refused("report", tmp_path / "nowhere")
 
 
-def test_reproduce_lists_every_row(gf, refused, monkeypatch):
+def test_reproduce_lists_every_row(ok, refused, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
-    result = gf("reproduce", "--table")
-    assert result.code == 0
+    result = ok("reproduce", "--table")
     assert all(f" {row.number} " in result.out for row in published_rows())
     assert "imdb-encoder-small" in result.out
     assert "2 h 30 min" in result.out
     assert "no row '99'" in refused("reproduce", "99")
     assert "runs nothing" in refused("reproduce", "12", "--table")
     assert "Markdown file" in refused("reproduce", "--table", "--out", "nowhere/results.md")
-    assert gf("reproduce", "--table", "--out", "results.md").code == 0
+    ok("reproduce", "--table", "--out", "results.md")
     page = Path("results.md").read_text(encoding="utf-8")
     assert "| 13 | [encoder from scratch, base width](results/row-13.md) |" in page
     assert all(Path(link).is_file() for link in re.findall(r"\]\((results/[^)]*)\)", page))
@@ -223,9 +212,8 @@ def test_rows_name_recipes_that_are_there():
     assert [row.number for row in published_rows()] == list(range(1, 14))
 
 
-def test_reproduce_runs_a_row(gf, tmp_path):
-    result = gf("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
-    assert result.code == 0, result.err
+def test_reproduce_runs_a_row(ok, tmp_path):
+    result = ok("reproduce", "8", "--out", tmp_path / "r", *settings("limit=40"))
     assert "published: curves and maps" in result.out
     assert "with settings of your own" in result.out
 

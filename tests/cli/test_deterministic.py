@@ -7,14 +7,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from glassformer.runtime import be_deterministic
 
-from .tiny import settings
+from .tiny import pictures, sets, settings
 
 NOISY = ("dropout=0.2", "epochs=2", "checkpoint_every=0")
 
@@ -44,20 +42,11 @@ def outcome(run: Path) -> tuple[bytes, list[dict], str]:
     return (run / "model" / "model.safetensors").read_bytes(), history, (run / "predictions.csv").read_text()
 
 
-def pictures(folder: Path) -> Path:
-    rng = np.random.default_rng(0)
-    for i in range(24):
-        file = folder / ("dark", "light")[i % 2] / f"{i}.png"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 100 + 120 * (i % 2), (8, 8, 3), np.uint8)).save(file)
-    return folder
-
-
-def test_texts_end_the_same_with_it(gf, reviews: Path):
+def test_texts_end_the_same_with_it(ok, reviews: Path):
     command = ["train", "--text", reviews, *settings(*NOISY, "word_dropout=0.2")]
-    assert gf(*command, "--out", "plain").code == 0
+    ok(*command, "--out", "plain")
     assert in_force() == (False, True, None)
-    assert gf(*command, "--out", "same", "--deterministic").code == 0
+    ok(*command, "--out", "same", "--deterministic")
     assert in_force() == (True, False, ":4096:8")
     assert outcome(Path("same")) == outcome(Path("plain"))
 
@@ -80,8 +69,8 @@ def test_pictures_end_the_same_with_it(gf, tmp_path: Path):
         "bootstrap=20",
         *NOISY,
     )
-    chosen = [word for pair in sizes for word in ("--set", pair)]
-    command = ["train", "--images", pictures(tmp_path / "pictures"), *chosen]
+    images = pictures(tmp_path / "pictures", {"dark": 12, "light": 12})
+    command = ["train", "--images", images, *sets(*sizes)]
     results = [gf(*command, "--out", "plain"), gf(*command, "--out", "same", "--deterministic")]
     assert [r.code for r in results] == [0, 0], results
     assert in_force() == (True, False, ":4096:8")

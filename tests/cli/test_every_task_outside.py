@@ -22,7 +22,7 @@ import pytest
 
 import glassformer as gf
 
-from .every import KINDS, PICTURES, A, B, call, example
+from .every import KINDS, PICTURES, A, B, example, ok
 
 ABLE = [
     kind for kind in KINDS if kind not in ("masked words", "translation", "word vectors", "masked pictures")
@@ -143,8 +143,7 @@ def figures(kind: str, model: Any, data: Path) -> Any:
 @pytest.mark.parametrize("kind", ABLE)
 def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_path, monkeypatch, capsys):
     run, data, hub = made.runs[kind], made.data[kind], tmp_path / "hub"
-    done = call("export", run, "--to", "hf", "--out", hub, "--check", 5, "--json")
-    assert done.code == 0, done.err
+    done = ok("export", run, "--to", "hf", "--out", hub, "--check", 5, "--json")
     assert not (hub / "glassformer.json").exists()
     wanted = figures(kind, gf.load(run), data)
     if json.loads(done.out)["whole"]:
@@ -177,8 +176,7 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     run, data = made.runs[kind], made.data[kind]
-    done = call("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
-    assert done.code == 0, done.err
+    ok("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
     words = [str(word) for word in example(kind, data)] + ([B] if kind == "similarity" else [])
     alone = subprocess.run(
         [sys.executable, "-I", str(tmp_path / "onnx" / "run.py"), *words], capture_output=True, text=True
@@ -204,8 +202,7 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
 def test_an_explanation_is_a_page(kind, made, tmp_path):
     words = [*example(kind, made.data[kind]), *([B] if kind == "similarity" else [])]
     page = tmp_path / "why.html"
-    done = call("explain", made.runs[kind], *words, "--out", page)
-    assert done.code == 0, done.err
+    ok("explain", made.runs[kind], *words, "--out", page)
     text = page.read_text(encoding="utf-8")
     assert "<svg" in text or 'class="' in text
     if kind in TEXTS:

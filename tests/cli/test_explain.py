@@ -18,15 +18,14 @@ TEXT = "the film number 3 has a splendid ending"
 
 
 @pytest.mark.parametrize("method", OF_LAYERS)
-def test_every_method_prints_a_table(gf, trained, method):
-    result = gf("explain", trained, TEXT, "--method", method)
-    assert result.code == 0, result
+def test_every_method_prints_a_table(ok, trained, method):
+    result = ok("explain", trained, TEXT, "--method", method)
     assert method in result.out
     assert "splendid" in result.out
 
 
-def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
-    result = gf(
+def test_a_page_with_maps_and_a_judgement(ok, trained, tmp_path):
+    result = ok(
         "explain",
         trained,
         TEXT,
@@ -39,7 +38,6 @@ def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
         "--out",
         "map.html",
     )
-    assert result.code == 0, result
     page = (tmp_path / "map.html").read_text(encoding="utf-8")
     assert page.count("<article") == 2
     assert len(re.findall("better than random orders in|The test cannot tell", page)) == 2
@@ -49,27 +47,26 @@ def test_a_page_with_maps_and_a_judgement(gf, trained, tmp_path):
     assert "map.html" in result.out
 
 
-def test_figures_as_json(gf, trained, tmp_path):
+def test_figures_as_json(ok, trained, tmp_path):
     (tmp_path / "two.txt").write_text("a splendid film\na dreadful film\n", encoding="utf-8")
     options = ("--method", "integrated_gradients", "--target", "neg", "--set", "steps=8", "--out", "map.json")
-    assert gf("explain", trained, "two.txt", *options).code == 0
+    ok("explain", trained, "two.txt", *options)
     values = json.loads((tmp_path / "map.json").read_text(encoding="utf-8"))
     assert [v["text"] for v in values] == ["a splendid film", "a dreadful film"]
     assert all(v["target"] == "neg" and v["method"] == "integrated_gradients" for v in values)
     assert all(len(v["scores"]) == len(v["tokens"]) for v in values)
 
 
-def test_the_figures_of_trust_are_written(gf, trained, tmp_path):
-    assert gf("explain", trained, TEXT, "a dreadful plot", "--trust", "--out", "map.json").code == 0
+def test_the_figures_of_trust_are_written(ok, trained, tmp_path):
+    ok("explain", trained, TEXT, "a dreadful plot", "--trust", "--out", "map.json")
     for value in json.loads((tmp_path / "map.json").read_text(encoding="utf-8")):
         assert value["notes"] == [value["trust"]["verdict"]]
         assert value["trust"]["figures"].keys() == value["trust"]["random"]["figures"].keys()
 
 
-def test_an_unfinished_integral_is_noted(gf, trained):
+def test_an_unfinished_integral_is_noted(ok, trained):
     options = ("--set", "steps=1", "--set", "max_steps=1", "--set", "tolerance=0")
-    result = gf("explain", trained, TEXT, "--method", "integrated_gradients", *options)
-    assert result.code == 0
+    result = ok("explain", trained, TEXT, "--method", "integrated_gradients", *options)
     assert "note: the scores are complete up to" in result.err
 
 
@@ -136,12 +133,12 @@ def of_pictures(tmp_path_factory):
     return folder
 
 
-def test_pictures_by_file_and_folder(gf, refused, trained, of_pictures, tmp_path):
+def test_pictures_by_file_and_folder(gf, ok, refused, trained, of_pictures, tmp_path):
     model, good = of_pictures / "model", of_pictures / "files" / "good.png"
     out = gf("explain", model, good, good.parent).out
     assert f"1 of 2: {str(good)[:40]}" in out
     assert "patch" in out
-    assert gf("explain", model, good, "--out", "map.html").code == 0
+    ok("explain", model, good, "--out", "map.html")
     assert str(good) in (tmp_path / "map.html").read_text(encoding="utf-8")
     assert "line.png: 3000 x 20 pixels" in refused("explain", model, good, of_pictures / "line.png")
     assert "text.png: is no picture" in refused("explain", model, good, of_pictures / "text.png")
@@ -150,38 +147,35 @@ def test_pictures_by_file_and_folder(gf, refused, trained, of_pictures, tmp_path
     assert "a picture, and this model reads texts" in refused("predict", trained, good)
 
 
-def test_a_file_under_the_column_of_the_training(gf, tmp_path):
+def test_a_file_under_the_column_of_the_training(gf, ok, tmp_path):
     rows = [(f"n{i}", text, label) for i, (text, label) in enumerate(sentences(41))]
     data = write_csv(tmp_path / "data.csv", rows, "name,body,label")
-    assert gf("train", "--text", data, "--out", "run", *settings("text_column=body")).code == 0
+    ok("train", "--text", data, "--out", "run", *settings("text_column=body"))
     few = write_csv(tmp_path / "few.csv", [row[:2] for row in rows[:3]], "name,body")
-    result = gf("explain", "run", few)
-    assert result.code == 0, result
+    result = ok("explain", "run", few)
     assert "1 of 3: " + rows[0][1] in result.out
     result = gf("explain", "run", few, "--text-column", "name")
     assert "1 of 3: n0" in result.out
 
 
-def test_a_model_without_attention_is_explained_by_what_it_has(gf, refused, tmp_path):
+def test_a_model_without_attention_is_explained_by_what_it_has(ok, refused, tmp_path):
     import glassformer
 
     settings = {"d_model": 7, "embedding_dim": 5, "min_count": 1, "epochs": 1, "threads": 1}
     clf = glassformer.TextClassifier("textcnn", **settings)
     clf.fit(["a warm film", "a dull film"] * 5, ["good", "bad"] * 5).save(tmp_path / "textcnn")
-    told = gf("explain", "textcnn", "a dull film")
-    assert told.code == 0, told.err
+    told = ok("explain", "textcnn", "a dull film")
     assert "· occlusion for" in told.out
-    assert gf("explain", "textcnn", "a dull film", "--out", "page.html").code == 0
+    ok("explain", "textcnn", "a dull film", "--out", "page.html")
     assert "dull" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "'textcnn' has no attention to show. Use occlusion" in refused(
         "explain", "textcnn", "a dull film", "--method", "rollout"
     )
 
 
-def test_rows_of_a_file_are_explained(gf, refused, trained, tmp_path):
+def test_rows_of_a_file_are_explained(ok, refused, trained, tmp_path):
     table = write_csv(tmp_path / "t.csv", [("7", "a splendid film"), ("11", ""), ("13", "a plot")], "id,text")
-    told = gf("explain", trained, table, "--row", 4, "--row", 2, "--json", "--method", "occlusion")
-    assert told.code == 0, told.err
+    told = ok("explain", trained, table, "--row", 4, "--row", 2, "--json", "--method", "occlusion")
     assert [e["text"] for e in json.loads(told.out)] == ["a plot", "a splendid film"]
     assert "row 3: the text is empty" in refused("explain", trained, table, "--row", 3)
     assert "no row 9. Rows 2 to 4 have texts" in refused("explain", trained, table, "--row", 9)

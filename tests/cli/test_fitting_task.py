@@ -14,7 +14,7 @@ from glassformer.data.kinds import kind_of
 from glassformer.tasks.catalog import load_recipe
 
 from .every import SMALL
-from .tiny import settings
+from .tiny import sets, settings
 
 NAMES, TOWNS = ("Ann", "Bob", "Cy", "Dee"), ("Rome", "Oslo", "Bern", "Hanoi")
 
@@ -154,25 +154,23 @@ def test_a_folder_of_images_as_text(written, capsys):
 
 
 @pytest.mark.parametrize("name", ["conll.txt", "bits.csv", "tabs.txt"])
-def test_it_is_trained(gf, written, name):
-    small = [word for key in SMALL for word in ("--set", key)]
-    small = settings() if FILES[name][1] == "texts" else [*small, "--set", "min_count=1"]
+def test_it_is_trained(as_json, ok, written, name):
+    small = settings() if FILES[name][1] == "texts" else sets(*SMALL, "min_count=1")
     model = [] if FILES[name][1] == "texts" else ["--model", "encoder-base"]
     option = [] if name == "conll.txt" else ["--text"]  # a word that is no recipe is taken for data
-    result = gf("train", *option, name, "--out", "new", *model, *small)
-    assert result.code == 0, result.err
+    result = ok("train", *option, name, "--out", "new", *model, *small)
     metrics = json.loads(Path("new/metrics.json").read_text())
     assert metrics["test"] is not None
     if name == "bits.csv":
         assert metrics["label_names"] == ["anger", "fear", "joy"]
         assert "several labels, found by what the columns hold: joy, anger, fear" in result.out + result.err
-        assert gf("evaluate", "new", "bits.csv", "--json").code == 0
-        told = json.loads(gf("predict", "new", "bits.csv", "--json").out)
+        ok("evaluate", "new", "bits.csv", "--json")
+        told = as_json("predict", "new", "bits.csv")
         assert told["classes"] == ["anger", "fear", "joy"]
-        found = json.loads(gf("data", "doctor", "bits.csv", "--json").out)
+        found = as_json("data", "doctor", "bits.csv")
         assert {"anger", "fear", "joy"} <= {*found["figures"]["splits"]["train"]["classes"]}
     if name == "tabs.txt":
         assert "tabs.txt is read as a table: 2 columns with tabs between them" in result.out + result.err
-        assert json.loads(gf("evaluate", "new", "tabs.txt", "--json").out)["n"] == 30
-        told = json.loads(gf("predict", "new", "tabs.txt", "--json").out)
+        assert as_json("evaluate", "new", "tabs.txt")["n"] == 30
+        told = as_json("predict", "new", "tabs.txt")
         assert told["answers"][0]["text"] == FILES[name][0].splitlines()[0].split("\t")[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,12 @@ import pytest
 from PIL import Image
 from tests.tables import read_csv
 
+from .tiny import sets
+
 KEYS = (
     "image_size=8 patch_size=4 d_model=8 num_layers=1 num_heads=1 d_ff=7 epochs=1 precision=fp32 bootstrap=20"
 )
-SMALL = [
-    word
-    for pair in (*KEYS.split(), "baselines=false", "threads=1", "augment=none")
-    for word in ("--set", pair)
-]
+SMALL = sets(*(*KEYS.split(), "baselines=false", "threads=1", "augment=none"))
 
 
 @pytest.fixture
@@ -34,15 +31,14 @@ def pictures(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("given", [("--images", "mine"), ("mine",)])
-def test_they_go_into_the_folds_and_come_back_to_be_corrected(gf, refused, pictures, tmp_path, given):
+def test_they_go_into_the_folds_and_come_back_to_be_corrected(ok, refused, pictures, tmp_path, given):
     asked = [*given, "--folds", "2", "--out", "folds", *SMALL]
     if given[0] == "--images":
         said = refused("review-labels", *asked)
         assert "note.png: is no picture" in said  # before a fold is trained
         assert "broken=skip" in said
         assert not (tmp_path / "folds").exists()
-    result = gf("review-labels", *asked, "--on-bad-row", "skip")
-    assert result.code == 0, result.err
+    result = ok("review-labels", *asked, "--on-bad-row", "skip")
     assert "14 examples in 2 folds" in result.out
     assert "give it back: glassformer train --images folds/to_correct.csv" in result.out
     rows = read_csv(tmp_path / "folds" / "to_correct.csv")
@@ -55,13 +51,12 @@ def test_texts_and_pictures_at_once_are_refused(refused, reviews, pictures):
     assert "both --text and --images are given" in said
 
 
-def test_a_table_of_files_is_answered_row_for_row(gf, refused, pictures, tmp_path):
+def test_a_table_of_files_is_answered_row_for_row(ok, refused, pictures, tmp_path):
     (pictures / "red" / "note.png").unlink()
-    assert gf("train", "--images", "mine", "--out", "run", *SMALL).code == 0
+    ok("train", "--images", "mine", "--out", "run", *SMALL)
     (tmp_path / "new.csv").write_text("nr,photo\n7,mine/red/0.png\n8,mine/red/gone.png\n9,mine/blue/1.png\n")
     assert "gone.png" in refused("predict", "run", "new.csv")
-    result = gf("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
-    assert result.code == 0, result.err
+    result = ok("predict", "run", "new.csv", "--on-bad-row", "skip", "--out", "out.csv")
     assert "1 row has no answer: no such file (row 3)" in result.err
     rows = read_csv(tmp_path / "out.csv")
     assert [(r["row"], r["nr"], r["predicted"] in ("red", "blue"), bool(r["error"])) for r in rows] == [
@@ -75,7 +70,7 @@ def test_a_table_of_files_is_answered_row_for_row(gf, refused, pictures, tmp_pat
     )
 
 
-def test_labels_of_pictures_that_are_no_classes_are_said(gf, refused, pictures, tmp_path):
+def test_labels_of_pictures_that_are_no_classes_are_said(as_json, refused, pictures, tmp_path):
     files = sorted(str(path.relative_to(tmp_path)) for path in pictures.rglob("[0-9].png"))
     rows = "".join(f"{name},{i * 0.37:.2f}\n" for i, name in enumerate(files))
     (tmp_path / "numbers.csv").write_text("photo,score\n" + rows)
@@ -84,6 +79,6 @@ def test_labels_of_pictures_that_are_no_classes_are_said(gf, refused, pictures, 
     assert "--set target=number" in said
     rows = "".join(f"{name},{('red', 'red|big', 'big')[i % 3]}\n" for i, name in enumerate(files))
     (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
-    findings = json.loads(gf("data", "doctor", "kinds.csv", "--json").out)["findings"]
+    findings = as_json("data", "doctor", "kinds.csv")["findings"]
     (found,) = (f for f in findings if f["code"] == "label-kind")
     assert "these look like several labels an example ('red|big')" in found["message"]

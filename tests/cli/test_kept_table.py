@@ -1,16 +1,17 @@
-"""``predict --keep-table``: one's own table as it is, the answers behind."""
+"""``predict --keep-table`` and ``--least-sure``: one's own table with the answers behind, and those to look at."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from glassformer.cli.predictions import kept_table
-from glassformer.cli.rows import Layout, Row, read_rows
+from glassformer.cli.inputs import Layout, Row, read_rows
+from glassformer.cli.predictions import LeastSure, Prediction, kept_table
 from glassformer.data.text_pairs import TextPair
-from glassformer.errors import DataError
+from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.predictions import table_file
 
 from .tiny import sentences, settings, write_csv
@@ -23,12 +24,11 @@ def records(path: Path, delimiter: str = ",", encoding: str = "utf-8-sig") -> li
         return list(csv.reader(file, delimiter=delimiter))
 
 
-def test_columns_keep_names_order_and_separator(gf, run: Path, tmp_path: Path):
+def test_columns_keep_names_order_and_separator(ok, run: Path, tmp_path: Path):
     table = tmp_path / "mine.csv"
     lines = ["Ticket;Customer comment;predicted;Mood", '1;"a splendid; café";x;fine', "2;a dreadful plot;;"]
     table.write_bytes(MARK + ("\r\n".join(lines) + "\r\n").encode())
-    told = gf("predict", run, table, "--text-column", "Customer comment", "--out", "out.csv", "--keep-table")
-    assert told.code == 0, told.err
+    ok("predict", run, table, "--text-column", "Customer comment", "--out", "out.csv", "--keep-table")
     out = tmp_path / "out.csv"
     assert out.read_bytes().startswith(MARK)
     head, *rows = records(out, ";")
@@ -37,19 +37,15 @@ def test_columns_keep_names_order_and_separator(gf, run: Path, tmp_path: Path):
         ["1", "a splendid; café", "x", "fine"],
         ["2", "a dreadful plot", "", ""],
     ]
-    usual = gf("predict", run, table, "--text-column", "Customer comment", "--out", "usual.csv")
-    assert usual.code == 0
+    ok("predict", run, table, "--text-column", "Customer comment", "--out", "usual.csv")
     wanted = [row[4:6] for row in records(tmp_path / "usual.csv")[1:]]
     assert [row[4:] for row in rows] == wanted
 
 
-def test_a_table_that_was_answered_can_be_answered_again_and_again(gf, run: Path, tmp_path: Path):
+def test_a_table_that_was_answered_can_be_answered_again_and_again(ok, run: Path, tmp_path: Path):
     (tmp_path / "0.csv").write_text('text,change\na splendid film,"-5,0"\n')
     for i in range(3):
-        told = gf(
-            "predict", run, f"{i}.csv", "--text-column", "text", "--out", f"{i + 1}.csv", "--keep-table"
-        )
-        assert told.code == 0, told.err
+        ok("predict", run, f"{i}.csv", "--text-column", "text", "--out", f"{i + 1}.csv", "--keep-table")
     head, row = records(tmp_path / "3.csv")
     assert len(set(head)) == len(head) == 8
     assert row[:2] == ["a splendid film", "-5,0"]
@@ -60,15 +56,14 @@ def test_a_table_that_was_answered_can_be_answered_again_and_again(gf, run: Path
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
 def test_encoding_and_line_ends_stay(
-    gf, run: Path, tmp_path: Path, monkeypatch, encoding, line_end, piecewise
+    ok, run: Path, tmp_path: Path, monkeypatch, encoding, line_end, piecewise
 ):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.predict.LARGE", 1)
     lines = ["text,who", "a splendid café,Zoë", "dreadful,Ann"]
     (tmp_path / "t.csv").write_bytes((line_end.join(lines) + line_end).encode(encoding))
     words = ("--encoding", encoding) if encoding in ("cp1252", "utf-16") else ()
-    told = gf(*words, "predict", run, "t.csv", "--out", "o.csv", "--keep-table")
-    assert told.code == 0, told.err
+    ok(*words, "predict", run, "t.csv", "--out", "o.csv", "--keep-table")
     raw = (tmp_path / "o.csv").read_bytes()
     assert raw.startswith(MARK) is (encoding == "utf-8-sig")
     found = raw.decode(encoding).split(line_end)
@@ -114,21 +109,19 @@ CELLS = (
 
 @pytest.mark.parametrize("piecewise", [False, True])
 @pytest.mark.parametrize(("name", "delimiter"), [("mine.csv", ","), ("mine.csv", ";"), ("mine.tsv", "\t")])
-def test_every_cell_stays_as_it_is(gf, run: Path, tmp_path: Path, monkeypatch, piecewise, name, delimiter):
+def test_every_cell_stays_as_it_is(ok, run: Path, tmp_path: Path, monkeypatch, piecewise, name, delimiter):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
-        monkeypatch.setattr("glassformer.cli.rows.PIECE", 2)
+        monkeypatch.setattr("glassformer.cli.predict.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.predict.PIECE", 2)
     head = ["=id", "note", "text"]
     rows = [[str(i), cell, f"@a film {cell}" if cell.strip() else "@x"] for i, cell in enumerate(CELLS)]
     with (tmp_path / name).open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows([head, *rows])
-    told = gf("predict", run, name, "--text-column", "text", "--out", "out.csv", "--keep-table")
-    assert told.code == 0, told.err
+    ok("predict", run, name, "--text-column", "text", "--out", "out.csv", "--keep-table")
     found = records(tmp_path / "out.csv", delimiter)
     assert [line[:3] for line in found] == [head, *rows]
     assert found[0][3:] == ["predicted", "probability"]
-    usual = gf("predict", run, name, "--text-column", "text", "--out", "usual.csv")
-    assert usual.code == 0, usual.err
+    ok("predict", run, name, "--text-column", "text", "--out", "usual.csv")
     assert records(tmp_path / "usual.csv")[1][2] == "'@a film @at"  # all other output is guarded
 
 
@@ -143,13 +136,12 @@ def test_the_guards_of_a_label_review_stay(tmp_path: Path):
 
 
 @pytest.mark.parametrize("piecewise", [False, True])
-def test_rows_without_an_answer_say_why(gf, run: Path, tmp_path: Path, monkeypatch, piecewise):
+def test_rows_without_an_answer_say_why(ok, run: Path, tmp_path: Path, monkeypatch, piecewise):
     if piecewise:
-        monkeypatch.setattr("glassformer.cli.rows.LARGE", 1)
-        monkeypatch.setattr("glassformer.cli.rows.PIECE", 2)
+        monkeypatch.setattr("glassformer.cli.predict.LARGE", 1)
+        monkeypatch.setattr("glassformer.cli.predict.PIECE", 2)
     write_csv(tmp_path / "t.csv", [("7", "a film"), ("11", ""), ("13", "a plot")], "id,text")
-    told = gf("predict", run, "t.csv", "--out", "o.csv", "--keep-table", "--on-bad-row", "skip")
-    assert told.code == 0, told.err
+    ok("predict", run, "t.csv", "--out", "o.csv", "--keep-table", "--on-bad-row", "skip")
     head, *rows = records(tmp_path / "o.csv")
     assert head == ["id", "text", "predicted", "probability", "error"]
     assert [row[:2] for row in rows] == [["7", "a film"], ["11", ""], ["13", "a plot"]]
@@ -157,18 +149,18 @@ def test_rows_without_an_answer_say_why(gf, run: Path, tmp_path: Path, monkeypat
     assert [row[4] for row in rows] == ["", "the text is empty", ""]
 
 
-def test_numbers_have_their_bounds(gf, tmp_path: Path):
+def test_numbers_have_their_bounds(ok, tmp_path: Path):
     rows = [(text, str(i % 5)) for i, (text, _) in enumerate(sentences(60))]
     data = write_csv(tmp_path / "scores.csv", rows, "text,score")
     argv = ("train", "--text", data, "--label-column", "score", "--out", "run", *settings("target=number"))
     argv = tuple(word for i, word in enumerate(argv) if "maps=1" not in (word, *argv[i + 1 : i + 2]))
-    assert gf(*argv).code == 0
+    ok(*argv)
     write_csv(tmp_path / "t.csv", [("7", "a film")], "id,text")
-    assert gf("predict", "run", "t.csv", "--out", "o.csv", "--keep-table").code == 0
+    ok("predict", "run", "t.csv", "--out", "o.csv", "--keep-table")
     head, row = records(tmp_path / "o.csv")
     assert head == ["id", "text", "predicted", "low", "high"]
     assert row[:2] == ["7", "a film"]
-    assert gf("predict", "run", "t.csv", "--out", "usual.csv").code == 0
+    ok("predict", "run", "t.csv", "--out", "usual.csv")
     usual = dict(zip(*records(tmp_path / "usual.csv"), strict=True))
     assert row[2:] == [usual[name] for name in ("predicted", "low", "high")]
 
@@ -193,12 +185,50 @@ def test_what_is_no_single_table_is_refused(refused, run: Path, tmp_path: Path):
     assert "201 columns, at most 200 are kept" in said
 
 
-def test_columns_that_do_not_stand_beside_the_answers_are_told(gf, run: Path, tmp_path: Path):
+def test_columns_that_do_not_stand_beside_the_answers_are_told(ok, run: Path, tmp_path: Path):
     names = ["text", *(f"c{i}" for i in range(203))]
     table = write_csv(tmp_path / "wide.csv", [["a film", *["x"] * 203]] * 2, ",".join(names))
-    result = gf("predict", run, table, "--out", "o.csv")
-    assert result.code == 0
+    result = ok("predict", run, table, "--out", "o.csv")
     assert "3 of 203 other columns, those behind 'c199', are not written beside the answers" in result.err
     written = records(tmp_path / "o.csv")[0]
     assert "c199" in written
     assert "c200" not in written
+
+
+# --- the least sure answers -------------------------------------------------------------------------
+
+
+def test_the_least_sure_come_first():
+    p = np.random.default_rng(0).dirichlet([1, 1, 1], 53)
+    p[7] = p[11] = [0.34, 0.33, 0.33]
+    rows = [Row(f"text {i}", i + 2, "t.csv") for i in range(53)]
+    shares, labels = p.max(1), [("a", "b", "c")[k] for k in p.argmax(1)]
+    kept = LeastSure(5)
+    for row, label, share, own in zip(rows, labels, shares.tolist(), p, strict=True):
+        found = {"label": label, "probability": share, "probabilities": own}
+        kept.add(Prediction(row, found), ["a", "b", "c"])
+    found = kept.found()
+    assert [f["row"] - 2 for f in found] == np.argsort(shares, kind="stable")[:5].tolist()
+    assert [f["row"] for f in found[:2]] == [9, 13]
+    for f in found:
+        own = p[f["row"] - 2]
+        assert [share for _, share in f["likeliest"]] == sorted(own.tolist(), reverse=True)[:2]
+        assert f["likeliest"][0][0] == f["label"]
+    with pytest.raises(ConfigError, match="0 rows"):
+        LeastSure(0)
+
+
+def test_predict_lists_them(gf, as_json, ok, refused, run, tmp_path):
+    data = write_csv(tmp_path / "new.csv", sentences(13, seed=2))
+    result = ok("predict", run, data, "--least-sure", 3)
+    assert "the 3 least sure of 13 texts" in result.out
+    assert f"glassformer calibrate {run}" in result.err
+    answers = as_json("predict", run, data)["answers"]
+    found = as_json("predict", run, data, "--least-sure", 3)
+    assert found["answers"] == answers
+    order = sorted(answers, key=lambda a: a["probability"])[:3]
+    assert [f["row"] for f in found["least_sure"]] == [a["row"] for a in order]
+    written = gf("predict", run, data, "--least-sure", 2, "--out", "answers.csv")
+    assert "the 2 least sure of 13 texts" in written.out
+    assert len((tmp_path / "answers.csv").read_text(encoding="utf-8").splitlines()) == 14
+    assert "0 rows" in refused("predict", run, data, "--least-sure", 0)

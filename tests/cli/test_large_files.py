@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli import rows as rows_module
+from glassformer.cli import predict as rows_module
+from glassformer.cli.inputs import read_rows
+from glassformer.cli.predict import LargeFile
 from glassformer.cli.predictions import Writer
-from glassformer.cli.rows import LargeFile, read_rows
 from glassformer.data.column_contents import looked_at
 from glassformer.data.tables import StreamedTable, read_table
 from glassformer.errors import DataError
@@ -55,16 +56,15 @@ def table_files(folder: Path, bad: bool) -> list[Path]:
 
 
 @pytest.mark.parametrize("bad", [False, True])
-def test_the_answers_are_the_same_as_all_at_once(gf, run: Path, tmp_path: Path, piecewise, bad):
+def test_the_answers_are_the_same_as_all_at_once(gf, as_json, ok, run: Path, tmp_path: Path, piecewise, bad):
     for path in table_files(tmp_path, bad):
         seen = []
         for on in (True, False):
             piecewise(on)
             skip = ("--on-bad-row", "skip") if bad else ()
-            shown = gf("predict", run, path, *skip)
-            assert shown.code == 0, shown
+            shown = ok("predict", run, path, *skip)
             told = gf("predict", run, path, *skip, "--out", f"{path.name}-{on}.csv")
-            found = json.loads(gf("predict", run, path, *skip, "--json").out)
+            found = as_json("predict", run, path, *skip)
             with open(f"{path.name}-{on}.csv", encoding="utf-8", newline="") as file:
                 seen.append((shown.out, shown.err, told.err, list(csv.reader(file)), found))
         one, other = seen
@@ -80,7 +80,7 @@ def test_the_answers_are_the_same_as_all_at_once(gf, run: Path, tmp_path: Path, 
         assert one[4]["without_answer"] == (0 if not bad else 4 if path.suffix == ".jsonl" else 3)
 
 
-def test_a_bad_row_ends_it_before_the_first_answer(gf, refused, run: Path, tmp_path: Path, piecewise):
+def test_a_bad_row_ends_it_before_the_first_answer(refused, run: Path, tmp_path: Path, piecewise):
     for path in table_files(tmp_path, bad=True):
         said = []
         for on in (True, False):

@@ -6,12 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from glassformer.tasks.image_classification import run as of_pictures
 from glassformer.tasks.text_classification import run as of_texts
 
-from .tiny import sentences, settings, write_csv
+from .tiny import pictures, sentences, sets, settings, write_csv
 
 ASKED = ("--set", "class_weight=balanced", "--set", "monitor=macro_f1", "--set", "baselines=true")
 
@@ -44,11 +43,10 @@ def balanced(targets: np.ndarray) -> np.ndarray:
     return len(targets) / (len(counts) * counts[targets])
 
 
-def test_texts(gf, tmp_path, weights):
+def test_texts(gf, ok, tmp_path, weights):
     rows = [row for i, row in enumerate(sentences(90)) if row[1] == "pos" or i % 6 == 0]
     write_csv(tmp_path / "rare.csv", rows)
-    result = gf("train", "--text", "rare.csv", "--out", "run", *settings(), *ASKED)
-    assert result.code == 0, result.err
+    result = ok("train", "--text", "rare.csv", "--out", "run", *settings(), *ASKED)
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["measure"] == "macro_f1"
     assert {b["class_weight"] for b in metrics["baselines"].values()} == {"balanced"}
@@ -67,13 +65,8 @@ def test_texts(gf, tmp_path, weights):
     assert "average precision" in shown
 
 
-def test_pictures(gf, tmp_path, weights):
-    rng = np.random.default_rng(0)
-    for name, count in (("many", 31), ("rare", 7)):
-        (tmp_path / "folder" / name).mkdir(parents=True)
-        for i in range(count):
-            picture = rng.integers(0, 256, (9, 11, 3), np.uint8)
-            Image.fromarray(picture).save(tmp_path / "folder" / name / f"{i}.png")
+def test_pictures(ok, tmp_path, weights):
+    pictures(tmp_path / "folder", {"many": 31, "rare": 7}, (9, 11))
     small = (
         "image_size=8",
         "patch_size=4",
@@ -83,21 +76,19 @@ def test_pictures(gf, tmp_path, weights):
         "d_ff=16",
         "epochs=1",
     )
-    words = [word for pair in (*small, "threads=1", "bootstrap=20") for word in ("--set", pair)]
-    result = gf("train", "--images", "folder", "--out", "run", *words, *ASKED)
-    assert result.code == 0, result.err
+    words = sets(*small, "threads=1", "bootstrap=20")
+    result = ok("train", "--images", "folder", "--out", "run", *words, *ASKED)
     targets, options = weights["pixel_logistic"]
     np.testing.assert_allclose(options["sample_weight"], balanced(targets), rtol=1e-5)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["measure"] == "macro_f1"
     assert "the simple models were trained with the same class weights" in result.out
 
 
-def test_folds(gf, tmp_path):
+def test_folds(ok, tmp_path):
     write_csv(tmp_path / "reviews.csv", sentences(60))
-    result = gf(
+    result = ok(
         "cross-validate", "--text", "reviews.csv", "--folds", 2, "--out", "folds", *settings(), *ASKED[:4]
     )
-    assert result.code == 0, result.err
     assert "fold 1 of 2: macro-F1 0." in result.out
     head = next(line for line in result.out.splitlines() if "accuracy" in line and "┃" in line)
     assert head.index("macro-F1") < head.index("accuracy")

@@ -46,7 +46,7 @@ def test_the_file_is_found_by_its_readable_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_on_images_so_named(gf, tmp_path):
+def test_a_run_on_images_so_named(gf, as_json, ok, tmp_path):
     rng = np.random.default_rng(3)
     for k, label in enumerate(("dark", "light")):
         os.makedirs(tmp_path / f"dir{E}" / label)
@@ -54,11 +54,10 @@ def test_a_run_on_images_so_named(gf, tmp_path):
             array = (rng.integers(0, 100, (11, 13, 3)) + k * 150).astype(np.uint8)
             Image.fromarray(array).save(tmp_path / f"dir{E}" / label / f"caf{E}{i}.png")
     sizes = ("--set", "image_size=16", "--set", "patch_size=8", "--set", "epochs=1")
-    result = gf("train", "--images", f"dir{E}", "--out", "run", *SMALL, *sizes)
-    assert result.code == 0, result.err
+    result = ok("train", "--images", f"dir{E}", "--out", "run", *SMALL, *sizes)
     assert "caf\\xe9" in (tmp_path / "run" / "predictions.csv").read_text(encoding="utf-8")
-    assert gf("evaluate", "run").code == 0
-    answers = json.loads(gf("predict", "run", f"dir{E}", "--json").out)["answers"]
+    ok("evaluate", "run")
+    answers = as_json("predict", "run", f"dir{E}")["answers"]
     assert len(answers) == 40
     result = gf("train", "--images", f"dir{E}", "--out", f"run{E}", *SMALL, *sizes)
     assert result.code == 2
@@ -69,8 +68,7 @@ NAME, READABLE = "caf\udce9", "caf\\xe9"
 
 
 def test_every_table_of_answers_takes_them(tmp_path):
-    from glassformer.cli.search import write_found
-    from glassformer.cli.similar import write_cosines, write_doubles
+    from glassformer.cli.similar import write_cosines, write_doubles, write_found
     from glassformer.data.pairs import PairSplit
     from glassformer.study.results import _write_csv
     from glassformer.tasks.translation.run import write_translations

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.new import commented, needs_files, usual_recipe
 from glassformer.cli.options import recipe_keys
+from glassformer.cli.recipes import commented, needs_files, usual_recipe
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.recipe import recipe_names
 
@@ -20,7 +20,7 @@ SHIPPED = sorted({load_recipe(name).task for name in recipe_names()})
 
 
 @pytest.mark.parametrize("task", sorted({*TASKS} - {*SHIPPED}))
-def test_a_task_without_a_recipe_names_the_way(gf, refused, tmp_path: Path, task):
+def test_a_task_without_a_recipe_names_the_way(ok, refused, tmp_path: Path, task):
     line = refused("new", "mine.toml", "--task", task)
     given = "--images" if task.startswith("image") else "--text"
     assert line.endswith(f"Give {given} FILE --set target=number, or a recipe")
@@ -30,23 +30,22 @@ def test_a_task_without_a_recipe_names_the_way(gf, refused, tmp_path: Path, task
             [(text, str(i / 7)) for i, (text, _) in enumerate(sentences(13))],
             "text,score",
         )
-        assert gf("new", "mine.toml", "--text", data, "--set", "target=number").code == 0
+        ok("new", "mine.toml", "--text", data, "--set", "target=number")
         assert load_recipe("mine.toml").task == task
 
 
 @pytest.mark.parametrize("task", SHIPPED)
-def test_the_usual_recipe_of_every_task_is_written_and_read_back(gf, task):
-    result = gf("new", "mine.toml", "--task", task)
-    assert result.code == 0, result
+def test_the_usual_recipe_of_every_task_is_written_and_read_back(ok, task):
+    result = ok("new", "mine.toml", "--task", task)
     written = load_recipe("mine.toml")
     assert written == replace(load_recipe(usual_recipe(task)), name="mine")
     assert result.out.splitlines()[-1] == "next: glassformer train mine.toml"
     assert ("does not come with the package" in result.err) == needs_files(written)
 
 
-def test_a_setting_that_is_a_table_is_written_and_read_back(gf):
+def test_a_setting_that_is_a_table_is_written_and_read_back(ok):
     asked = ["--set", "merge_labels={'Ger.'='de', 7=''}", "--set", "class_weight={de=2.0, 'a \"b\"'=0.5}"]
-    assert gf("new", "mine.toml", "europe", *asked).code == 0
+    ok("new", "mine.toml", "europe", *asked)
     written = load_recipe("mine.toml")
     assert written.data.merge_labels == {"Ger.": "de", "7": ""}
     assert written.train.class_weight == {"de": 2.0, 'a "b"': 0.5}
@@ -64,8 +63,8 @@ def test_every_key_stands_there_with_its_meaning(task):
     assert max(len(line) for line in lines if line.startswith("# ") and " = " not in line) <= 100
 
 
-def test_a_default_can_be_uncommented(gf):
-    assert gf("new", "mine.toml").code == 0
+def test_a_default_can_be_uncommented(ok):
+    ok("new", "mine.toml")
     text = Path("mine.toml").read_text(encoding="utf-8")
     keys = {key.name for key in recipe_keys()}
     lines = [line for line in text.splitlines() if not line.endswith(" =")]
@@ -81,11 +80,10 @@ def test_a_default_can_be_uncommented(gf):
     assert load_recipe("other.toml").train.weight_decay == 0.03
 
 
-def test_it_trains(gf, tmp_path: Path):
+def test_it_trains(ok, tmp_path: Path):
     data = write_csv(tmp_path / "reviews.csv", sentences(41))
-    assert gf("new", "mine.toml", "--text", data, *settings()).code == 0
-    result = gf("train", "mine.toml")
-    assert result.code == 0, result
+    ok("new", "mine.toml", "--text", data, *settings())
+    ok("train", "mine.toml")
     assert json.loads(Path("runs/mine/metrics.json").read_text())["test"]["n"] == 4
 
 
@@ -96,12 +94,12 @@ def test_it_takes_what_train_takes(gf, tmp_path: Path):
     assert (made.model.model, made.train.epochs, made.expect) == ("textcnn", 7, "")
 
 
-def test_what_cannot_be_written_is_refused(gf, refused):
+def test_what_cannot_be_written_is_refused(ok, refused):
     assert "no task 'x'" in refused("new", "a.toml", "--task", "x")
     assert "--task and RECIPE" in refused("new", "a.toml", "europe", "--task", "word2vec")
     assert "is a .toml file" in refused("new", "a.txt")
     assert not Path("a.toml").exists()
-    assert gf("new", "a.toml").code == 0
+    ok("new", "a.toml")
     before = Path("a.toml").read_bytes()
     assert "a.toml" in refused("new", "a.toml")
     assert Path("a.toml").read_bytes() == before

@@ -1,9 +1,13 @@
-"""Every command says what it is for, and what the documents say parses; the set of options: tests/house."""
+"""Every command says what it is for, completes in shells, and prints nothing that a terminal obeys; documents parse."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,10 @@ from typing import Any
 import pytest
 import typer.main
 
+from glassformer.cli import output
 from glassformer.cli.app import UsageError, app
+from glassformer.cli.options import recipes, run_folders, studies
+from glassformer.outputs import printable
 from glassformer.process import READING
 from glassformer.serve.limits import Limits
 from glassformer.tasks.recipe import recipe_names, study_names
@@ -127,3 +134,152 @@ def test_every_recipe_names_its_command():
 def test_a_value_of_another_type_is_told_in_plain_words(refused, words, said):
     line = refused("train", "--text", "a.csv", *words)
     assert line == f"error: {words[0]} takes {said}. See 'glassformer train --help'"
+
+
+# --- completion -------------------------------------------------------------------------------------
+
+
+def ask(shell: str, line: str, folder: Path, kind: str = "complete") -> str:
+    """What a shell gets for a command line whose last word is being typed."""
+    words = line.split(" ")
+    asked = {
+        "_GLASSFORMER_COMPLETE": f"{kind}_{shell}",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+        "_TYPER_COMPLETE_ARGS": line,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    program = "import sys; from glassformer.cli.start import run; sys.exit(run())"
+    source = str(Path(__file__).parents[2] / "src")
+    path = os.pathsep.join([source, *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=os.environ | asked | {"PYTHONPATH": path},
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "shell", ["bash", *(pytest.param(s, marks=pytest.mark.slow) for s in ("zsh", "fish"))]
+)
+def test_every_shell_is_offered_verbs_and_recipes(shell, tmp_path):
+    verbs = ask(shell, "glassformer tra", tmp_path)
+    assert "train" in verbs
+    assert "translate" in verbs
+    assert "predict" not in verbs
+    assert "europe-frozen" in ask(shell, "glassformer train euro", tmp_path)
+    assert (
+        "_glassformer_completion" in (script := ask(shell, "glassformer", tmp_path, "source"))
+        or shell == "fish"
+    )
+    assert "_GLASSFORMER_COMPLETE" in script
+
+
+def test_bash_is_offered_options_and_runs(tmp_path):
+    (tmp_path / "runs" / "one").mkdir(parents=True)
+    (tmp_path / "runs" / "one" / "config.toml").write_text("")
+    assert ask("bash", "glassformer evaluate --js", tmp_path).split() == ["--json"]
+    assert ask("bash", "glassformer evaluate runs/", tmp_path).split() == ["runs/one"]
+
+
+def test_folders_are_offered_by_what_they_hold(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, mark in (
+        ("run", "config.toml"),
+        ("model", "glassformer.json"),
+        ("other", "x.txt"),
+        (".hidden", "config.toml"),
+    ):
+        Path(name).mkdir()
+        (Path(name) / mark).write_text("")
+    Path("file").write_text("")
+    assert run_folders("") == ["model", "other/", "run"]
+    assert run_folders("ru") == ["run"]
+    assert run_folders(".h") == [".hidden"]
+    assert run_folders("nosuch/x") == []
+    assert "europe" in recipes("eu")
+    assert recipes("zz") == []
+    assert "europe-pooling" in studies("europe-p")
+
+
+# --- the terminal -----------------------------------------------------------------------------------
+
+CLI = Path(output.__file__).parent
+HOSTILE = {
+    "ESC": "\x1b[31m",
+    "CSI of C1": "\x9b31m",
+    "OSC of C1": "\x9d0;title\x9c",
+    "bell": "\x07",
+    "delete": "\x7f",
+    "next line": "\x85",
+    "line separator": "\u2028",
+    "right to left": "\u202e",
+    "isolate": "\u2066",
+    "backspace": "\x08",
+    "tag": "\U000e0041",
+}
+
+
+def is_harmless(text: str) -> bool:
+    return all(c.isprintable() or c in "\t\n" for c in text)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_json_reads_back_and_is_harmless(name: str, capsys):
+    value = {f"key {HOSTILE[name]}": [f"a {HOSTILE[name]} film", "Zoë 中文 👍", {"n": 1.5}]}
+    output.say_json(value)
+    told = capsys.readouterr().out
+    assert is_harmless(told)
+    assert json.loads(told) == value
+    assert "Zoë 中文 👍" in told
+
+
+def test_a_name_that_is_not_utf_8_is_written_with_its_bytes(capsys):
+    output.say_json({"name": "caf\udce9"})
+    assert json.loads(capsys.readouterr().out) == {"name": "caf\\xe9"}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_lines_and_tables_are_harmless(name: str, capsys):
+    text = f"a{HOSTILE[name]}b"
+    output.emit(f"{text}\t1.0")
+    output.say(text)
+    output.note(text)
+    output.show_table(text, [text, "n"], [[text, 1]])
+    told = "".join(capsys.readouterr())
+    assert is_harmless(told)
+    assert told.count("\N{REPLACEMENT CHARACTER}") >= (0 if HOSTILE[name].isspace() else 5)
+
+
+def test_printable_keeps_what_it_is_told_to():
+    assert (
+        printable("a\tb\nc\x9b")
+        == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c\N{REPLACEMENT CHARACTER}"
+    )
+    assert printable("a\tb\nc\x9b", keep="\t\n") == "a\tb\nc\N{REPLACEMENT CHARACTER}"
+
+
+def test_every_verb_prints_through_one_function():
+    for path in sorted(CLI.glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        assert text.count("typer.echo(") == (path.name == "output.py"), path.name
+        assert "sys.stdout.write" not in text, path.name
+        assert "print_exc" not in text, path.name
+
+
+def test_predict_shows_texts_and_answers_without_control_characters(gf, ok, run: Path, tmp_path: Path):
+    text = "a splendid " + "".join(HOSTILE.values()) + " film"
+    for options in ((), ("--json",), ("--least-sure", "1")):
+        result = ok("predict", run, text, *options)
+        assert is_harmless(result.out + result.err)
+        if "--json" in options:
+            assert json.loads(result.out)["answers"][0]["text"] == text
+    (tmp_path / "t.csv").write_text(f'text,note\n\n"",{text}\n', encoding="utf-8")
+    failed = gf("predict", run, "t.csv", "--text-column", text, "--debug")
+    assert failed.code == 2
+    assert is_harmless(failed.out + failed.err)

@@ -1,4 +1,4 @@
-"""``train RECIPE --data OTHER``: what a recipe says of its own data does not go along."""
+"""``train RECIPE --data OTHER``: what goes along of a recipe, and a masked language model of one's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+import glassformer as gf
 from glassformer.cli.own_data import held_out_line
 from glassformer.cli.train import choose_recipe
-from glassformer.config import to_dict
+from glassformer.config import read_toml, to_dict
+from glassformer.data.masking import share_of_several
+from glassformer.errors import ConfigError, ShortModelWarning
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.question_answering.run import load as load_answers
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.token_tagging.run import load
+
+from .tiny import sentences, sets, write_csv
 
 EXAMPLES = {"evaluate": ("sentences", "questions"), "judge": ("neighbours", "analogies")}
 
@@ -123,3 +128,86 @@ def test_a_run_that_has_begun_goes_on_as_it_was_split(tmp_path: Path):
     (begun / "config.toml").write_text('task = "token-tagging"\n[data]\ntest_size = 5\n')
     data = choose_recipe("wnut17-minilm", data=file, begun=begun).data
     assert (data.validation_size, data.test_size) == (None, 5)
+
+
+# --- masked words -----------------------------------------------------------------------------------
+
+MLM = sets(
+    "d_model=8",
+    "num_layers=1",
+    "num_heads=2",
+    "d_ff=13",
+    "epochs=1",
+    "precision=fp32",
+    "vocab_size=90",
+)
+
+
+def test_pairs_are_made_only_of_texts_with_several_sentences(ok, tmp_path: Path):
+    one = tmp_path / "one.txt"
+    one.write_text("\n".join(text for text, _ in sentences(60)), encoding="utf-8")
+    result = ok("train", "europe-mlm", "--data", one, "--out", "one", *MLM)
+    assert "most texts have one sentence: next_sentence=false" in result.err
+    assert read_toml("one/config.toml")["text"]["next_sentence"] is False
+    ok("train", "europe-mlm", "--data", one, "--out", "one", "--resume", *MLM)
+    two = tmp_path / "two.txt"
+    two.write_text("\n".join(f"{text}. And {text}!" for text, _ in sentences(60)), encoding="utf-8")
+    ok("train", "europe-mlm", "--data", two, "--out", "two", *MLM)
+    assert read_toml("two/config.toml")["text"]["next_sentence"] is True
+    asked = ok("train", "europe-mlm", "--data", one, "--out", "asked", *MLM, "--set", "next_sentence=true")
+    assert "100% of the texts have one sentence" in asked.out
+    assert read_toml("asked/config.toml")["text"]["next_sentence"] is True
+
+
+def test_a_run_stopped_with_pairs_goes_on_with_them(gf, ok, tmp_path: Path):
+    one = tmp_path / "one.txt"
+    one.write_text("\n".join(text for text, _ in sentences(60)), encoding="utf-8")
+    command = ("train", "europe-mlm", "--data", one, "--out", "run", *MLM)
+    ok(*command, "--set", "next_sentence=true")
+    assert gf(*command, "--resume").code == 0  # as such a run was begun before lines were looked at
+
+
+@pytest.mark.filterwarnings("always::glassformer.errors.ShortModelWarning")
+def test_a_classifier_begins_from_the_run_and_reads_what_it_has_positions_for(gf, ok, tmp_path: Path):
+    lines = tmp_path / "lines.txt"
+    lines.write_text("\n".join(text for text, _ in sentences(60)), encoding="utf-8")
+    ok("train", "europe-mlm", "--data", lines, "--out", "runs/mlm", *MLM)
+    data = write_csv(
+        tmp_path / "reviews.csv", [*sentences(60), ("long " * 90, "pos"), ("long and dull " * 90, "neg")]
+    )
+    quick = sets("epochs=1", "precision=fp32", "bootstrap=20", "baselines=false")
+    result = ok("train", "--text", data, "--model", "runs/mlm", "--out", "run", *quick)
+    assert "note: runs/mlm has positions for 64 tokens: max_length = 64" in result.err
+    assert "longer than 64 tokens" in result.out
+    ok("predict", "run", "a splendid film " * 99)
+    ok("train", "--text", data, "--model", "runs/mlm", "--out", "run", "--resume", *quick)
+    assert (
+        "max_length 65 is more than the model's 64 positions"
+        in gf(
+            "train", "--text", data, "--model", "runs/mlm", "--out", "b", "--set", "max_length=65", *quick
+        ).err
+    )
+
+
+def test_in_python_the_length_follows_too(tmp_path: Path):
+    texts, labels = zip(*sentences(12), strict=True)
+    sizes = {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 13, "epochs": 1, "precision": "fp32"}
+    gf.MaskedLM(max_positions=17, max_length=17, min_count=1, vocab_size=90, **sizes).fit(texts).save(
+        tmp_path / "mlm"
+    )
+    clf = gf.TextClassifier(str(tmp_path / "mlm"), epochs=1, precision="fp32")
+    with pytest.warns(ShortModelWarning, match="positions for 17 tokens"):
+        clf.fit(texts, labels)
+    assert clf.max_length == 17
+    assert clf.truncated(["word " * 40, "short"]).tolist() == [True, False]
+    clf.save(tmp_path / "clf")
+    assert gf.load(tmp_path / "clf").max_length == 17
+    with pytest.raises(ConfigError, match="more than the model's 17 positions"):
+        gf.TextClassifier(str(tmp_path / "mlm"), max_length=31).fit(texts, labels)
+
+
+def test_how_many_texts_have_several_sentences():
+    assert (
+        share_of_several(["One. Two.", "One", 'He said "no." She left.', "3.5 stars", "What?! Yes."]) == 0.6
+    )
+    assert share_of_several([]) == 0

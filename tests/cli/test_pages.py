@@ -11,19 +11,15 @@ import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from .tiny import TINY, sentences, settings, write_csv
+from .tiny import TINY, pictures, sentences, sets, settings, write_csv
 
 ROOT = Path(__file__).parents[2]
 REAL = re.compile(r"(train|compare|cross-validate|data doctor) (imdb|multi30k)|reproduce 12|serve ")
-SHORT = ["--set", "epochs=1", "--set", "bootstrap=20", "--set", "threads=1"]
-FOLDS = [word for pair in TINY if not pair.startswith(("model=", "maps=")) for word in ("--set", pair)]
-NARROW = [
-    word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16") for word in ("--set", pair)
-]
+SHORT = sets("epochs=1", "bootstrap=20", "threads=1")
+FOLDS = sets(*[pair for pair in TINY if not pair.startswith(("model=", "maps="))])
+NARROW = sets("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16")
 SMALL = {  # what a command has added behind it
     "train --text": settings(),
     "train --images": [*SHORT, *NARROW, "--set", "image_size=8", "--set", "patch_size=4"],
@@ -57,7 +53,7 @@ def listed(page: str) -> list[str]:
 
 
 @pytest.fixture
-def stand_ins(gf, tmp_path: Path):
+def stand_ins(ok, tmp_path: Path):
     """Tables, pictures and finished runs under the names that the pages use."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -70,12 +66,7 @@ def stand_ins(gf, tmp_path: Path):
     write_csv(tmp_path / "scores.csv", scores, header="text,score")
     pq.write_table(pa.table({"text": [text for text, _ in sentences(31, seed=1)]}), tmp_path / "big.parquet")
     (tmp_path / "pooling.toml").write_text(STUDY, encoding="utf-8")
-    rng = np.random.default_rng(0)
-    for name, shade in (("dark", 40), ("light", 200)):
-        (tmp_path / "FOLDER" / name).mkdir(parents=True)
-        for i in range(23):
-            picture = rng.integers(shade - 30, shade + 30, (11, 13, 3)).astype(np.uint8)
-            Image.fromarray(picture).save(tmp_path / "FOLDER" / name / f"{i}.png")
+    pictures(tmp_path / "FOLDER", {"dark": 23, "light": 23}, (11, 13))
     pairs = [(f"two dogs number {i} run .", f"zwei hunde nummer {i} laufen .") for i in range(43)]
     write_csv(tmp_path / "pairs.csv", pairs, header="en,de")
     short = ["--set", "epochs=1", "--set", "threads=1", *NARROW]
@@ -104,8 +95,7 @@ def stand_ins(gf, tmp_path: Path):
             *settings("maps=0"),
         ],
     ):
-        result = gf(*words)
-        assert result.code == 0, (words, result)
+        ok(*words)
 
 
 @pytest.mark.slow

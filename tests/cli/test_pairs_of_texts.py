@@ -14,6 +14,8 @@ from glassformer.cli.app import main
 from glassformer.evaluate.predictions import read_predictions
 from glassformer.tasks.run_folder import read_run_recipe
 
+from .tiny import sets
+
 COLORS = ("red", "blue", "green", "white")
 ROWS = [
     (i, f"the {a} one {i}", f"a {b} one here {i % 7}", "same" if a == b else "other", "x")
@@ -33,7 +35,7 @@ TINY = [
     "batch_size=8",
     "bootstrap=20",
 ]
-SET = [word for value in TINY for word in ("--set", value)]
+SET = sets(*TINY)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,7 @@ def test_a_run_of_pairs(run):
 
 
 def test_the_next_command_has_both_texts(run):
-    from glassformer.cli.finished import next_step
+    from glassformer.cli.output import next_step
     from glassformer.tasks.run_folder import Run, read_run_recipe
 
     said = next_step(Run.of(run), read_run_recipe(run))

@@ -8,16 +8,14 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import examine
 from glassformer.data.mending import ANSWERS
 
-from .every import TEXT, VIT, call, settings
-from .tiny import write_csv
+from .every import TEXT, VIT, call, ok
+from .tiny import pictures, sets, write_csv
 
 PROPOSED = "what options can answer of this: "
 TINY = [s for s in TEXT if s != "maps=0"]
@@ -34,8 +32,7 @@ def doctored(*words: object) -> tuple[set[str], list[str]]:
 def run(words: Sequence[str], out: Path, tiny: Sequence[str] = TINY) -> dict:
     """The proposed command with a tiny model; its metrics."""
     words = [w for i, w in enumerate(words) if "--out" not in (w, words[i - 1])]
-    done = call(*words, *settings(*tiny), "--out", out)
-    assert done.code == 0, done.err
+    ok(*words, *sets(*tiny), "--out", out)
     return json.loads((out / "metrics.json").read_text())
 
 
@@ -150,12 +147,7 @@ def test_accents_are_no_matter_of_an_option(tmp_path):
 
 
 def test_pictures_that_cannot_be_read_are_left_out_by_the_command(tmp_path):
-    rng = np.random.default_rng(0)
-    for label in ("dark", "light"):
-        (tmp_path / "mine" / label).mkdir(parents=True)
-        for i in range(15):
-            pixels = rng.integers(0, 100, (8, 8, 3)) + 150 * (label == "light")
-            Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "mine" / label / f"{i}.png")
+    pictures(tmp_path / "mine", {"dark": 15, "light": 15})
     (tmp_path / "mine" / "dark" / "broken.png").write_bytes(b"no image")
     copy = (tmp_path / "mine" / "dark" / "3.png").read_bytes()
     (tmp_path / "mine" / "dark" / "3 again.png").write_bytes(copy)

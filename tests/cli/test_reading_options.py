@@ -1,9 +1,8 @@
-"""``--header`` and ``--quoting`` at every verb that reads a table, and as keys that a run remembers."""
+"""``--encoding``, ``--header`` and ``--quoting`` at every verb that reads a table, and as keys that a run remembers."""
 
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ import pytest
 from glassformer.cli.train import choose_recipe
 from glassformer.config import read_toml
 from glassformer.data.files import reading, said
-from glassformer.tasks.catalog import TASKS
+from glassformer.process import ENCODING
+from glassformer.tasks.catalog import TASKS, load_recipe
 
 from .tiny import sentences, settings, write_csv
 
@@ -81,27 +81,26 @@ def test_swallowed_rows_at_every_verb(refused, swallowing, run, verb):
     assert not Path("new").exists()
 
 
-def test_the_doctor_names_swallowed_rows(gf, swallowing):
-    found = json.loads(gf("data", "doctor", swallowing, "--json").out)
+def test_the_doctor_names_swallowed_rows(as_json, swallowing):
+    found = as_json("data", "doctor", swallowing)
     rows = next(f for f in found["findings"] if f["code"] == "bad-rows")
     assert "a double quote opens in line 3 and closes in line 7" in rows["message"]
     assert "--quoting none" in rows["fix"]
     assert found["figures"]["splits"]["train"]["rows"] == 23
 
 
-def test_predict_with_the_way_that_is_named(gf, headless, swallowing, run):
-    assert json.loads(gf("predict", run, headless, "--header", "no", "--json").out)["examples"] == 24
-    assert json.loads(gf("predict", run, headless, "--header=yes", "--json").out)["examples"] == 23
-    assert json.loads(gf("--quoting", "none", "predict", run, swallowing, "--json").out)["examples"] == 24
-    assert json.loads(gf("predict", run, swallowing, "--quoting", "csv", "--json").out)["examples"] == 20
-    done = json.loads(gf("evaluate", run, headless, "--header", "no", "--json").out)
+def test_predict_with_the_way_that_is_named(as_json, headless, swallowing, run):
+    assert as_json("predict", run, headless, "--header", "no")["examples"] == 24
+    assert as_json("predict", run, headless, "--header=yes")["examples"] == 23
+    assert as_json("--quoting", "none", "predict", run, swallowing)["examples"] == 24
+    assert as_json("predict", run, swallowing, "--quoting", "csv")["examples"] == 20
+    done = as_json("evaluate", run, headless, "--header", "no")
     assert done["n"] == 24
     assert (said("header"), said("quoting")) == ("", "")  # nothing stays behind in this process
 
 
-def test_a_kept_table_without_a_header(gf, headless, run):
-    result = gf("predict", run, headless, "--header", "no", "--keep-table", "--out", "out.csv")
-    assert result.code == 0, result.err
+def test_a_kept_table_without_a_header(ok, headless, run):
+    ok("predict", run, headless, "--header", "no", "--keep-table", "--out", "out.csv")
     with Path("out.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["column1", "column2", "predicted", "probability"]
@@ -109,14 +108,13 @@ def test_a_kept_table_without_a_header(gf, headless, run):
 
 
 @pytest.mark.parametrize("given", [("--header", "no"), ("--set", "header=no")])
-def test_a_run_remembers_how_its_table_is_read(gf, headless, given):
-    result = gf("train", "--text", headless, "--out", "new", *settings(), *given)
-    assert result.code == 0, result.err
+def test_a_run_remembers_how_its_table_is_read(ok, headless, given):
+    ok("train", "--text", headless, "--out", "new", *settings(), *given)
     assert read_toml(Path("new/config.toml"))["data"]["header"] == "no"
-    assert gf("evaluate", "new").code == 0
-    assert gf("train", "--resume", "--out", "new").code == 0
+    ok("evaluate", "new")
+    ok("train", "--resume", "--out", "new")
     # Other data say for themselves.
-    assert gf("evaluate", "new", "--data", write_csv(Path("other.csv"), sentences(12, 2))).code == 0
+    ok("evaluate", "new", "--data", write_csv(Path("other.csv"), sentences(12, 2)))
 
 
 def test_every_task_has_the_keys():
@@ -140,3 +138,55 @@ def test_the_command_goes_before_the_recipe(monkeypatch, headless):
     monkeypatch.delenv("GLASSFORMER_HEADER")
     assert choose_recipe(None, str(headless), settings=["header=no"]).data.header == "no"
     assert said("header") == ""
+
+
+# --- the encoding -----------------------------------------------------------------------------------
+
+
+def latin(path: Path, count: int = 60) -> Path:
+    """A table with one text that is not UTF-8."""
+    rows = [("a café – naïve film", "pos"), *sentences(count)]
+    path.write_bytes("\n".join(["text,label", *(f"{text},{label}" for text, label in rows)]).encode("cp1252"))
+    return path
+
+
+@pytest.mark.parametrize("named", [("--set", "encoding=cp1252"), ("--encoding", "cp1252")])
+def test_a_run_remembers_the_encoding_of_its_data(ok, refused, tmp_path, named):
+    table = latin(tmp_path / "latin.csv")
+    assert "--encoding cp1252" in refused("train", "--text", table, "--out", "run", *settings())
+    ok("train", "--text", table, "--out", "run", *settings(), *named)
+    assert read_toml(tmp_path / "run" / "config.toml")["data"]["encoding"] == "cp1252"
+    ok("evaluate", "run")  # its own split, and no option
+    other = latin(tmp_path / "other.csv", 20)
+    ok("evaluate", "run", "--data", other)
+    ok("train", "--resume", "--out", "run")
+    assert said("encoding") == ""  # nothing stays behind in this process
+
+
+def test_a_name_that_is_no_encoding_is_refused(refused, tmp_path):
+    table = latin(tmp_path / "latin.csv")
+    said = refused("train", "--text", table, "--out", "run", *settings("encoding=cp1253x"))
+    assert "no encoding 'cp1253x'" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_task_reads_its_table_so(tmp_path):
+    table = latin(tmp_path / "latin.csv")
+    for task in TASKS:
+        assert "encoding" in vars(TASKS.recipe(task)().data), task
+    recipe = load_recipe("europe-mlm", ["encoding=cp1252", "source=" + str(table)])
+    assert "café" in str(TASKS["masked-lm"].load(recipe))
+
+
+def test_the_command_goes_before_the_recipe_and_leaves_nothing_behind(monkeypatch, tmp_path):
+    with reading("cp1252"):
+        assert said("encoding") == "cp1252"
+        with reading(None):
+            assert said("encoding") == "cp1252"
+        monkeypatch.setenv(ENCODING, "mac_roman")
+        assert said("encoding") == "mac_roman"
+    monkeypatch.delenv(ENCODING)
+    assert said("encoding") == ""
+    recipe = choose_recipe(None, str(latin(tmp_path / "a.csv")), settings=["encoding=cp1252"])
+    assert recipe.data.encoding == "cp1252"
+    assert said("encoding") == ""

@@ -1,4 +1,4 @@
-"""What ``glassformer train`` says before its first step and after each epoch."""
+"""What is said of a training and when: warnings, metrics, the next step, in the words of the page."""
 
 from __future__ import annotations
 
@@ -6,35 +6,33 @@ import json
 import warnings
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from glassformer.cli.output import said_plainly
+from glassformer.cli.output import _of_validation, said_plainly, show_run, stdout_for_json, unsure
+from glassformer.config import read_toml
 from glassformer.errors import DataError, IdleSettingWarning
+from glassformer.report.html import write_report
 from glassformer.tasks import run as runner
+from glassformer.tasks.catalog import build_recipe, known_recipe
+from glassformer.tasks.run_folder import Run
 from glassformer.train.callbacks import Callback
 
-from .tiny import settings, write_csv
+from .tiny import pictures, sentences, sets, settings, write_csv
 
-PICTURES = [
-    word
-    for pair in (
-        "image_size=8",
-        "patch_size=4",
-        "d_model=16",
-        "num_layers=1",
-        "num_heads=2",
-        "d_ff=16",
-        "epochs=1",
-        "precision=fp32",
-        "baselines=false",
-        "bootstrap=20",
-        "threads=1",
-        "grid=false",
-    )
-    for word in ("--set", pair)
-]
+PICTURES = sets(
+    "image_size=8",
+    "patch_size=4",
+    "d_model=16",
+    "num_layers=1",
+    "num_heads=2",
+    "d_ff=16",
+    "epochs=1",
+    "precision=fp32",
+    "baselines=false",
+    "bootstrap=20",
+    "threads=1",
+    "grid=false",
+)
 
 
 def vietnamese(path: Path) -> Path:
@@ -48,10 +46,9 @@ def place_of(lines: list[str], start: str) -> int:
     return next(i for i, line in enumerate(lines) if line.startswith(start))
 
 
-def test_lost_accents_and_cut_texts_are_said_before_the_first_step(gf, tmp_path: Path):
+def test_lost_accents_and_cut_texts_are_said_before_the_first_step(ok, tmp_path: Path):
     path = vietnamese(tmp_path / "quán.csv")
-    result = gf("train", "--text", path, "--out", "run", *settings("strip_accents=true", "max_length=5"))
-    assert result.code == 0, result
+    result = ok("train", "--text", path, "--out", "run", *settings("strip_accents=true", "max_length=5"))
     lines = result.out.splitlines()
     first = place_of(lines, "step ")
     assert place_of(lines, "data doctor: the tokenizer takes the accents from") < first
@@ -86,25 +83,20 @@ def test_a_run_that_is_killed_leaves_what_the_doctor_found(
     assert {"accents", "truncation", "unknown"} <= {finding["code"] for finding in findings}
 
 
-def test_a_set_of_pictures_is_described_as_the_guide_says(gf, tmp_path: Path):
-    rng = np.random.default_rng(0)
-    for split, classes in {
+def test_a_set_of_pictures_is_described_as_the_guide_says(ok, tmp_path: Path):
+    parts = {
         "train": {"red": 23, "blue": 5, "grey": 3},
         "validation": {"red": 5, "blue": 2},
         "test": {"red": 3, "blue": 2, "grey": 2},
-    }.items():
-        for label, count in classes.items():
-            folder = tmp_path / "squares" / split / label
-            folder.mkdir(parents=True)
-            for i in range(count):
-                Image.fromarray(rng.integers(0, 255, (11, 11, 3), np.uint8)).save(folder / f"{i}.png")
+    }
+    for seed, (split, classes) in enumerate(parts.items()):
+        pictures(tmp_path / "squares" / split, classes, (11, 11), seed)
     red = tmp_path / "squares" / "train" / "red"
     (red / "again.png").write_bytes((red / "0.png").read_bytes())
     (tmp_path / "squares" / "test" / "red" / "leak.png").write_bytes((red / "1.png").read_bytes())
     (red / "torn.png").write_bytes((red / "2.png").read_bytes()[:60])
     arguments = ("--model", "vit-tiny", "--set", "broken=skip", *PICTURES)
-    result = gf("train", "--images", tmp_path / "squares", "--out", "run", *arguments)
-    assert result.code == 0, result
+    result = ok("train", "--images", tmp_path / "squares", "--out", "run", *arguments)
     lines = result.out.splitlines()
     before = lines[: place_of(lines, "step ")]
     for said in (
@@ -115,3 +107,84 @@ def test_a_set_of_pictures_is_described_as_the_guide_says(gf, tmp_path: Path):
         "1 pictures stand in train and in test",
     ):
         assert sum(line.startswith(f"data doctor: {said}") for line in before) == 1, said
+
+
+# --- as the page has it -----------------------------------------------------------------------------
+
+
+def test_a_share_of_nearly_all_is_no_hundred_percent(run, capsys):
+    path = run / "metrics.json"
+    metrics = json.loads(path.read_text(encoding="utf-8"))
+    metrics["sentences"] = [{"text": "a fine film", "label": "good", "probability": 0.99971}]
+    metrics["validation"]["accuracy"] = 0.99997
+    path.write_text(json.dumps(metrics), encoding="utf-8")
+    recipe = build_recipe(read_toml(run / "config.toml"), "config.toml")
+    stdout_for_json(False)  # whatever the command before has asked for
+    show_run(Run.of(run), recipe)
+    said = capsys.readouterr().out
+    page = write_report(run, known_recipe(run)).read_text(encoding="utf-8")
+    own = said.partition("own sentences")[2]
+    assert "99.9 %" in own
+    assert "99.9\u202f%" in page.partition("Your sentences")[2]
+    assert "100.0" not in own
+    assert "validation accuracy: 99.9 %" in said
+
+
+def test_labels_in_other_spellings_are_said_with_the_class_that_they_are(ok, run, tmp_path):
+    rows = [(text, label.upper()) for text, label in sentences(20)]
+    said = ok("evaluate", run, "--data", write_csv(tmp_path / "cased.csv", rows))
+    assert "labels in another spelling than the model's: 'NEG' as 'neg' (10), 'POS' as 'pos' (10)" in said.out
+
+
+def test_notes_of_a_verb_name_its_options(gf, run, tmp_path):
+    table = tmp_path / "other.csv"
+    table.write_text("\n".join(["remark,mood", *(f"{text},{label}" for text, label in sentences(20))]))
+    said = gf("evaluate", run, "--data", table).out
+    assert "texts in 'remark', labels in 'mood'; --text-column and --label-column name others" in said
+    assert "another spelling" not in said
+
+
+# --- few examples, and probabilities that are too low -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("n", "accuracy", "said"),
+    [
+        (4, 0.75, "validation accuracy: 3 of 4"),
+        (29, 28 / 29, "validation accuracy: 28 of 29"),
+        (101, 0.9, "validation accuracy: 90.0\u202f%"),
+    ],
+)
+def test_a_handful_is_counted(n, accuracy, said):
+    assert _of_validation({"n": n, "accuracy": accuracy}, "accuracy").startswith(said)
+
+
+def test_a_measure_that_is_no_count_says_of_how_many_it_is():
+    assert _of_validation({"n": 7, "accuracy": 1.0, "macro_f1": 0.5}, "macro_f1").endswith("(of 7 examples)")
+
+
+def figures(n: int, accuracy: float, confidence: float) -> dict:
+    return {"n": n, "accuracy": accuracy, "confidence": confidence}
+
+
+def test_probabilities_that_are_too_low_are_told_with_what_mends_them():
+    low, run = figures(300, 0.93, 0.59), Path("runs/few")
+    few = unsure(run, {"test": low, "validation": figures(4, 0.75, 0.6)})
+    assert "too low: 0.59 on average, and 0.93 of the answers are right" in few
+    assert "the 4 validation examples are too few" in few
+    assert "glassformer calibrate runs/few --data" in few
+    many = unsure(run, {"test": low, "validation": figures(211, 0.9, 0.6)})
+    assert many.endswith("glassformer calibrate runs/few scales them")
+    assert "no validation examples" in unsure(run, {"test": low, "validation": None})
+    high = {"test": figures(300, 0.7, 0.95), "validation": figures(211, 0.72, 0.94)}
+    assert "too high" in unsure(run, high)
+
+
+def test_nothing_is_said_where_it_would_not_help():
+    run = Path("runs/few")
+    assert unsure(run, {"test": figures(300, 0.93, 0.95)}) == ""  # as sure as it should be
+    assert unsure(run, {"test": figures(11, 0.9, 0.8)}) == ""  # chance
+    assert unsure(run, {"test": {"n": 300, "accuracy": 0.5}}) == ""  # several labels, or an older run
+    against = {"test": figures(300, 0.93, 0.59), "validation": figures(211, 0.6, 0.6)}
+    assert unsure(run, against) == ""  # the validation examples would not mend it
+    assert unsure(run, {"test": None, "validation": None}) == ""

@@ -36,9 +36,8 @@ def asked(table: Path, *more: str) -> list[str]:
     return [*given, *settings("epochs=3", "lr=0.03", "batch_size=8", *more)]
 
 
-def test_from_a_table_to_answers(gf, table, tmp_path):
-    result = gf("train", *asked(table, "baselines=true"), "--out", "run")
-    assert result.code == 0, result.err
+def test_from_a_table_to_answers(gf, as_json, ok, table, tmp_path):
+    ok("train", *asked(table, "baselines=true"), "--out", "run")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     clf = glassformer.load(tmp_path / "run")
     texts = ["the old cat run", "a red dog"]
@@ -46,7 +45,7 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     shown = [" | ".join(labels) or "(none)" for labels in clf.predict(texts)]
     assert [line.split("\t")[0] for line in lines] == shown
 
-    assert gf("predict", "run", table, "--text-column", "text", "--out", "said.csv").code == 0
+    ok("predict", "run", table, "--text-column", "text", "--out", "said.csv")
     rows = read_csv("said.csv")
     assert len(rows) == 90
     p = np.array([[float(row[f"p:{label}"]) for label in LABELS] for row in rows])
@@ -58,31 +57,31 @@ def test_from_a_table_to_answers(gf, table, tmp_path):
     np.testing.assert_allclose([float(row["probability"]) for row in rows], sure, atol=1e-5)
 
     pq.write_table(pa.table({"text": texts}), "rows.parquet")
-    assert gf("predict", "run", "--data", "rows.parquet", "--out", "scores.parquet").code == 0
+    ok("predict", "run", "--data", "rows.parquet", "--out", "scores.parquet")
     assert list(map(tuple, pq.read_table("scores.parquet").column("label").to_pylist())) == clf.predict(texts)
 
-    figures = json.loads(gf("evaluate", "run", "--json").out)
+    figures = as_json("evaluate", "run")
     assert figures["micro_f1"] == metrics["test"]["micro_f1"]
     simple = max(metrics["baselines"].values(), key=lambda figures: figures["macro_f1"])
     apart = abs(simple["difference"]["value"]) * 100
     assert f"{apart:.1f} points" in figures["verdict"]  # of macro-F1, as the training said it
-    found = json.loads(gf("calibrate", "run", "--threshold", "f1", "--json").out)
+    found = as_json("calibrate", "run", "--threshold", "f1")
     assert len(found["temperature"]) == len(found["threshold"]) == 3
-    again = json.loads(gf("calibrate", "run", "--json").out)
+    again = as_json("calibrate", "run")
     assert again["splits"] == found["splits"]  # what was before stays what the training left
     np.testing.assert_allclose(glassformer.load(tmp_path / "run").temperature_, found["temperature"])
 
 
-def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, table, tmp_path):
+def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, ok, table, tmp_path):
     renamed = table.read_text().replace("dog", "R&D | lab").replace("cat", "(other)")
     table.write_text(renamed)
     for seed, name in enumerate("ab"):
-        assert gf("train", *asked(table, f"seed={seed}", "epochs=1"), "--out", name).code == 0
+        ok("train", *asked(table, f"seed={seed}", "epochs=1"), "--out", name)
     metrics = json.loads((tmp_path / "a" / "metrics.json").read_text())
     assert metrics["label_names"] == ["(other)", "R&D | lab", "run"]
     assert gf("compare", "a", "b", "--out", "both").code != 0  # two seeds of one recipe
-    assert gf("train", *asked(table, "epochs=1", "lr=0.001"), "--out", "c").code == 0
-    assert gf("compare", "a", "c", "--out", "both").code == 0
+    ok("train", *asked(table, "epochs=1", "lr=0.001"), "--out", "c")
+    ok("compare", "a", "c", "--out", "both")
     arm = json.loads((tmp_path / "both" / "results.json").read_text())["arms"][0]
     assert arm["accuracy"]["mean"] == pytest.approx(metrics["test"]["accuracy"])
     assert arm["macro_f1"]["mean"] == pytest.approx(metrics["test"]["macro_f1"])
@@ -92,15 +91,14 @@ def test_labels_that_look_like_joined_ones_are_compared_as_they_were_judged(gf, 
     assert "a label is called '(none)'" in result.err
 
 
-def test_folds_and_comparisons(gf, table, tmp_path):
-    assert gf("cross-validate", *asked(table), "--folds", "2", "--out", "folds").code == 0
+def test_folds_and_comparisons(ok, table, tmp_path):
+    ok("cross-validate", *asked(table), "--folds", "2", "--out", "folds")
     metrics = json.loads((tmp_path / "folds" / "metrics.json").read_text())
     assert metrics["test"]["kind"] == "labels"
     assert {"macro_f1", "micro_f1"} <= metrics["over_folds"].keys()
     for seed, rate in (("a", "0.03"), ("b", "0.001")):
-        assert gf("train", *asked(table), "--set", f"lr={rate}", "--out", seed).code == 0
-    result = gf("compare", "a", "b")
-    assert result.code == 0, result.err
+        ok("train", *asked(table), "--set", f"lr={rate}", "--out", seed)
+    result = ok("compare", "a", "b")
     assert "macro-F1" in result.out
 
 
@@ -110,9 +108,8 @@ def test_cells_without_a_separator_say_how_to_name_it(refused, table, tmp_path):
     assert "--label-separator" in said
 
 
-def test_the_doctor_names_the_separator_that_it_sees(gf, table, tmp_path):
-    result = gf("data", "doctor", table, "--label-column", "tags")
-    assert result.code == 0, result.err
+def test_the_doctor_names_the_separator_that_it_sees(ok, table, tmp_path):
+    result = ok("data", "doctor", table, "--label-column", "tags")
     said = " ".join(result.out.replace("│", " ").split())
     assert "Name what stands between them with --label-separator ';'" in said
     assert "class_weight" not in said
@@ -120,8 +117,8 @@ def test_the_doctor_names_the_separator_that_it_sees(gf, table, tmp_path):
     assert "--label-separator ';'" in result.out.splitlines()[-1]
 
 
-def test_a_label_that_is_asked_about_has_its_own_probability(gf, table, tmp_path):
-    assert gf("train", *asked(table), "--out", "run").code == 0
+def test_a_label_that_is_asked_about_has_its_own_probability(gf, ok, table, tmp_path):
+    ok("train", *asked(table), "--out", "run")
     clf = glassformer.load(tmp_path / "run")
     p = dict(zip(clf.classes_, clf.predict_proba(["a red dog run"])[0], strict=True))
     first, *_, last = sorted(p, key=p.__getitem__, reverse=True)
@@ -131,11 +128,11 @@ def test_a_label_that_is_asked_about_has_its_own_probability(gf, table, tmp_path
     assert float(answer.split()[1]) == pytest.approx(p[first], abs=0.02)
     assert asked_for.startswith(f"occlusion for {last} ")
     assert float(asked_for.split()[-1]) == pytest.approx(p[last], abs=0.02)
-    assert gf(*given, "--out", "why.html").code == 0
+    ok(*given, "--out", "why.html")
     assert f"{100 * float(asked_for.split()[-1]):.1f} %" in (tmp_path / "why.html").read_text()
 
 
-def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, table, tmp_path):
+def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(ok, table, tmp_path):
     lines = table.read_text().splitlines()
     texts = [line.split(",")[0] for line in lines[1:]]
     wrong = [i for i, text in enumerate(texts) if "dog" in text.split()][:3]
@@ -144,8 +141,7 @@ def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, tabl
             f"{texts[i]},{';'.join(label for label in LABELS if label in texts[i] and label != 'dog')}"
         )
     table.write_text("\n".join(lines) + "\n")
-    result = gf("review-labels", *asked(table, "epochs=25"), "--folds", "3", "--out", "folds")
-    assert result.code == 0, result.err
+    result = ok("review-labels", *asked(table, "epochs=25"), "--folds", "3", "--out", "folds")
     assert "examples have a label that looks wrong, or lack one" in result.out
     rows = read_csv(tmp_path / "folds" / "to_correct.csv")
     assert [row["text"] for row in rows[:3]] != texts[:3]
@@ -159,5 +155,4 @@ def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(gf, tabl
     assert found["give_back"][found["give_back"].index("--label-separator") + 1] == ";"
     assert next(p for p in found["pairs"] if p["label"] == "without dog")["count"] >= 2
     assert "lack one" in (tmp_path / "folds" / "review.html").read_text()
-    again = gf(*found["give_back"][1:], "--out", "again")
-    assert again.code == 0, again.err
+    ok(*found["give_back"][1:], "--out", "again")

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.checkpoints.locks import LOCK, writing
-from glassformer.cli import stopping
+from glassformer.cli import start as stopping
 from glassformer.cli.app import main
-from glassformer.cli.stopping import SIGNALS
+from glassformer.cli.start import SIGNALS
 from glassformer.inputs import texts as inputs
 from glassformer.report import html
 from glassformer.scale import scoring
@@ -33,7 +33,7 @@ from glassformer.tasks.translation import run as translation
 from glassformer.tasks.word2vec import run as vectors
 from glassformer.train.callbacks import Progress
 
-from .tiny import sentences, settings, snapshot, write_csv
+from .tiny import sentences, sets, settings, snapshot, write_csv
 
 HOLD = """\
 import sys
@@ -87,14 +87,14 @@ def steps(run: Path) -> list[tuple]:
     [(inputs, "load_text_dataset"), (Classes, "checked"), (runner, "begin"), (labelled, "_examine")],
     ids=str,
 )
-def test_a_start_that_has_begun_nothing_leaves_nothing(gf, reviews, stop, stage, number):
+def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, stage, number):
     before = handlers()
     stop(*stage, number)
     argv = ["train", "--text", reviews, "--out", "a/run", *settings()]
     assert "give the same command again" in one_line(gf(*argv))
     assert not Path("a").exists()
     assert handlers() == before
-    assert gf(*argv).code == 0
+    ok(*argv)
 
 
 JUDGING = {
@@ -104,23 +104,22 @@ JUDGING = {
 
 
 @pytest.mark.parametrize("stage", JUDGING)
-def test_stopped_in_judging_and_gone_on_with(gf, reviews, stop, stage):
+def test_stopped_in_judging_and_gone_on_with(gf, ok, reviews, stop, stage):
     argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "baselines=true"]
     stop(JUDGING[stage], stage, SIGNALS[[*JUDGING].index(stage) % 3])
     assert "interrupted; go on with: glassformer train --resume --out run" in one_line(gf(*argv))
     assert not Path("run", LOCK).exists()
     trained, weights = steps(Path("run")), Path("run/model/model.safetensors").read_bytes()
-    result = gf("train", "--resume", "--out", "run")
-    assert result.code == 0, result
+    result = ok("train", "--resume", "--out", "run")
     assert f"resumed at step {trained[-1][0]}" in result.out
     assert steps(Path("run")) == trained  # nothing was trained again
     assert Path("run/model/model.safetensors").read_bytes() == weights
     assert Path("run/report.html").is_file()
 
 
-def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
+def test_a_signal_in_the_last_step_stops_what_follows(gf, ok, reviews, stop):
     argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "batch_size=8"]
-    assert gf(*argv).code == 0
+    ok(*argv)
     last = steps(Path("run"))[-1][0]
     shutil.rmtree("run")
     stop(Progress, "step", signal.SIGTERM, calls=last)
@@ -129,8 +128,9 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, reviews, stop):
     assert not Path("run/metrics.json").exists()
 
 
-SMALL = [word for pair in ("d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32",
-                           "threads=1") for word in ("--set", pair)]  # fmt: skip
+SMALL = sets(
+    "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32", "threads=1"
+)
 OTHERS = {
     "image": (labelled, "judge_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
     "masked words": (masked, "count_masks", ["europe-mlm", *SMALL, "--set", "limit=300"]),
@@ -142,7 +142,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("task", OTHERS)
-def test_no_task_is_trained_again_for_its_judging(gf, stop, task):
+def test_no_task_is_trained_again_for_its_judging(gf, ok, stop, task):
     if task == "translation":
         pytest.importorskip("sacrebleu")
         rows = [(f"the {w} number {i}", f"das {w} Nummer {i}") for i in range(20) for w in ("dog", "cat")]
@@ -152,24 +152,23 @@ def test_no_task_is_trained_again_for_its_judging(gf, stop, task):
     assert "go on with" in one_line(gf("train", *argv, "--out", "run"))
     trained, model = steps(Path("run")), snapshot(Path("run/model"))
     assert trained
-    result = gf("train", "--resume", "--out", "run")
-    assert result.code == 0, result
+    ok("train", "--resume", "--out", "run")
     assert steps(Path("run")) == trained
     weights = [name for name in model if name.endswith(".safetensors")]
     assert weights
     assert all(Path("run/model", name).read_bytes() == model[name] for name in weights)
 
 
-def test_what_a_kill_left_before_anything_was_begun_blocks_no_start(gf, reviews):
+def test_what_a_kill_left_before_anything_was_begun_blocks_no_start(gf, ok, reviews):
     argv = ["train", "--text", reviews, "--out", "run", *settings()]
-    assert gf(*argv).code == 0
+    ok(*argv)
     whole = Path("run/config.toml").read_bytes()
     shutil.rmtree("run")
     Path("run/checkpoints/.step-00000001.77-0123abcd.tmp").mkdir(parents=True)
     for name in ("history.jsonl", LOCK, "doctor.json"):
         Path("run", name).touch()
     Path("run/config.toml").write_bytes(whole.replace(b"d_ff = 16", b"d_ff = 24"))  # of another recipe, even
-    assert gf(*argv).code == 0
+    ok(*argv)
     assert Path("run/config.toml").read_bytes() == whole
     Path("run", LOCK).touch()
     assert gf(*argv).code == 2  # now it is a run
@@ -180,26 +179,25 @@ def test_what_a_kill_left_before_anything_was_begun_blocks_no_start(gf, reviews)
 
 
 @pytest.mark.parametrize("number", SENDS)
-def test_predict_keeps_its_parts_and_goes_on(gf, run, stop, number, monkeypatch):
+def test_predict_keeps_its_parts_and_goes_on(gf, ok, run, stop, number, monkeypatch):
     monkeypatch.setattr(scoring, "SHARD_ROWS", 7)
     pq.write_table(pa.table({"text": [text for text, _ in sentences(40)]}), "many.parquet")
     argv = ["predict", run, "--data", "many.parquet", "--out"]
-    assert gf(*argv, "whole.parquet").code == 0
+    ok(*argv, "whole.parquet")
     stop(scoring, "_table", number, calls=4)
     assert "what is finished is kept, give the same command to go on" in one_line(gf(*argv, "out.parquet"))
     assert sorted(os.listdir("out.parquet.parts")) == [f"part-{i:06}.parquet" for i in range(3)]
-    assert gf(*argv, "out.parquet").code == 0
+    ok(*argv, "out.parquet")
     assert Path("out.parquet").read_bytes() == Path("whole.parquet").read_bytes()
     assert not Path("out.parquet.parts").exists()
 
 
-def test_evaluate_and_export_leave_nothing_half(gf, run, stop):
+def test_evaluate_and_export_leave_nothing_half(gf, ok, run, stop):
     before = snapshot(run)
     stop(labelled, "figures", signal.SIGHUP)
     one_line(gf("evaluate", run))
     assert snapshot(run) == before
-    said = gf("evaluate", run)
-    assert said.code == 0
+    ok("evaluate", run)
     import glassformer.export.onnx_folder as onnx_folder
 
     pytest.importorskip("onnxruntime")
@@ -209,7 +207,7 @@ def test_evaluate_and_export_leave_nothing_half(gf, run, stop):
     assert os.listdir(run) == [p.name for p in run.iterdir() if not p.name.startswith(".")]
 
 
-def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, run, reviews, tmp_path):
+def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, ok, run, reviews, tmp_path):
     before = snapshot(run)
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -224,14 +222,14 @@ def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, run, re
             assert f"is being written by process {process.pid}" in result.err
             assert result.err.count("\n") == 1
         for argv in (["evaluate", run], ["predict", run, "a text"], ["report", run]):
-            assert gf(*argv).code == 0
+            ok(*argv)
         left = snapshot(run)
         assert {k: v for k, v in left.items() if k not in (LOCK, "report.html")} == {
             k: v for k, v in before.items() if k != "report.html"
         }
     finally:
         process.communicate(b"")
-    assert gf("calibrate", run).code == 0
+    ok("calibrate", run)
 
 
 def test_folds_studies_and_scoring_have_one_writer(gf, reviews, run, tmp_path):
@@ -255,12 +253,12 @@ def test_folds_studies_and_scoring_have_one_writer(gf, reviews, run, tmp_path):
         assert not Path(folder).exists()
 
 
-def test_a_library_gets_its_handlers_back(gf, reviews):
+def test_a_library_gets_its_handlers_back(gf, ok, reviews):
     heard = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
     try:
         mine = handlers()
-        assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
+        ok("train", "--text", reviews, "--out", "run", *settings())
         assert gf("evaluate", "nothing").code == 2
         assert handlers() == mine
         signal.raise_signal(signal.SIGTERM)
@@ -274,12 +272,12 @@ def test_a_library_gets_its_handlers_back(gf, reviews):
     assert done == [2]
 
 
-def test_what_is_ignored_stays_ignored(gf, reviews, stop):
+def test_what_is_ignored_stays_ignored(ok, reviews, stop):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         stop(inputs, "load_text_dataset", signal.SIGHUP)
         stop(Progress, "step", signal.SIGHUP)
-        assert gf("train", "--text", reviews, "--out", "run", *settings()).code == 0
+        ok("train", "--text", reviews, "--out", "run", *settings())
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
@@ -287,7 +285,7 @@ def test_what_is_ignored_stays_ignored(gf, reviews, stop):
 
 PROGRAM = """\
 import sys, threading, time
-from glassformer.cli import stopping
+from glassformer.cli import start as stopping
 stopping.{change}
 listening = stopping.own_process()
 def main():

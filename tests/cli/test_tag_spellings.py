@@ -16,7 +16,8 @@ from glassformer.errors import DataError, MalformedTagsWarning
 from glassformer.targets.token_tags import tag_figures
 from glassformer.tasks.task import TINY
 
-from .every import TEXT, call, settings
+from .every import TEXT, call, ok
+from .tiny import sets
 
 NAMES = ("O", "B-loc", "I-loc", "B-per", "I-per")
 WORDS = [["Ann", "left", "New", "York"], ["New", "York", "Bo"], ["it", "rains"], ["Bo", "left", "Rome"]] * 5
@@ -104,13 +105,12 @@ def test_words_with_minus_100_are_neither_learned_nor_judged(tmp_path):
 @pytest.mark.parametrize("name", ["B_loc", "loc-B", "numbers"])
 def test_every_verb_asks_or_reads_the_same(name, tmp_path):
     data, run = folder(tmp_path / "data", spelled(name)), tmp_path / "run"
-    words = ["train", "wnut17-minilm", "--data", data, "--out", run, *settings(*RUN)]
+    words = ["train", "wnut17-minilm", "--data", data, "--out", run, *sets(*RUN)]
     asked = call(*words)
     assert asked.code == 2
     assert "scheme=BIO" in asked.err
     assert not run.exists()
-    done = call(*words, "--set", SET[name])
-    assert done.code == 0, done.err
+    ok(*words, "--set", SET[name])
     metrics = json.loads((run / "metrics.json").read_text())
     assert (metrics["scheme"], metrics["label_names"]) == ("BIO", list(NAMES))
     assert metrics["test"]["entities"] == ENTITIES
@@ -129,8 +129,7 @@ def test_every_verb_asks_or_reads_the_same(name, tmp_path):
     report = json.loads(call("data", "doctor", data, "--set", SET[name], "--json").out)
     assert report["figures"]["splits"]["train"]["spans"] == {"loc": 15, "per": 15}
     if all(map(find_spec, ("onnxscript", "onnxruntime"))):
-        exported = call("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
-        assert exported.code == 0, exported.err
+        ok("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
         about = json.loads((tmp_path / "onnx" / "onnx.json").read_text())
         assert (about["scheme"], about["labels"]) == ("BIO", list(NAMES))
     answer = json.loads(call("predict", run, "Ann left New York", "--json").out)
@@ -142,8 +141,7 @@ def test_the_other_columns_of_a_table_stand_beside_spans(tmp_path):
     model.fit(WORDS, TAGS).save(tmp_path / "model")
     table.write_text("id,text,kind\n7,Ann left New York,a\n8,it rains,b\n")
     for name in ("out.csv", "out.jsonl"):
-        done = call("predict", tmp_path / "model", table, "--out", tmp_path / name)
-        assert done.code == 0, done.err
+        ok("predict", tmp_path / "model", table, "--out", tmp_path / name)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(line["id"], line["given:kind"]) for line in lines] == [("7", "a"), ("8", "b")]
     with (tmp_path / "out.csv").open(newline="") as file:
@@ -155,14 +153,13 @@ def test_the_other_columns_of_a_table_stand_beside_spans(tmp_path):
 def test_a_run_from_before_there_was_a_scheme_goes_on(tmp_path):
     """Numbers were taken for kinds; such a run is judged as it was."""
     data, run = folder(tmp_path / "data", spelled("numbers")), tmp_path / "run"
-    words = ["train", "wnut17-minilm", "--data", data, "--out", run, *settings(*RUN)]
+    words = ["train", "wnut17-minilm", "--data", data, "--out", run, *sets(*RUN)]
     assert call(*words, "--set", "scheme=exact").code == 0
     config = run / "config.toml"
     config.write_text(re.sub(r"^scheme = .*\n", "", config.read_text(), flags=re.MULTILINE))
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["label_names"] == ["0", "1", "2", "3"]
-    done = call("evaluate", run, "--json")
-    assert done.code == 0, done.err
+    done = ok("evaluate", run, "--json")
     assert json.loads(done.out).get("test", json.loads(done.out))["entity_f1"] == metrics["test"]["entity_f1"]
     assert call("calibrate", run).code == 0
     assert call("train", "--resume", "--out", run).code == 0
@@ -174,22 +171,16 @@ def test_folds_and_reviews_leave_words_with_minus_100_out(tmp_path):
     lines = ["".join(f"{w}{i}\t{t}\n" for w, t in zip(*pair)) for i, pair in enumerate(zip(words, hidden))]
     data, run, folds = tmp_path / "data.conll", tmp_path / "run", tmp_path / "folds"
     data.write_text("\n".join(lines))
-    held = settings(*RUN, "validation_size=5", "test_size=5")
+    held = sets(*RUN, "validation_size=5", "test_size=5")
     for seed in (0, 1):
         out = tmp_path / f"run{seed}"
-        done = call(
-            "train", "wnut17-minilm", "--data", data, "--out", out, *held, "--set", f"epochs={seed + 1}"
-        )
-        assert done.code == 0, done.err
+        ok("train", "wnut17-minilm", "--data", data, "--out", out, *held, "--set", f"epochs={seed + 1}")
     run = tmp_path / "run0"
     assert call("calibrate", run).code == 0
-    done = call("compare", run, tmp_path / "run1", "--out", tmp_path / "study")
-    assert done.code == 0, done.err
-    done = call("cross-validate", run / "config.toml", "--folds", 2, "--out", folds)
-    assert done.code == 0, done.err
+    ok("compare", run, tmp_path / "run1", "--out", tmp_path / "study")
+    ok("cross-validate", run / "config.toml", "--folds", 2, "--out", folds)
     known = json.loads((folds / "metrics.json").read_text())["test"]["words"]
-    done = call("review-labels", folds)
-    assert done.code == 0, done.err
+    ok("review-labels", folds)
     review = json.loads((folds / "review.json").read_text())
     assert review["n"] == known
     assert not [s for s in review["suggestions"] if "«York" in s["text"]]

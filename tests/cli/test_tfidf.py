@@ -9,7 +9,7 @@ import pytest
 
 from glassformer.checkpoints.files import read_json
 
-from .every import A, B, Done, call, make_data
+from .every import A, B, Done, call, make_data, ok
 
 QUICK = ["--set", "bootstrap=7", "--set", "min_count=1"]
 GIVEN = {"texts": [A], "label sets": [A], "text pairs": [A, B], "numbers": [A]}
@@ -59,11 +59,9 @@ def test_its_run_speaks_of_no_tokens(home, kind):
 
 @KINDS
 def test_predictions_and_metrics_again(home, kind):
-    one = call("predict", kind, *GIVEN[kind])
-    assert one.code == 0
+    one = ok("predict", kind, *GIVEN[kind])
     assert A in one.out
-    again = call("evaluate", kind, "--json")
-    assert again.code == 0, again.err
+    again = ok("evaluate", kind, "--json")
     found = json.loads(again.out)
     judged = read_json(home / kind / "metrics.json")["test"]
     key = "r2" if kind == "numbers" else "accuracy"
@@ -77,8 +75,7 @@ def test_it_is_explained_by_its_weights(home, kind):
     assert found["method"] == "weights"
     settings = found["settings"]
     assert sum(found["scores"]) + settings["bias"] == pytest.approx(settings["logit"], abs=1e-4)
-    page = call("explain", kind, *GIVEN[kind], "--out", home / f"{kind}.html")
-    assert page.code == 0, page.err
+    ok("explain", kind, *GIVEN[kind], "--out", home / f"{kind}.html")
     wrong = call("explain", kind, *GIVEN[kind], "--method", "rollout")
     assert wrong.code == 2
     assert "model=all-minilm-l6-v2" in wrong.err
@@ -88,22 +85,19 @@ def test_a_run_that_goes_on_has_the_same_bits(home):
     weights = home / "texts" / "model" / "model.safetensors"
     before = weights.read_bytes()
     (home / "texts" / "metrics.json").unlink()
-    done = call("train", home / "texts", "--resume")
-    assert done.code == 0, done.err
+    ok("train", home / "texts", "--resume")
     assert weights.read_bytes() == before
 
 
 def test_models_are_compared(home):
     data = home / "texts.csv"
     words = ("--model", "tfidf", "--model", "textcnn", "--set", "epochs=1", "--workers", 0, *QUICK)
-    done = call("compare", "--text", data, "--out", home / "both", *words)
-    assert done.code == 0, done.err
+    done = ok("compare", "--text", data, "--out", home / "both", *words)
     assert "tfidf" in done.out
 
 
 def test_it_is_calibrated(home):
-    done = call("calibrate", "label sets", "--json")
-    assert done.code == 0, done.err
+    assert call("calibrate", "label sets", "--json").code == 0
 
 
 def test_what_a_linear_model_has_not_names_another(home):
@@ -124,6 +118,5 @@ def test_what_a_linear_model_has_not_names_another(home):
 
 
 def test_the_data_doctor_needs_no_tokenizer(home):
-    done = call("data", "doctor", home / "texts.csv", "--model", "tfidf")
-    assert done.code == 0, done.err
+    done = ok("data", "doctor", home / "texts.csv", "--model", "tfidf")
     assert "tokens" not in done.out

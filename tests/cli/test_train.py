@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from glassformer import __version__
-from glassformer.cli.cross_validate import recipe_for_folds
+from glassformer.cli.folds import recipe_for_folds
 from glassformer.cli.options import recipe_keys
-from glassformer.cli.train import choose_recipe, text_recipe
+from glassformer.cli.own_data import own_recipe
+from glassformer.cli.train import choose_recipe
 from glassformer.config import key_places
 from glassformer.errors import ConfigError
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -23,18 +24,16 @@ from glassformer.tasks.text_classification.recipe import Recipe
 from .tiny import RUN_FILES, sentences, settings, write_csv
 
 
-def test_train_makes_a_whole_run_folder_under_runs(gf, reviews: Path):
-    result = gf("train", "--text", reviews, *settings())
-    assert result.code == 0, result
+def test_train_makes_a_whole_run_folder_under_runs(ok, reviews: Path):
+    result = ok("train", "--text", reviews, *settings())
     assert {p.name for p in Path("runs/reviews").iterdir()} == RUN_FILES
     assert "runs/reviews/report.html" in result.out
 
 
-def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(gf, tmp_path: Path):
+def test_texts_without_a_word_are_judged_without_the_baseline_that_counts_words(ok, tmp_path: Path):
     rows = [(["\U0001f600", "\U0001f620"][i % 2] * (1 + i % 3), ["good", "bad"][i % 2]) for i in range(40)]
     table = write_csv(tmp_path / "faces.csv", rows)
-    result = gf("train", "--text", table, "--out", "faces", *settings("baselines=true"))
-    assert result.code == 0, result.err
+    result = ok("train", "--text", table, "--out", "faces", *settings("baselines=true"))
     assert "left out: TF-IDF baseline: no words to count" in result.out + result.err
     metrics = json.loads((tmp_path / "faces" / "metrics.json").read_text())
     assert "mean bag of embeddings" in metrics["baselines"]
@@ -56,25 +55,23 @@ def test_train_counts_the_texts_that_were_cut(gf, tmp_path: Path):
     assert sum(count for count, _ in metrics["truncated"].values()) == 7
 
 
-def test_train_on_a_few_of_the_texts(gf, reviews: Path):
+def test_train_on_a_few_of_the_texts(ok, reviews: Path):
     """The parts held out are those of what is left, not of the whole file."""
-    result = gf("train", "--text", reviews, *settings("limit=10", "min_count=1"))
-    assert result.code == 0, result
+    result = ok("train", "--text", reviews, *settings("limit=10", "min_count=1"))
     assert "6 train, 2 validation, 2 test" in result.out
 
 
-def test_train_a_recipe_file_on_other_data(gf, reviews: Path, tmp_path: Path):
+def test_train_a_recipe_file_on_other_data(ok, reviews: Path, tmp_path: Path):
     recipe = tmp_path / "mine.toml"
     recipe.write_text('[data]\nsource = "nowhere.csv"\nvalidation_size = 0.2\n', encoding="utf-8")
-    result = gf("train", recipe, "--data", reviews, "--model", "encoder-mini", "--out", "out", *settings())
-    assert result.code == 0, result
+    ok("train", recipe, "--data", reviews, "--model", "encoder-mini", "--out", "out", *settings())
     config = tomllib.loads(Path("out/config.toml").read_text(encoding="utf-8"))
     assert config["data"]["source"] == str(reviews)
     assert config["model"]["model"] == "encoder-mini"
 
 
 def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp_path: Path):
-    recipe = text_recipe(str(write_csv(tmp_path / "reviews.csv", sentences(60))))
+    recipe = own_recipe(Recipe, str(write_csv(tmp_path / "reviews.csv", sentences(60))))
     assert recipe.data.validation_size == recipe.data.test_size == 0.1
     assert recipe.evaluate.split == "test"
     assert recipe.model.model == "auto"
@@ -82,14 +79,14 @@ def test_text_recipe_holds_out_a_tenth_each_for_choosing_and_for_the_figures(tmp
 
 def test_text_recipe_of_a_small_table_holds_out_an_example_of_each_class(tmp_path: Path):
     rows = [(f"text number {i}", f"class {i % 4}") for i in range(16)]
-    data = text_recipe(str(write_csv(tmp_path / "reviews.csv", rows))).data
+    data = own_recipe(Recipe, str(write_csv(tmp_path / "reviews.csv", rows))).data
     assert data.validation_size == data.test_size == 4
 
 
 def test_text_recipe_takes_the_splits_that_there_are(tmp_path: Path):
     for name, n in (("train", 40), ("validation", 10), ("test", 10)):
         write_csv(tmp_path / "data" / f"{name}.csv", sentences(n, seed=n))
-    recipe = text_recipe(str(tmp_path / "data"), ["lr=0.5"])
+    recipe = own_recipe(Recipe, str(tmp_path / "data"), ["lr=0.5"])
     assert recipe.data.validation_size is None
     assert recipe.data.test_size is None
     assert recipe.train.lr == 0.5
@@ -109,7 +106,7 @@ def test_choose_recipe_wants_one_source_of_truth(tmp_path: Path):
     assert choose_recipe("europe", settings=["seed=7"]).train.seed == 7
 
 
-def test_keys_are_all_listed_with_their_meaning(gf):
+def test_keys_are_all_listed_with_their_meaning(ok):
     keys = list(recipe_keys())
     listed = {".".join(filter(None, (k.section, k.name))) for k in keys}
     assert listed == {".".join(path) for path in key_places(Recipe).values()}
@@ -120,8 +117,7 @@ def test_keys_are_all_listed_with_their_meaning(gf):
         "adam: decay goes through the gradient; adamw-hat: adam_eps counts before bias correction "
         "(adamw | adam | muon | adamw-hat)"
     )
-    result = gf("train", "--help-keys")
-    assert result.code == 0
+    result = ok("train", "--help-keys")
     assert all(k.name in result.out for k in keys)
     assert by_name["validation_size"].default == "none"
     assert by_name["positions"].default == "", "none is one of its choices"
@@ -131,13 +127,12 @@ def test_keys_are_all_listed_with_their_meaning(gf):
 # --- the whole command ----------------------------------------------------------------------------
 
 
-def test_version_and_help(gf):
+def test_version_and_help(gf, ok):
     assert gf("--version").out == f"glassformer {__version__}\n"
-    result = gf("--help")
-    assert result.code == 0
+    result = ok("--help")
     for verb in ("demo", "train", "evaluate", "predict", "data", "doctor"):
         assert verb in result.out
-        assert gf(verb, "--help").code == 0
+        ok(verb, "--help")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
@@ -180,9 +175,8 @@ def test_waiting_threads_sleep_unless_told_otherwise(gf, monkeypatch: pytest.Mon
     assert (os.environ["OMP_WAIT_POLICY"], os.environ["GOMP_SPINCOUNT"]) == ("PASSIVE", "1000")
 
 
-def test_a_text_after_two_dashes_may_be_an_option(gf, run: Path):
-    result = gf("predict", run, "--", "--debug")
-    assert result.code == 0, result
+def test_a_text_after_two_dashes_may_be_an_option(ok, run: Path):
+    result = ok("predict", run, "--", "--debug")
     assert result.out.endswith("\t--debug\n")
 
 
@@ -198,19 +192,17 @@ def test_main_reads_the_arguments_of_the_process():
 
 
 @pytest.mark.parametrize("name", ["eval.csv", "train2.csv", "holdout.tsv"])
-def test_tables_of_a_folder_that_are_no_split_are_named(gf, tmp_path: Path, name: str):
+def test_tables_of_a_folder_that_are_no_split_are_named(ok, tmp_path: Path, name: str):
     (tmp_path / "mine").mkdir()
     write_csv(tmp_path / "mine" / "train.csv", sentences(60))
     write_csv(tmp_path / "mine" / name, sentences(20))
-    result = gf("train", "--text", "mine", "--model", "tfidf", "--out", "run")
-    assert result.code == 0, result.err
+    result = ok("train", "--text", "mine", "--model", "tfidf", "--out", "run")
     assert f"{name} in {tmp_path / 'mine'}: not read" in result.err
 
 
-def test_shards_and_splits_are_not_named(gf, tmp_path: Path):
+def test_shards_and_splits_are_not_named(ok, tmp_path: Path):
     (tmp_path / "mine").mkdir()
     for name in ("train-00000-of-00002.csv", "train-00001-of-00002.csv", "dev.csv"):
         write_csv(tmp_path / "mine" / name, sentences(40))
-    result = gf("train", "--text", "mine", "--model", "tfidf", "--out", "run")
-    assert result.code == 0, result.err
+    result = ok("train", "--text", "mine", "--model", "tfidf", "--out", "run")
     assert "not read" not in result.err

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
+from PIL import Image
 
 TINY = [
     "model=encoder-mini",
@@ -34,9 +37,14 @@ RUN_FILES = {
 }
 
 
+def sets(*pairs: str) -> list[str]:
+    """``--set`` before each."""
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
 def settings(*more: str) -> list[str]:
     """--set arguments for a run of a second."""
-    return [word for pair in (*TINY, *more) for word in ("--set", pair)]
+    return sets(*TINY, *more)
 
 
 def sentences(n: int, seed: int = 0) -> list[tuple[str, str]]:
@@ -57,6 +65,17 @@ def write_csv(path: Path, rows: Sequence[Sequence[str]], header: str = "text,lab
     lines = [header, *(",".join(row) for row in rows)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def pictures(folder: Path, counts: Mapping[str, int], size: tuple[int, int] = (8, 8), seed: int = 0) -> Path:
+    """A folder of PNG files for each class, each class lighter than the one before."""
+    rng = np.random.default_rng(seed)
+    for k, (label, count) in enumerate(counts.items()):
+        (folder / label).mkdir(parents=True)
+        for i in range(count):
+            pixels = rng.integers(0, 100, (*size, 3)) + 150 * k // max(1, len(counts) - 1)
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / label / f"{i}.png")
+    return folder
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

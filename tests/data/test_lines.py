@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.inputs import gather_pairs
+from glassformer.cli.inputs import gather_pairs, read_rows
 from glassformer.cli.options import read_stdin
-from glassformer.cli.rows import read_rows
 from glassformer.data.files import check_utf8, read_lines, read_utf8, reading, split_lines, text_lines
 from glassformer.data.kinds import kind_of
 from glassformer.data.pairs import load_pairs

@@ -15,10 +15,9 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.cli.inputs import gather_questions
+from glassformer.cli.inputs import Row, gather_questions, layout_of
 from glassformer.cli.predictions import Answers as Predicted
 from glassformer.cli.predictions import Writer
-from glassformer.cli.rows import Row, layout_of
 from glassformer.data.batching import pack_texts
 from glassformer.data.questions import Answers, check_answers, check_questions
 from glassformer.data.text import TokenTable, starts_of

@@ -21,7 +21,6 @@ from glassformer import __version__
 from glassformer.cli import (
     calibrate,
     compare,
-    cross_validate,
     data,
     demo,
     doctor,
@@ -29,14 +28,10 @@ from glassformer.cli import (
     evaluate,
     explain,
     export,
-    fill,
-    new,
+    folds,
     predict,
     recipes,
-    report,
     reproduce,
-    review_labels,
-    search,
     serve,
     similar,
     train,
@@ -45,7 +40,7 @@ from glassformer.cli import (
 )
 from glassformer.cli.options import instead_of_option, named_as_options
 from glassformer.cli.output import emit, one_line, said_plainly, stdout_for_json
-from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
+from glassformer.cli.start import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain
@@ -85,21 +80,21 @@ app.add_typer(data.app, name="data", rich_help_panel=START)
 app.command("doctor", rich_help_panel=START)(doctor.doctor_command)
 app.command("recipes", rich_help_panel=TRAIN)(recipes.recipes_command)
 app.command("train", rich_help_panel=TRAIN, epilog=TABLES)(train.train_command)
-app.command("new", rich_help_panel=TRAIN)(new.new_command)
-app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(cross_validate.cross_validate_command)
+app.command("new", rich_help_panel=TRAIN)(recipes.new_command)
+app.command("cross-validate", rich_help_panel=TRAIN, epilog=TABLES)(folds.cross_validate_command)
 app.command("compare", rich_help_panel=TRAIN, epilog=TABLES)(compare.compare_command)
-app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(review_labels.review_labels_command)
+app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(folds.review_labels_command)
 app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
 app.command("evaluate", rich_help_panel=JUDGE, epilog=TABLES)(evaluate.evaluate_command)
 app.command("calibrate", rich_help_panel=JUDGE, epilog=TABLES)(calibrate.calibrate_command)
-app.command("report", rich_help_panel=JUDGE)(report.report_command)
+app.command("report", rich_help_panel=JUDGE)(evaluate.report_command)
 app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_command)
 app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)
 app.command("embed", rich_help_panel=ASK, epilog=TABLES)(embed.embed_command)
 app.command("similar", rich_help_panel=ASK, epilog=TABLES)(similar.similar_command)
-app.command("search", rich_help_panel=ASK, epilog=TABLES)(search.search_command)
+app.command("search", rich_help_panel=ASK, epilog=TABLES)(similar.search_command)
 app.command("translate", rich_help_panel=ASK, epilog=TABLES)(translate.translate_command)
-app.command("fill", rich_help_panel=ASK)(fill.fill_command)
+app.command("fill", rich_help_panel=ASK)(translate.fill_command)
 app.command("vectors", rich_help_panel=ASK)(vectors.vectors_command)
 app.command("export", rich_help_panel=GIVE)(export.export_command)
 app.command("serve", rich_help_panel=GIVE)(serve.serve_command)

@@ -10,20 +10,16 @@ from typing import Annotated, Any
 from glassformer.cli.evaluate import check_run
 from glassformer.cli.options import (
     DATA,
+    LABELED,
     BadRow,
-    ImageColumn,
-    LabelColumn,
-    LabelSeparator,
     OtherData,
-    PairColumn,
     RunFolder,
-    TextColumn,
     check_bad_row,
-    columns_of,
     one_data,
     option,
     refuse_columns,
     tell,
+    with_columns,
 )
 from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
@@ -181,6 +177,7 @@ def show_labels(found: dict[str, Any]) -> None:
     show_table(list(found["splits"])[-1], columns, rows, right=columns[1:])
 
 
+@with_columns(*LABELED)
 def calibrate_command(
     run: RunFolder,
     path: OtherData = None,
@@ -188,11 +185,6 @@ def calibrate_command(
         str | None,
         option("PATH", "Labeled data to calibrate on, instead of the run's validation split.", panel=DATA),
     ] = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = None,
-    image_column: ImageColumn = None,
     threshold: Annotated[
         str | None,
         option("METRIC", f"Also tune the decision threshold(s) to maximize METRIC: {', '.join(METRICS)}."),
@@ -202,6 +194,7 @@ def calibrate_command(
     ] = None,
     on_bad_row: BadRow = None,
     json: AsJson = False,
+    **columns: str | None,
 ) -> None:
     """Choose temperature and threshold on validation data, and save them with the model."""
     if threshold is not None and threshold not in METRICS:
@@ -209,9 +202,8 @@ def calibrate_command(
     folder, data = check_run(run), one_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 
-    named = columns_of(locals())
-    columns, bad = refuse_columns(named, data), check_bad_row(on_bad_row)
-    chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": columns, "on_bad_row": bad}
+    named, bad = refuse_columns(columns, data), check_bad_row(on_bad_row)
+    chosen: dict[str, Any] = {"abstain_below": abstain_below, "columns": named, "on_bad_row": bad}
     found = calibrate_run(folder, data, threshold, say=tell, **chosen)
     if json:
         say_json(found)

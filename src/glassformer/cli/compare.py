@@ -10,22 +10,20 @@ from typing import Annotated, Any
 
 from glassformer.cli.options import (
     DATA,
+    LABELED,
     BadRow,
-    ImageColumn,
-    LabelColumn,
-    LabelSeparator,
-    PairColumn,
-    TextColumn,
     argument,
     check_bad_row,
     column_settings,
-    columns_of,
     data_option,
+    default_folder,
     flag_settings,
     option,
+    studies,
+    with_columns,
 )
 from glassformer.cli.output import AsJson, say, say_json, show_table
-from glassformer.cli.places import default_folder, studies
+from glassformer.cli.own_data import choose_recipe
 from glassformer.config import parse_settings
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.tasks.recipe import study_names
@@ -51,7 +49,6 @@ def models_study(
         DataError: the table cannot be read.
     """
     from glassformer.checkpoints.files import disk_errors, replace_text
-    from glassformer.cli.train import choose_recipe
     from glassformer.config import to_toml
     from glassformer.study.compare import check_study_folder
     from glassformer.study.grid import Study, expand, folder_name
@@ -179,6 +176,7 @@ Measure = Annotated[
 Engine = Annotated[str, option("NAME", "serial, or ray for a cluster.")]
 
 
+@with_columns(*LABELED)
 def compare_command(
     study: Given = None,
     text: Text = None,
@@ -187,17 +185,13 @@ def compare_command(
     seeds: Seeds = 1,
     settings: Settings = None,
     on_bad_row: BadRow = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = None,
-    image_column: ImageColumn = None,
     split: Split = None,
     measure: Measure = None,
     out: Out = None,
     workers: Workers = 1,
     engine: Engine = "serial",
     json: AsJson = False,
+    **columns: str | None,
 ) -> None:
     """Compare recipes, models or runs on the same examples with paired tests. Resumes unfinished studies."""
     from glassformer.scale.engines import check_engine
@@ -209,7 +203,7 @@ def compare_command(
     bad = flag_settings(on_bad_row=check_bad_row(on_bad_row))
     settings = [
         *([f"broken={on_bad_row}"] if bad and images else bad),
-        *column_settings(**columns_of(locals())),
+        *column_settings(columns),
         *(settings or ()),
     ]
     if text or images:

@@ -19,13 +19,12 @@ from glassformer.cli.options import (
     LabelSeparator,
     TextColumn,
     column_settings,
+    free_folder,
     named_as_options,
     option,
 )
-from glassformer.cli.output import AsJson, excerpt, say, say_json, show_table
+from glassformer.cli.output import NO_ANSWER, AsJson, excerpt, say, say_json, show_table
 from glassformer.cli.own_data import is_set
-from glassformer.cli.places import free_folder
-from glassformer.cli.predictions import NO_ANSWER
 from glassformer.data.findings import DoctorReport
 from glassformer.errors import ConfigError
 from glassformer.outputs import check_new_file, written_whole
@@ -86,7 +85,7 @@ def read_as(
         return (*_of_tags(source, settings, columns[2]), kind)
     pictures = kind == "pictures"
     named = column_settings(
-        **dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
+        dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
     )
     usual = ["broken=skip" if pictures else "on_bad_row=skip", *named]
     path = Path(source).expanduser()
@@ -594,11 +593,11 @@ def doctor_command(
     from glassformer.data.mending import correct_first, remedy
 
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
+    columns: Columns = (text_column, pair_column, label_column)
     if settings:
-        columns = (text_column, pair_column, label_column, label_separator)
-        report, dataset, kind = read_as(name, kind, settings, columns, model, max_length)
+        report, dataset, kind = read_as(name, kind, settings, (*columns, label_separator), model, max_length)
     else:
-        dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
+        dataset = KINDS[kind].load(name, columns, label_separator)
         report = KINDS[kind].examine(dataset, model, max_length)
     if json:
         say_json(report.to_dict())
@@ -608,7 +607,6 @@ def doctor_command(
         end = _without_labels(name, dataset, _columns(text_column, pair_column))
         if dataset.pair_column and pair_column == "auto":  # the command says which two it reads
             text_column, pair_column = dataset.columns[0], dataset.pair_column
-    splits = dataset.splits if kind in ("texts", "pictures") else {}
     order = {"warning": 0, "note": 1, "ok": 2}
     findings = sorted(report.findings, key=lambda f: order[f.severity])
     have = [f"--{key.replace('_', '-')}" for key in COLUMNS]
@@ -621,20 +619,20 @@ def doctor_command(
         say("cut and unknown tokens are looked at with --model NAME")
     if kind == "pictures" and model is None:
         say("sizes and cuts are those of the model that train takes where none is named; or --model NAME")
+    splits = dataset.splits if kind in ("texts", "pictures") else {}
     if end:
         say(end)
     elif options := remedy(findings, splits) if splits else []:
         if first := correct_first(findings, options, splits):
             say(first)
-        columns = _columns(text_column, pair_column, label_column)
-        columns += ["--label-separator", label_separator] if label_separator else []
-        given = "--images" if kind == "pictures" else "--text"
-        asked = [word for setting in settings or () for word in ("--set", setting)]
-        as_here = [*as_read_here(options), *(("--model", model) if model else ())]
+        given = _columns(text_column, pair_column, label_column)
+        given += ["--label-separator", label_separator] if label_separator else []
+        given += [*as_read_here(options), *(("--model", model) if model else ())]
         if kind == "texts" and max_length not in (None, USUAL_LENGTH):
-            as_here += ["--max-length", str(max_length)]
-        command = ["glassformer", "train", given, name, *columns, *as_here, *asked, *options]
-        command += free_folder(name)
+            given += ["--max-length", str(max_length)]
+        given += [word for setting in settings or () for word in ("--set", setting)]
+        which = "--images" if kind == "pictures" else "--text"
+        command = ["glassformer", "train", which, name, *given, *options, *free_folder(name)]
         say(f"what options can answer of this: {shlex.join(command)}")
 
 

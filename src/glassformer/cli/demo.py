@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from glassformer.cli.finished import as_dict, show_run
 from glassformer.cli.options import flag
-from glassformer.cli.output import AsJson, say, say_json, show_table
+from glassformer.cli.output import AsJson, as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
 from glassformer.errors import ConfigError

@@ -23,10 +23,15 @@ from glassformer.errors import ConfigError
 # What is in a checkpoint, what opens it, and what is refused.
 
 
-Found = tuple[str, str, str]  # ok, note or missing; what was looked at; what was found
+class Line(NamedTuple):
+    """One thing that was looked at."""
+
+    state: str  # ok | note | missing
+    what: str
+    found: str
 
 
-def examine_model(name: str, revision: str | None = None) -> dict[str, list[Found]]:
+def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line]]:
     """Every check, by subject. What is ``missing`` keeps the model from being used.
 
     Raises:
@@ -44,14 +49,14 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
         return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
     resolved = resolve_checkpoint(name, revision)
     folder, known = resolved.path, CATALOG.get(name.lower())
-    lines: list[Found] = [("ok", "folder", str(folder)), ("ok", "comes from", resolved.source)]
+    lines: list[Line] = [Line("ok", "folder", str(folder)), Line("ok", "comes from", resolved.source)]
     if known is not None and resolved.from_hub:
-        lines.append(("note", "checksum", "none of ours: the commit is pinned, its files are not"))
+        lines.append(Line("note", "checksum", "none of ours: the commit is pinned, its files are not"))
     lines[1:1] = _run_of(Path(name).expanduser())
     out = {"checkpoint": lines}
     if (folder / ABOUT).is_file():
         kind, fault = _own(folder)
-        lines.append(("missing" if fault else "ok", "saved by glassformer", fault or kind))
+        lines.append(Line("missing" if fault else "ok", "saved by glassformer", fault or kind))
         lines += [] if fault else _int8_of(folder)
         if fault or kind in ("Translator", "Word2Vec"):
             return out
@@ -59,7 +64,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
         checkpoint = read_checkpoint(name, revision)
         lines += _contents(checkpoint)
     except InputError as error:
-        lines.append(("missing", "model", str(error)))
+        lines.append(Line("missing", "model", str(error)))
         return out
     linear = getattr(checkpoint.family.model, "kind", "") == "linear"
     if linear:
@@ -73,13 +78,13 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Foun
     try:
         load_pretrained(folder)  # the tensors: their names and shapes
     except InputError as error:
-        out["checkpoint"].append(("missing", "weights", str(error)))
+        out["checkpoint"].append(Line("missing", "weights", str(error)))
         return out
     out["use"] = list(_uses(checkpoint, name))
     return out
 
 
-def _run_of(folder: Path) -> list[Found]:
+def _run_of(folder: Path) -> list[Line]:
     """What run a folder is of, where it is that of one."""
     from glassformer.errors import InputError
     from glassformer.tasks.run_folder import read_run_recipe
@@ -89,11 +94,11 @@ def _run_of(folder: Path) -> list[Found]:
     try:
         recipe = read_run_recipe(folder)
     except InputError as error:
-        return [("note", "run", str(error))]
-    return [("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
+        return [Line("note", "run", str(error))]
+    return [Line("ok", "run", f"{recipe.name}, {recipe.task}, trained on {recipe.data.source}")]
 
 
-def _ours_alone(folder: Path) -> list[Found] | None:
+def _ours_alone(folder: Path) -> list[Line] | None:
     """A saved model that has no form of the Hub (word vectors, say), or the run around one; None: no such."""
     from glassformer.checkpoints.settings import ABOUT
 
@@ -101,9 +106,9 @@ def _ours_alone(folder: Path) -> list[Found] | None:
     if not (inner / ABOUT).is_file() or (inner / "config.json").is_file():
         return None
     kind, fault = _own(inner)
-    lines: list[Found] = [("ok", "folder", str(inner))]
-    lines += [("missing" if fault else "ok", "saved by glassformer", fault or kind)]
-    return lines if fault else [*lines, ("ok", "use", _verb_of(kind, folder))]
+    lines = [Line("ok", "folder", str(inner))]
+    lines += [Line("missing" if fault else "ok", "saved by glassformer", fault or kind)]
+    return lines if fault else [*lines, Line("ok", "use", _verb_of(kind, folder))]
 
 
 def _verb_of(kind: str, folder: Path) -> str:
@@ -125,34 +130,36 @@ def _own(folder: Path) -> tuple[str, str]:
         return "", str(error)
 
 
-def _int8_of(folder: Path) -> list[Found]:
+def _int8_of(folder: Path) -> list[Line]:
     """What the gate of int8 said of the model, where it was measured."""
     from glassformer.checkpoints.files import read_json
     from glassformer.checkpoints.settings import ABOUT
     from glassformer.tasks.int8 import told
 
     found = read_json(folder / ABOUT).get("int8")
-    return [] if found is None else [("ok" if found["passed"] else "note", "int8", told(found))]
+    return [] if found is None else [Line("ok" if found["passed"] else "note", "int8", told(found))]
 
 
-def _contents(checkpoint: Any) -> Iterator[Found]:
+def _contents(checkpoint: Any) -> Iterator[Line]:
     """Family, head, sizes."""
     settings, config, family = checkpoint.settings, checkpoint.config, checkpoint.family
     made_as = settings.get("architectures")
     written = ", ".join(map(str, made_as)) if isinstance(made_as, list) else "no class named"
-    yield "ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})"
-    yield "ok", "head", _head(checkpoint)
+    yield Line("ok", "family", f"{family.model_type}, reads {family.model.reads} ({written})")
+    yield Line("ok", "head", _head(checkpoint))
     weights = sum(tensor.numel() for tensor in checkpoint.tensors.values())
     size = sum(file.stat().st_size for file in checkpoint.folder.glob("*.safetensors"))
     kinds = sorted({str(tensor.dtype).removeprefix("torch.") for tensor in checkpoint.tensors.values()})
-    yield "ok", "weights", f"{weights:,} in {', '.join(kinds)}, {size / 2**20:,.1f} MiB"
+    yield Line("ok", "weights", f"{weights:,} in {', '.join(kinds)}, {size / 2**20:,.1f} MiB")
     encoder, embedding = getattr(config, "encoder", None), config.embedding
     if encoder is not None:
         shape = f"{encoder.num_layers} layers, {encoder.d_model} wide, {encoder.num_heads} heads"
-        yield "ok", "encoder", f"{shape}, {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
+        yield Line(
+            "ok", "encoder", f"{shape}, {encoder.d_ff} inside, {encoder.norm}-norm, {encoder.activation}"
+        )
     if family.model.reads == "texts":
         longest = getattr(embedding, "longest", None) if encoder is not None else None
-        yield "ok", "longest text", f"{longest:,} tokens" if longest else "any length"
+        yield Line("ok", "longest text", f"{longest:,} tokens" if longest else "any length")
 
 
 def _head(checkpoint: Any) -> str:
@@ -168,7 +175,7 @@ def _head(checkpoint: Any) -> str:
     return f"{checkpoint.config.num_labels} classes{shown}"
 
 
-def _tokenizer(checkpoint: Any) -> Iterator[Found]:
+def _tokenizer(checkpoint: Any) -> Iterator[Line]:
     from glassformer.data.tokenizer_file import files_of, load_tokenizer
     from glassformer.data.vocabulary import Vocabulary, id_count
     from glassformer.errors import InputError
@@ -177,55 +184,57 @@ def _tokenizer(checkpoint: Any) -> Iterator[Found]:
     try:
         files, tokenizer = files_of(checkpoint.folder), load_tokenizer(checkpoint.folder)
     except InputError as error:
-        yield "missing", "tokenizer", str(error)
+        yield Line("missing", "tokenizer", str(error))
         return
     known = Vocabulary.of(tokenizer)
-    yield "ok", "read from", " with ".join(file.name for file in files)
-    yield "ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens"
-    yield "ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in known.tokens.items())
+    yield Line("ok", "read from", " with ".join(file.name for file in files))
+    yield Line("ok", "kind", f"{type(tokenizer.model).__name__}, {id_count(tokenizer):,} tokens")
+    yield Line("ok", "special tokens", ", ".join(f"{kind} {token}" for kind, token in known.tokens.items()))
     rows = checkpoint.config.embedding.vocab_size
     try:
         grown = fitting(checkpoint, tokenizer, str(checkpoint.folder)) is not checkpoint
     except InputError as error:
-        yield "missing", "table", str(error)
+        yield Line("missing", "table", str(error))
         return
     beside = "; rows for pieces that lead to others are added" if grown else ""
-    yield "ok", "table", f"{rows:,} rows{beside}"
+    yield Line("ok", "table", f"{rows:,} rows{beside}")
 
 
-def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Found]:
+def _ngrams(folder: Path, checkpoint: Any) -> Iterator[Line]:
     from glassformer.checkpoints.ngrams import FILE, IDF, read_ngrams
     from glassformer.errors import InputError
 
     try:
         found = read_ngrams(folder)
     except InputError as error:
-        yield "missing", "n-grams", str(error)
+        yield Line("missing", "n-grams", str(error))
         return
-    yield "ok", "read from", f"{FILE} with {IDF}.safetensors"
-    yield "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
+    yield Line("ok", "read from", f"{FILE} with {IDF}.safetensors")
+    yield Line(
+        "ok", "features", f"{len(found.words):,} n-grams of words, {len(found.pieces):,} of characters"
+    )
     rows = checkpoint.config.embedding.vocab_size
     if found.width != rows:
-        yield "missing", "weights", f"of {rows:,} features, and the n-grams have {found.width:,}"
+        yield Line("missing", "weights", f"of {rows:,} features, and the n-grams have {found.width:,}")
         return
     reads = "pairs of texts" if found.pairs else "one text each"
-    yield "ok", "reads", f"{reads}, of any length, {'case ignored' if found.lowercase else 'with case'}"
+    yield Line("ok", "reads", f"{reads}, of any length, {'case ignored' if found.lowercase else 'with case'}")
 
 
-def _preprocessor(folder: Path) -> Iterator[Found]:
+def _preprocessor(folder: Path) -> Iterator[Line]:
     from glassformer.errors import InputError
     from glassformer.inputs.images import load_transform
 
     try:
         transform = load_transform(folder)
     except InputError as error:
-        yield "missing", "preprocessor", str(error)
+        yield Line("missing", "preprocessor", str(error))
         return
     width, height = transform.size[::-1]
-    yield "ok", "pictures", f"{width} x {height}, {transform.channels} channels, {transform.fit}"
+    yield Line("ok", "pictures", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
 
 
-def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
+def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     """What each way of using it does, or why it is refused."""
     from glassformer.errors import InputError
     from glassformer.tasks.load import load
@@ -235,20 +244,22 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Found]:
     try:
         classes = getattr(load(checkpoint.folder), "classes_", None)
     except InputError as error:
-        yield "note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip()
+        yield Line("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
         answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
-        yield "note" if classes is None else "ok", "predict, serve, export", answers
+        yield Line("note" if classes is None else "ok", "predict, serve, export", answers)
     if getattr(checkpoint.family.model, "kind", "") == "linear":
-        yield "note", "fine-tune, embed", "no: a linear model is solved anew from texts, and has no vectors"
+        yield Line(
+            "note", "fine-tune, embed", "no: a linear model is solved anew from texts, and has no vectors"
+        )
         return
-    yield "ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}"
+    yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}")
     hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
     if words:
-        yield "ok", "fill", "as it is, by its own head"
+        yield Line("ok", "fill", "as it is, by its own head")
     if hub is not None and "mlm" in hub.classes:
         own = "with its own head" if words else "with a new head"
-        yield "ok", "train further", f"MaskedLM({name!r}), {own}"
+        yield Line("ok", "train further", f"MaskedLM({name!r}), {own}")
     if texts:
         yield _embed(checkpoint)
 
@@ -267,7 +278,7 @@ def _tuned(checkpoint: Any) -> str:
     return f"{said} (transformers opens the encoder; {hub.opens_whole()} opens whole)"
 
 
-def _embed(checkpoint: Any) -> Found:
+def _embed(checkpoint: Any) -> Line:
     """What ``embed`` gives of each text."""
     from glassformer.checkpoints.sentences import sentences_of
     from glassformer.errors import InputError
@@ -276,15 +287,15 @@ def _embed(checkpoint: Any) -> Found:
     encoder = getattr(checkpoint.config, "encoder", None)
     found = None if encoder is None else sentences_of(checkpoint.folder, encoder.d_model)
     if isinstance(found, InputError):
-        return "note", "embed", f"refused: {found}"
+        return Line("note", "embed", f"refused: {found}")
     if encoder is None or found is None:
         pooling = "what its head reads" if encoder is None else f"{usual_pooling(checkpoint.config)} pooling"
-        return "note", "embed", f"no modules.json: of a fitted classifier alone ({pooling})"
+        return Line("note", "embed", f"no modules.json: of a fitted classifier alone ({pooling})")
     steps = ["+".join(found.pool.modes), *(type(step).__name__ for step in found.after)]
     prompts = f", prompts {', '.join(found.prompts)}" if found.prompts else ""
     limit = f", {found.max_length} tokens at most" if found.max_length else ""
     width = found.width(encoder.d_model)
-    return "ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers a text{limit}{prompts}"
+    return Line("ok", "embed", f"modules.json: {', '.join(steps)}; {width} numbers a text{limit}{prompts}")
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -311,14 +322,6 @@ NEEDED = {
 }
 PYTHON = (3, 11)
 CPU_BUILD = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
-
-
-class Line(NamedTuple):
-    """One thing that was looked at."""
-
-    state: str  # ok | note | missing
-    what: str
-    found: str
 
 
 def examine_machine() -> dict[str, list[Line]]:
@@ -469,9 +472,7 @@ def doctor_command(
             raise typer.BadParameter("--revision belongs to a MODEL")
         found = examine_machine()
     else:
-        found = {
-            key: [Line(*line) for line in lines] for key, lines in examine_model(model, revision).items()
-        }
+        found = examine_model(model, revision)
     missing = [line.what for lines in found.values() for line in lines if line.state == "missing"]
     if json:
         say_json({subject: [line._asdict() for line in lines] for subject, lines in found.items()})

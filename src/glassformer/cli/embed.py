@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.inputs import gather_rows, pictures
+from glassformer.cli.inputs import gather_rows, pictures, usable, without_answer
 from glassformer.cli.options import DataFile, TextColumn, argument, option, with_data
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predictions import asked_by
-from glassformer.cli.rows import usable, without_answer
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file, written_whole
 

@@ -1,4 +1,4 @@
-"""``glassformer evaluate``: judge a trained model again, on its own split or on other data."""
+"""``glassformer evaluate`` and ``report``: judge a trained model again, and write a page anew."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.finished import show_number_figures, show_similarity
 from glassformer.cli.options import (
+    COLUMNS,
     DATA,
     BadRow,
-    ImageColumn,
-    LabelColumn,
-    LabelSeparator,
     OtherData,
-    PairColumn,
     RunFolder,
-    SourceColumn,
-    TargetColumn,
-    TextColumn,
+    a_run,
     check_bad_row,
     check_choice,
-    columns_of,
+    check_folder,
     flag,
+    no_run,
     one_data,
     option,
     refuse_columns,
     tell,
+    with_columns,
 )
 from glassformer.cli.output import (
     AsJson,
@@ -36,11 +32,12 @@ from glassformer.cli.output import (
     say,
     say_json,
     show_figures,
+    show_number_figures,
+    show_similarity,
     show_table,
+    show_tests,
     show_translation_scores,
 )
-from glassformer.cli.places import check_folder, no_run
-from glassformer.cli.vectors import show_tests
 from glassformer.errors import ConfigError
 
 # --- --by COLUMN ----------------------------------------------------------------------------------
@@ -75,7 +72,6 @@ def named(group: Mapping[str, Any]) -> str:
 
 
 FORMATS = ("plain", "amount", "point", "comma")  # as ``Format`` of ``data/label_kinds.py``
-KINDS_OF_TESTS = {"spearman", "sections"}  # of word vectors: likeness, analogies
 
 
 def evaluate(
@@ -122,6 +118,7 @@ def check_run(folder: str | Path) -> Path:
     return folder
 
 
+@with_columns(*COLUMNS)
 def evaluate_command(
     run: RunFolder,
     path: OtherData = None,
@@ -129,13 +126,6 @@ def evaluate_command(
         str | None, option("PATH", "Other labeled data: a data set name, table or folder.", panel=DATA)
     ] = None,
     on_bad_row: BadRow = None,
-    text_column: TextColumn = None,
-    pair_column: PairColumn = None,
-    label_column: LabelColumn = None,
-    label_separator: LabelSeparator = None,
-    image_column: ImageColumn = None,
-    source_column: SourceColumn = None,
-    target_column: TargetColumn = None,
     number_format: Annotated[
         str | None,
         option(
@@ -152,15 +142,15 @@ def evaluate_command(
     every_epoch: Annotated[
         bool, flag("--every-epoch", "Evaluate the weights of each epoch (needs keep_epochs).")
     ] = False,
+    **columns: str | None,
 ) -> None:
     """Evaluate a trained model: its metrics with confidence intervals, overall and per class."""
     data = one_data(path, data, "evaluate")
-    named = columns_of(locals()) | ({} if number_format is None else {"number_format": number_format})
     check_choice("--number-format", number_format, FORMATS)
-    columns = refuse_columns(named, data)
+    named = refuse_columns(columns | {"number_format": number_format}, data)
     if by and every_epoch:
         raise ConfigError("judges one model", where="--by", fix="Leave --by or --every-epoch out")
-    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=columns, every_epoch=every_epoch, by=by)
+    figures = evaluate(run, data, on_bad_row=on_bad_row, columns=named, every_epoch=every_epoch, by=by)
     said = "" if every_epoch else _verdict(run, figures, data)
     if json:
         say_json(figures | ({"verdict": said} if said else {}))
@@ -267,3 +257,55 @@ def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[st
             yield from numbers_in(value, said)
         elif isinstance(value, int | float):
             yield said, value
+
+
+# --- the page ---------------------------------------------------------------------------------------
+
+
+def report(folder: str | Path) -> list[Path]:
+    """The pages that the folder has the figures for, written anew from its files.
+
+    Raises:
+        ConfigError: there is nothing to report.
+        DataError: a damaged file, which is named.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ConfigError(
+            "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
+        )
+    from glassformer.checkpoints.native import refuse_unfinished
+    from glassformer.report.study import write_review_page, write_study_report
+
+    kinds = {
+        "results.json": write_study_report,
+        "metrics.json": _write_run_page,
+        "review.json": write_review_page,
+    }
+    pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
+    if not pages:
+        refuse_unfinished(folder)
+        fix = "Is it a run, and did it end?"
+        raise ConfigError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
+    return pages
+
+
+def _write_run_page(folder: Path) -> Path:
+    """The page that a run of this task gets."""
+    from glassformer.tasks.catalog import known_recipe, task_of
+
+    return task_of(folder).render_report(folder, known_recipe(folder))
+
+
+def report_command(
+    folder: Annotated[
+        Path, a_run("Folder of a run, a study, a cross-validation or a label review.", "RUN|STUDY")
+    ],
+    json: AsJson = False,
+) -> None:
+    """Write report.html again, from the files of a run, a study, a cross-validation or a label review."""
+    pages = report(folder)
+    for page in pages:
+        say(f"report: {page}")
+    if json:
+        say_json({"pages": pages})

@@ -9,10 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.options import DataFile, PairColumn, Run, TextColumn, argument, flag, option, with_data
+from glassformer.cli.inputs import Row
+from glassformer.cli.options import (
+    DataFile,
+    PairColumn,
+    Run,
+    TextColumn,
+    argument,
+    check_folder,
+    flag,
+    option,
+    with_data,
+)
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
-from glassformer.cli.places import check_folder
-from glassformer.cli.rows import Row
 from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.finite import json_text

@@ -6,9 +6,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.options import Run, flag, option
+from glassformer.cli.options import Run, check_folder, flag, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder
 from glassformer.errors import ConfigError, DataError, with_article
 from glassformer.outputs import check_folder_path
 

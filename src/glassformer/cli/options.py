@@ -1,25 +1,147 @@
-"""Options and arguments that several verbs take, and misplaced ones recognized."""
+"""Options and arguments that several verbs take, and the folders that they read and write."""
 
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import inspect
+import os
 import re
+import shlex
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from glassformer.checkpoints.files import models_below
+from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.output import say, show_table
-from glassformer.cli.places import recipes, run_folders
-from glassformer.cli.rows import WAY_OUT
 from glassformer.config import meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
 from glassformer.tasks.recipe import DEFAULT_TASK
+
+# --- run folders ------------------------------------------------------------------------------------
+
+RUNS = Path("runs")
+MOST = 1_000  # folders that are looked at for a name like the one given
+
+
+def check_folder(run: str | Path) -> Path:
+    """The folder of a run or a saved model. Verbs ask this first: a mistake is told before torch is imported.
+
+    Raises:
+        ConfigError: there is none, or an export that this program does not open.
+    """
+    folder = Path(run)
+    if not folder.is_dir():
+        raise no_run(folder)
+    if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
+        what, program = "is an ONNX export, which answers without this program", str(folder / "run.py")
+        fix = f"Ask it with: python {shlex.quote(program)} A TEXT; or name the run that it was made of"
+        raise ConfigError(what, where=str(folder), fix=fix)
+    return folder
+
+
+def no_run(folder: Path) -> ConfigError:
+    """What is said of a run that is not there: the nearest folder beside where it would be."""
+    fix = "Name the --out of 'glassformer train'"
+    if folder.is_dir():
+        if found := models_below(folder, "config.toml"):
+            fix = f"Give one below it: {found}"
+        return ConfigError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
+    with suppress(OSError):
+        beside = [
+            path.name for _, path in zip(range(MOST), folder.parent.iterdir(), strict=False) if path.is_dir()
+        ]
+        if close := difflib.get_close_matches(folder.name, beside, n=1):
+            fix = f"Did you mean {str(folder.parent / close[0])!r}?"
+    return ConfigError("no such run folder", where=str(folder), fix=fix)
+
+
+def refuse_finished(folder: Path | None) -> None:
+    """Raises ConfigError where a run that has ended stands in the way of another, before anything is read."""
+    if folder is None:
+        return
+    with suppress(OSError):  # a name that cannot be is told where the folder is made
+        if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
+            return
+        refuse_held(folder)  # a process that writes there matters more than the run that stands there
+        fix = f"Choose another: --out {free_beside(folder)}. (--resume goes on with what was stopped)"
+        raise ConfigError("the output folder exists, its run has ended", where=str(folder), fix=fix)
+
+
+def free_folder(source: str) -> list[str]:
+    """``--out DIR`` where the folder that a training of some data would take is there already."""
+    folder = default_folder(Path(source).stem)
+    return ["--out", str(free_beside(folder))] if folder.exists() else []
+
+
+def free_beside(folder: Path) -> Path:
+    """The folder, or where it is taken one with a number behind its name."""
+    number, free = 2, folder
+    while free.exists():
+        free, number = folder.with_name(f"{folder.name}-{number}"), number + 1
+    return free
+
+
+def default_folder(name: str, suffix: str = "") -> Path:
+    """``runs/NAME``.
+
+    Raises:
+        ConfigError: a name that would lead elsewhere.
+    """
+    if re.search(r"[/\\\0]", name) or name in (".", ".."):
+        raise ConfigError(
+            f"{name!r} cannot be a folder's name", where="name", fix="Use letters, or give --out"
+        )
+    return RUNS / f"{name or 'run'}{suffix}"
+
+
+# --- what a shell offers behind a verb ------------------------------------------------------------
+#
+# Names of recipes, and folders that hold a run or a saved model.
+
+
+MOST_FOLDERS = 200  # folders that are offered, or looked into
+MARKS = ("config.toml", "glassformer.json", "config.json")  # of a run, a saved model, a checkpoint
+
+
+def recipes(incomplete: str) -> list[str]:
+    """The shipped recipes that begin so."""
+    from glassformer.tasks.recipe import recipe_names
+
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+def studies(incomplete: str) -> list[str]:
+    """The shipped studies that begin so, and runs."""
+    from glassformer.tasks.recipe import study_names
+
+    return [name for name in study_names() if name.startswith(incomplete)] + run_folders(incomplete)
+
+
+def run_folders(incomplete: str) -> list[str]:
+    """Folders whose path begins so: runs and models whole, others with a slash, to go on from there."""
+    parent, start = os.path.split(incomplete)
+    out = []
+    try:
+        with os.scandir(parent or ".") as entries:
+            for _, entry in zip(range(50 * MOST_FOLDERS), entries, strict=False):
+                hidden = entry.name.startswith(".") and not start.startswith(".")
+                if entry.name.startswith(start) and not hidden and entry.is_dir():
+                    path = os.path.join(parent, entry.name)
+                    holds = any((Path(path) / name).is_file() for name in MARKS)
+                    out.append(path if holds else path + os.sep)
+    except OSError:
+        return []
+    return sorted(out)[:MOST_FOLDERS]
+
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -95,19 +217,21 @@ LabelSeparator = Annotated[
 ImageColumn = Annotated[str | None, _column("Column of images or of their names")]
 SourceColumn = Annotated[str | None, _column("Source text column")]
 TargetColumn = Annotated[str | None, _column("Translation column")]
+COLUMNS = {  # of tables, by the keys of recipes
+    "text_column": TextColumn,
+    "pair_column": PairColumn,
+    "label_column": LabelColumn,
+    "label_separator": LabelSeparator,
+    "image_column": ImageColumn,
+    "source_column": SourceColumn,
+    "target_column": TargetColumn,
+}
+LABELED = tuple(COLUMNS)[:5]  # of tables of labeled examples
 BadRow = Annotated[
     str | None, option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 ]
 BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
-COLUMNS = (
-    "text_column",
-    "pair_column",
-    "label_column",
-    "label_separator",
-    "image_column",
-    "source_column",
-    "target_column",
-)
+WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
 STDIN = "-"  # as an argument: the texts come from standard input
 MOST_STDIN = 256 * 2**20  # bytes
 
@@ -124,12 +248,31 @@ def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str
     return choice
 
 
-def columns_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """The columns that a verb's parameters name: call it with ``locals()``."""
-    return {key: given[key] for key in COLUMNS if given.get(key) is not None}
+def add_options(options: Mapping[str, tuple[Any, Any]]) -> Callable[[Any], Any]:
+    """A decorator: the command gets these options in the place of its ``**options``.
+
+    Args:
+        options: name -> annotated type and default.
+    """
+
+    def decorate(command: Any) -> Any:
+        own = inspect.signature(command, eval_str=True)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for name, (hint, default) in options.items()
+        ]
+        command.__signature__ = own.replace(parameters=[*list(own.parameters.values())[:-1], *added])
+        return command
+
+    return decorate
 
 
-def column_settings(**columns: str | None) -> list[str]:
+def with_columns(*keys: str) -> Callable[[Any], Any]:
+    """A decorator: the command gets the options of these columns in the place of its ``**columns``."""
+    return add_options({key: (COLUMNS[key], None) for key in keys})
+
+
+def column_settings(columns: Mapping[str, str | None]) -> list[str]:
     """The columns that are named, as ``--set`` has them."""
     return [f"{key}={json_text(name)}" for key, name in columns.items() if name is not None]
 
@@ -278,12 +421,13 @@ def tell(line: str) -> None:
     say(with_options(line))
 
 
-def refuse_columns(named: dict[str, str], data: str | None) -> dict[str, str]:
-    """The same columns, where other data are given.
+def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[str, str]:
+    """The columns that are named, of other data.
 
     Raises:
         ConfigError: some are named, and no data.
     """
+    named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
         option = "--" + next(iter(named)).replace("_", "-")
         raise ConfigError(

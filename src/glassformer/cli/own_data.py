@@ -1,4 +1,4 @@
-"""A recipe around data of one's own: its name, its task, and what is held out where the data say nothing."""
+"""The recipe that a command line means: a shipped one, a file, or one around data of one's own."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.catalog import AUTO
-from glassformer.cli.options import data_option, is_run
+from glassformer.cli.options import data_option, is_run, no_run
 from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, nearest, parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import split_files, tables_in
 from glassformer.errors import ConfigError, DataError
 from glassformer.finite import json_text
+from glassformer.tasks.image_classification.recipe import ImageRecipe
+from glassformer.tasks.recipe import recipe_names
+from glassformer.tasks.text_classification.recipe import Recipe
 
 HELD_OUT = 0.1  # of a file without splits
 
@@ -147,8 +150,6 @@ def own_task(given: Given, command: str, others: str) -> Given:
         ConfigError: the folder of a run, data that the command does not take, or that fit several tasks.
         DataError: data that cannot be read.
     """
-    from glassformer.tasks.recipe import recipe_names
-
     if given.recipe is not None and not (given.text or given.images) and given.recipe not in recipe_names():
         name, text, images = as_data(given.recipe, command, others)
         given = replace(given, recipe=name, text=text, images=images)
@@ -255,6 +256,165 @@ def as_data(name: str, command: str, others: str) -> tuple[str | None, str | Non
         raise ConfigError(f"looks like data for {option} and is no recipe", where=name, fix=f"Give {others}")
     note(f"{name} is no recipe: taken for data, as {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
+
+
+# --- the recipe that is meant ----------------------------------------------------------------------
+
+
+OTHERS = "--text FILE or --images FOLDER"  # instead of a recipe
+
+
+def choose_recipe(
+    name: str | None,
+    text: str | None = None,
+    *,
+    images: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    settings: Sequence[str] = (),
+    begun: Path | None = None,
+    command: str = "train",
+    others: str = OTHERS,
+    whole: bool = False,
+    settled: bool = False,
+) -> Any:
+    """The recipe that the arguments of ``glassformer train`` and its kin mean.
+
+    Args:
+        name: of a recipe that ships with the package, or a TOML file.
+        text, images: a file or folder of labelled texts or pictures, instead of a recipe.
+        model, data: instead of the recipe's own.
+        settings: ``KEY=VALUE``, laid over everything else.
+        begun: a run folder whose own recipe is taken where no recipe and no data are given.
+        command, others: for messages: which command this is, and what it takes instead of a recipe.
+        whole: nothing is held out of words with tags or questions of one's own: all go into folds.
+        settled: ``own_task`` has been asked.
+
+    Raises:
+        ConfigError: no recipe or two of them, or an unknown key (with the nearest name).
+        DataError: ``text`` cannot be read.
+    """
+    given = Given(name, text, images, data, tuple(settings))
+    if not settled:
+        given = own_task(given, command, others)
+    _check_one_source(given, command)
+    name, data, settings = given.recipe, given.data, given.settings
+    if given.text or given.images:
+        cls, source = (Recipe, given.text) if given.text else (ImageRecipe, given.images or "")
+        return as_the_command_reads(own_recipe(cls, source, settings, with_model(model)))
+    name = _begun_with(begun, command, others) if name is None else name
+    from glassformer.tasks.catalog import load_recipe
+
+    recipe = load_recipe(name, settings)
+    if model and not hasattr(recipe, "model"):
+        raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
+    if model:
+        recipe = replace(recipe, model=replace(recipe.model, model=model))
+    if begun is None and isinstance(recipe, Recipe | ImageRecipe):
+        check_values(recipe)
+    if data and whole_path(data) != whole_path(recipe.data.source):
+        recipe = on_other_data(recipe, whole_path(data), name in recipe_names(), settings)
+        recipe = without_pairs(recipe, settings, begun)
+        recipe = recipe if whole else with_held_out(recipe, settings, begun)
+    elif not whole and name in recipe_names() and is_set("source", settings):
+        recipe = with_held_out(recipe, settings, begun)
+    return as_the_command_reads(recipe)
+
+
+def _check_one_source(given: Given, command: str) -> None:
+    """Raises ConfigError where a recipe and data, or two kinds of data, are given."""
+    name = given.recipe
+    sources = {"a recipe": name, "--text": given.text, "--images": given.images}
+    several = [what for what, value in sources.items() if value]
+    if len(several) > 1:
+        fix = "Give one of them"
+        if name and "=" in name:  # a setting without its option
+            fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
+        what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
+        raise ConfigError(what, where=command, fix=fix)
+    if given.data and not name and several:
+        what = f"both {several[0]} and --data are given"
+        raise ConfigError(what, where=command, fix="Give one of them")
+
+
+def with_model(model: str | None) -> dict[str, Any]:
+    return {"model": {"model": model}} if model else {}
+
+
+def _begun_with(begun: Path | None, command: str, others: str) -> str:
+    """The recipe of a run folder; raises ConfigError where there is none."""
+    if begun is not None and not (begun / "config.toml").is_file():
+        raise no_run(begun)
+    if begun is None:
+        fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {others}"
+        raise ConfigError("no recipe is given", where=command, fix=fix)
+    return str(begun / "config.toml")
+
+
+def own_recipe(
+    cls: type, source: str, settings: Sequence[str] = (), chosen: dict[str, Any] | None = None
+) -> Any:
+    """A recipe around labeled texts or images of one's own; rate, epochs and batches are left for the fit.
+
+    A tenth each is held out for validation and for the figures where the source has no such split.
+
+    Args:
+        cls: ``Recipe`` or ``ImageRecipe``.
+        source: a table, a folder of tables, of texts or of images, or a named data set.
+        settings: ``KEY=VALUE``, laid over the rest.
+        chosen: section -> key -> value, laid over the defaults.
+
+    Raises:
+        DataError: the data cannot be read.
+        ConfigError: an unknown key or a value of the wrong type.
+    """
+    from glassformer.data.files import reading_as
+
+    where, images = whole_path(source), cls is ImageRecipe
+    values, made = around(cls, where, settings, chosen)
+    asked = asked_of(cls, where, settings, chosen)
+    d: Any = asked.data
+    part = {"limit": d.limit, "seed": d.split_seed}
+    if images:
+        from glassformer.inputs.images import Images as Inputs
+
+        part["need_labels"] = True
+    else:
+        from glassformer.inputs.texts import Texts as Inputs
+    with reading_as(d):
+        dataset = Inputs().read(asked, where, hasattr(d, "target"), **part)
+    if images:
+        values |= _for_images(asked)
+    else:
+        tell_siblings(where)
+    hold_out(values, dataset)
+    return build(made, apply_overrides(values, settings, made), "--set")
+
+
+def _for_images(asked: Any) -> dict[str, Any]:
+    """What suits the model of images that is asked for: section -> key -> value."""
+    from glassformer.inputs.images import has_fixed_features, is_image_architecture
+    from glassformer.tasks.auto import SCRATCH, asks_for_encoder
+    from glassformer.tasks.catalog import TASKS
+
+    name, values = asked.model.model, {}
+    if name == AUTO and asks_for_encoder(TASKS[asked.task].estimator.from_recipe(asked)):
+        name = SCRATCH.name
+        values["model"] = {"model": name}
+    if has_fixed_features(name):
+        return values
+    if is_image_architecture(name):
+        values["train"] = {"weight_decay": 0.05, "schedule": "cosine"}
+        values["image"] = {"augment": "shift" if (asked.image.image_size or 32) <= 64 else "light"}
+    elif name != AUTO:
+        values["image"] = {"augment": "light"}
+    return values
+
+
+def whole_path(source: str) -> str:
+    """An existing path from the root, so that the run can be judged again from any folder."""
+    path = Path(source).expanduser()
+    return str(path.resolve()) if path.exists() else source
 
 
 # --- other data than a recipe's own ---------------------------------------------------------------

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 from glassformer.cli.inputs import (
+    Layout,
+    Row,
+    carried,
     check_encodings,
     gather_pairs,
     gather_pictures,
     gather_questions,
     gather_rows,
     gather_sentences,
+    layout_of,
     note_columns,
     reads_pairs,
+    refusal,
+    row_of,
     sides_in,
+    unreadable_row,
+    usable,
 )
 from glassformer.cli.options import (
     DATA,
+    WAY_OUT,
     PairColumn,
     Run,
     TextColumn,
     argument,
     check_bad_row,
+    check_folder,
     flag,
     option,
     with_data,
 )
 from glassformer.cli.output import AsJson, note, progress_bar, say, say_json
-from glassformer.cli.places import check_folder
 from glassformer.cli.predictions import (
     KEEP_TABLE,
     LEAST_SURE,
@@ -46,10 +55,95 @@ from glassformer.cli.predictions import (
     kept_table,
     kind_in,
 )
-from glassformer.cli.rows import WAY_OUT, LargeFile, Layout, Row, large_file, layout_of, usable
 from glassformer.errors import ConfigError, DataError
+from glassformer.reading import Unchanged
 
 # --- what is given --------------------------------------------------------------------------------
+
+
+LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
+PIECE = 4096  # rows
+
+
+def large_file(given: Sequence[str]) -> Path | None:
+    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
+    from glassformer.data.tables import STREAMED
+
+    path = Path(given[0])
+    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
+    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
+
+
+class LargeFile:
+    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
+
+    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
+    file that changes meanwhile ends it too: no answers of two tables come together.
+
+    Args:
+        text_column, usual, skip: as ``read_rows`` takes them.
+
+    Raises:
+        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
+    """
+
+    def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
+        self._unchanged = Unchanged(path)
+        try:
+            self._look(path, text_column, usual, skip)
+        except DataError as error:
+            if skip or not error.where or ", row " not in error.where:
+                raise
+            from glassformer.data.rejected import with_others
+
+            with suppress(DataError):  # no row can be used
+                self._look(path, text_column, usual, True)
+            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+        self._unchanged.check()
+
+    def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
+        """Go through the file once: its columns, and how many rows are good and bad."""
+        from glassformer.data.columns import find_text
+        from glassformer.data.tables import StreamedTable
+
+        self.path, self.skip, self.bad = path, skip, 0
+        self._ragged: dict[int, DataError] = {}
+        self._table = StreamedTable(path, refusal(skip, self._ragged))
+        self._text = find_text(self._table.sample(), text_column, usual)
+        columns = tuple(carried([name for name in self._table.names if name != self._text]))
+        self.layout = Layout(columns, False, False)
+        self.good, self.bad, first = 0, 0, None
+        for row in self._rows():
+            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
+            first = first or (row if row.error is not None else None)
+        if first is not None and not self.good:
+            usable([first])  # says so
+        self.layout = Layout(columns, False, first is not None)
+
+    def _rows(self) -> Iterator[Row]:
+        ragged = iter(sorted(self._ragged.items()))
+        waiting = next(ragged, None)
+        for number, values in self._table.rows():
+            while waiting is not None and waiting[0] < number:
+                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+                waiting = next(ragged, None)
+            given = {name: values[name] for name in self.layout.columns}
+            yield row_of(self.path, number, values[self._text], given, self.skip)
+        while waiting is not None:
+            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+            waiting = next(ragged, None)
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        piece: list[Row] = []
+        for row in self._rows():
+            piece.append(row)
+            if len(piece) == PIECE:
+                self._unchanged.check()
+                yield piece
+                piece = []
+        self._unchanged.check()
+        if piece:
+            yield piece
 
 
 class Gathered:

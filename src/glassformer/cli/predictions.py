@@ -15,14 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.cli.output import emit, excerpt, one_line, show_table
-from glassformer.cli.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
+from glassformer.cli.inputs import MOST_COLUMNS, Layout, Row, columns_beside, said_of
+from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import check_new_file, write_text_whole
-
-NO_ANSWER = "(no answer)"
 
 
 class Prediction(NamedTuple):

@@ -1,13 +1,21 @@
-"""``glassformer recipes``: the recipes that ship with the package, a line for each."""
+"""``glassformer recipes`` and ``new``: the shipped recipes, and a recipe file with every key explained."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import textwrap
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
 
-from glassformer.cli.options import argument
-from glassformer.cli.output import AsJson, emit, say_json
+from glassformer.cli.options import Model, Settings, Source, a_recipe, argument, option, recipe_keys
+from glassformer.cli.output import AsJson, emit, note, say, say_json
+from glassformer.cli.own_data import choose_recipe
+from glassformer.config import listed, literal, nearest, to_dict
 from glassformer.errors import ConfigError
-from glassformer.tasks.recipe import recipe_names, recipe_values
+from glassformer.outputs import check_new_file, write_text_whole
+from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 
 KEYS = ("name", "task", "summary")
 
@@ -36,3 +44,148 @@ def recipes_command(
     widths = [max(len(one[key]) for one in found) for key in KEYS[:2]]
     for one in found:
         emit(f"{one['name']:<{widths[0]}}  {one['task']:<{widths[1]}}  {one['summary']}")
+
+
+# --- a recipe of one's own --------------------------------------------------------------------------
+
+WIDTH = 100  # characters of a line of comment
+
+
+def commented(recipe: Any, file: str) -> str:
+    """A recipe as TOML: what it sets as it stands, every other key at its default behind a ``#``.
+
+    Args:
+        file: what the file will be called, for the command at its top.
+    """
+    values = to_dict(recipe)
+    lines = [
+        f"# glassformer train {file}",
+        "#",
+        "# A line that begins with '# key =' shows a default: take the '#' away to change it.",
+    ]
+    section = ""
+    for key in recipe_keys(recipe.task):
+        if key.section != section:
+            section = key.section
+            lines += ["", f"[{section}]"]
+        place = values.get(section, {}) if section else values
+        value = place.get(key.name)
+        lines += ["", *textwrap.wrap(key.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")]
+        if value is None:
+            lines.append(f"# {key.name} =")
+        else:
+            as_default = section and literal(value) == _default(recipe, section, key.name)
+            lines.append(f"{'# ' if as_default else ''}{key.name} = {literal(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _default(recipe: Any, section: str, key: str) -> str | None:
+    default = getattr(type(getattr(recipe, section))(), key)
+    return None if default is None else literal(default)
+
+
+def usual_recipe(task: str) -> str:
+    """The shipped recipe that shows a task: one whose data are built in, where there is one.
+
+    Raises:
+        ConfigError: no such task.
+    """
+    from glassformer.tasks.catalog import TARGETS, TASKS
+
+    if task not in TASKS:
+        raise ConfigError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
+    of_task = sorted(_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
+    if not of_task:
+        given = "--images FILE" if task.startswith("image") else "--text FILE"
+        target = next((kind for (_, kind), named in TARGETS.items() if named == task), "")
+        fix = f"Give {given}{f' --set target={target}' if target else ''}, or a recipe"
+        raise ConfigError(f"no recipe of {task} ships with the package", where="--task", fix=fix)
+    return of_task[0][0]
+
+
+@cache
+def _of(task: str) -> list[tuple[str, Any]]:
+    """The shipped recipes of a task, by name."""
+    from glassformer.tasks.catalog import load_recipe
+
+    recipes = ((name, load_recipe(name)) for name in recipe_names())
+    return [(name, recipe) for name, recipe in recipes if recipe.task == task]
+
+
+def needs_files(recipe: Any) -> bool:
+    """Whether a recipe's data do not come with the package."""
+    from glassformer.data.image_sources import NAMED_IMAGES
+    from glassformer.data.sources import NAMED_SOURCES
+
+    known = NAMED_SOURCES.get(recipe.data.source) or NAMED_IMAGES.get(recipe.data.source)
+    return known is None or bool(known.folder)
+
+
+def new(
+    file: Path,
+    recipe: str | None = None,
+    *,
+    task: str | None = None,
+    text: str | None = None,
+    images: str | None = None,
+    model: str | None = None,
+    data: str | None = None,
+    settings: Sequence[str] = (),
+) -> Any:
+    """Write a recipe with comments, and give it back.
+
+    Args:
+        recipe, text, images, model, data, settings: as ``choose_recipe`` of ``train`` takes them.
+        task: whose usual recipe is taken where none of these is given.
+
+    Raises:
+        InputError: the file is there already or is no ``.toml``; see ``choose_recipe``.
+    """
+    from glassformer.tasks.catalog import load_recipe
+
+    if file.suffix != ".toml":
+        raise ConfigError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
+    check_new_file(file)
+    given = [what for what, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
+    if task is not None and given:
+        raise ConfigError(f"--task and {listed(given)}", where="new", fix="Give one of them")
+    if not given:
+        recipe = usual_recipe(task or DEFAULT_TASK)
+    chosen = choose_recipe(
+        recipe, text, images=images, model=model, data=data, settings=settings, command="new"
+    )
+    asked = {word.partition("=")[0].rpartition(".")[2] for word in settings}
+    changed = {} if not (asked or model) or "expect" in asked else {"expect": ""}  # it was measured otherwise
+    chosen = replace(chosen, name=file.stem, **changed)
+    write_text_whole(file, commented(chosen, str(file)))
+    return load_recipe(str(file))
+
+
+def new_command(
+    file: Annotated[Path, argument("FILE.toml", "File to write.")],
+    recipe: Annotated[str | None, a_recipe("Recipe to start from (see: glassformer recipes).")] = None,
+    task: Annotated[str | None, option("TASK", "Start from the default recipe of a task.")] = None,
+    text: Annotated[str | None, option("FILE", "Write a recipe for these labeled texts.")] = None,
+    images: Annotated[str | None, option("FOLDER", "Write a recipe for these labeled images.")] = None,
+    model: Model = None,
+    data: Source = None,
+    settings: Settings = None,
+    json: AsJson = False,
+) -> None:
+    """Write a new recipe file: every key with its meaning, ready to train."""
+    made = new(
+        file,
+        recipe,
+        task=task,
+        text=text,
+        images=images,
+        model=model,
+        data=data,
+        settings=settings or (),
+    )
+    say(f"{made.task} on {made.data.source}: {file}")
+    if not Path(made.data.source).exists() and needs_files(made):
+        note(f"{made.data.source} does not come with the package: --data PATH names data of yours")
+    say(f"next: glassformer train {file}")
+    if json:
+        say_json({"file": file, "task": made.task, "data": made.data.source})

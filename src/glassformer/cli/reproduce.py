@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from glassformer.checkpoints.catalog import CATALOG
-from glassformer.cli.finished import as_dict
-from glassformer.cli.options import Settings, argument, flag, option
-from glassformer.cli.output import AsJson, say, say_json, show_table, stream
-from glassformer.cli.places import RUNS
+from glassformer.cli.options import RUNS, Settings, argument, flag, option
+from glassformer.cli.output import AsJson, as_dict, say, say_json, show_table, stream
 from glassformer.errors import CheckpointError, ConfigError, InputError
 from glassformer.outputs import write_text_whole
 from glassformer.report.published import (

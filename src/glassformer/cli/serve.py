@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -12,10 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.options import LIMITS, TextColumn, a_run, option
+from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.places import check_folder
-from glassformer.cli.stopping import hand_over
+from glassformer.cli.start import hand_over
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
 
@@ -45,25 +43,13 @@ def _check_packages() -> None:
             raise ConfigError(f"{package} is not installed", where="serve", fix=fix)
 
 
-def with_limits(command: Any) -> Any:
-    """The command with an option for each field of ``Limits`` in the place of its ``**limits``."""
-    own = inspect.signature(command, eval_str=True)
-    options = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=Annotated[
-                type(field.default), option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
-            ],
-        )
-        for field in fields(Limits)
-    ]
-    command.__signature__ = own.replace(parameters=[*list(own.parameters.values())[:-1], *options])
-    return command
+def _limit(field: Any) -> tuple[Any, Any]:
+    """The option of a field of ``Limits``."""
+    told = option(field.metadata["unit"], field.metadata["meaning"], panel=LIMITS)
+    return Annotated[type(field.default), told], field.default
 
 
-@with_limits
+@add_options({field.name: _limit(field) for field in fields(Limits)})
 def serve_command(
     runs: Annotated[list[Path], a_run("Run folders, saved models or a named embedding checkpoint.")],
     host: Annotated[

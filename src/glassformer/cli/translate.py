@@ -1,4 +1,4 @@
-"""``glassformer translate``: translations of texts from the command line or from files."""
+"""``glassformer translate`` and ``fill``: translations of texts, and the words that stand behind [MASK]."""
 
 from __future__ import annotations
 
@@ -6,18 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glassformer.cli.inputs import gather_rows
-from glassformer.cli.options import DataFile, TextColumn, a_run, argument, option, with_data
+from glassformer.cli.inputs import Row, columns_beside, gather_rows, layout_of, usable
+from glassformer.cli.options import (
+    DataFile,
+    TextColumn,
+    a_run,
+    argument,
+    check_folder,
+    option,
+    with_data,
+    with_stdin,
+)
 from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
-from glassformer.cli.places import check_folder
 from glassformer.cli.predictions import check_output, write_table
-from glassformer.cli.rows import Row, columns_beside, layout_of, usable
 from glassformer.data.tables import PLAIN
+from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, with_article
 from glassformer.outputs import check_new_file
 
 if TYPE_CHECKING:
     from glassformer.explain.alignment import Alignment
+
 
 MOST = 20  # alignments of one page
 
@@ -152,3 +161,42 @@ def _show(texts: Sequence[str], translations: Sequence[str], json: bool, **more:
         return
     for line in translations:
         emit(one_line(line))
+
+
+# --- masked words -----------------------------------------------------------------------------------
+
+
+def fill(folder: str | Path, texts: list[str], top: int = 5) -> list[list[list[tuple[str, float]]]]:
+    """For each text and each [MASK] in it the best words with their probabilities.
+
+    Raises:
+        InputError: no such model, one of another kind, or a text without [MASK].
+    """
+    check_folder(folder)
+    learner = load_kind(folder, "fill")
+    return [learner.fill_each(text, top) for text in texts]
+
+
+def fill_command(
+    run: Annotated[Path, a_run("Run folder or masked language model (glassformer's or the Hub's).")],
+    given: Annotated[
+        list[str], argument("TEXT", f"Texts with {MASK} for each missing word; - is standard input.")
+    ],
+    top: Annotated[int, option("N", f"Words per {MASK}.")] = 5,
+    json: AsJson = False,
+) -> None:
+    """Fill in masked words: one line for each [MASK] with words and probabilities."""
+    texts = with_stdin(given)
+    found = fill(run, texts, top)
+    if json:
+        asked = zip(texts, found, strict=True)
+        say_json([{"text": text, "masks": [_words(words) for words in masks]} for text, masks in asked])
+        return
+    for text, masks in zip(texts, found, strict=True):
+        emit(one_line(text))
+        for words in masks:
+            emit("  " + "  ".join(f"{one_line(word)} {p:.4f}" for word, p in words))
+
+
+def _words(words: list[tuple[str, float]]) -> list[dict[str, Any]]:
+    return [{"word": word, "probability": p} for word, p in words]

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from glassformer.cli.options import a_run, argument, option
-from glassformer.cli.output import AsJson, emit, say, say_json, show_table
+from glassformer.cli.output import AsJson, emit, say, say_json
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.outputs import check_new_file
-
-if TYPE_CHECKING:
-    from glassformer.tasks.run_folder import Run
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
@@ -88,30 +85,3 @@ def vectors_command(
         return
     for word, cosine in found:
         emit(f"{word}\t{cosine:.4f}")
-
-
-def show_vectors_run(run: Run, recipe: Any) -> None:
-    """A finished run of word vectors on the terminal."""
-    metrics = run.metrics
-    show_tests(f"{recipe.name}: {metrics['words_per_second']:,.0f} words/s", metrics["tests"])
-    for what in ("neighbours", "analogies"):
-        rows = [[asked, ", ".join(word for word, _ in near)] for asked, near in metrics[what].items()]
-        if rows:
-            show_table(what, ("asked", "nearest"), rows)
-    norms = [
-        [when, f"{n['mean']:.3f}", f"{n['min']:.3f}", f"{n['max']:.3f}"]
-        for when, n in metrics["norms"].items()
-    ]
-    show_table(
-        "length of the vectors",
-        ("", "mean", "smallest", "largest"),
-        norms,
-        right=("mean", "smallest", "largest"),
-    )
-
-
-def show_tests(title: str, tests: dict[str, Any]) -> None:
-    """A line for each test of word vectors."""
-    from glassformer.report.vectors import test_rows
-
-    show_table(title, ("test", "figure", "of"), test_rows(tests))

@@ -1,0 +1,424 @@
+"""``doctor``, ``doctor MODEL``, ``data doctor``, ``data show`` and ``demo``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glassformer.checkpoints.hub import CATALOG
+from glassformer.cli import demo as demos
+from glassformer.cli import doctor as doctor_module
+from glassformer.cli.app import main
+from glassformer.cli.data import describe
+from glassformer.cli.demo import OURS, demo
+from glassformer.data.image_sources import NAMED_IMAGES
+from glassformer.data.sources import load_text_dataset
+from glassformer.data.text import wordpiece_tokenizer
+from glassformer.data.transform import ImageTransform
+from glassformer.errors import ConfigError
+from glassformer.families import FAMILIES
+from glassformer.families.pretrained import save_pretrained
+from glassformer.inputs.images import save_transform
+from glassformer.tasks.catalog import load_recipe
+
+from .tiny import RUN_FILES, sentences, settings, write_csv
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", [name for name, known in NAMED_IMAGES.items() if known.folder])
+def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "nothing"))
+    origin = NAMED_IMAGES[name].origin
+    assert origin
+    assert f"{name!r} is not on this machine. Get it from {origin}, put its Parquet" in refused(
+        "data", "show", name
+    )
+    monkeypatch.setenv("COLUMNS", "400")
+    assert f"not here; to be had from {origin}" in gf("data", "list").out
+
+
+def test_data_show(as_json, ok, reviews: Path):
+    about = as_json("data", "show", reviews)
+    assert about == describe(load_text_dataset(reviews))
+    assert about["splits"]["train"]["texts"] == 60
+    assert about["splits"]["train"]["classes"] == {"neg": 30, "pos": 30}
+    shown = ok("data", "show", reviews)
+    assert "splendid" in shown.out
+
+
+def test_data_doctor_finds_a_leak(as_json, ok, tmp_path: Path):
+    write_csv(tmp_path / "data" / "train.csv", sentences(20))
+    write_csv(tmp_path / "data" / "test.csv", [*sentences(6, seed=5), sentences(20)[3]])
+    report = as_json("data", "doctor", tmp_path / "data")
+    leak = next(f for f in report["findings"] if f["code"] == "leaks")
+    assert (leak["severity"], leak["count"]) == ("warning", 1)
+    shown = ok("data", "doctor", tmp_path / "data")
+    assert shown.out.index("warning") < shown.out.index("ok")
+
+
+def test_data_doctor_looks_at_tokens_of_a_saved_model(as_json, run: Path, reviews: Path):
+    report = as_json("data", "doctor", reviews, "--model", run / "model", "--max-length", 5)
+    cut = next(f for f in report["findings"] if f["code"] == "truncation")
+    assert cut["count"] == 60
+
+
+def test_pairs_are_shown_and_examined(gf, as_json, ok, tmp_path: Path):
+    rows = [(f"a dog number {i} sleeps there", f"ein Hund Nummer {i} schläft dort") for i in range(13)]
+    data = write_csv(tmp_path / "pairs.csv", [*rows, rows[5], ("a cat sleeps", "")], "source,target")
+    shown = ok("data", "show", data)
+    assert "ein Hund Nummer 0" in shown.out
+    assert as_json("data", "show", data)["splits"]["train"]["pairs"] == 15
+    report = as_json("data", "doctor", data)
+    codes = {f["code"]: f["count"] for f in report["findings"] if f["severity"] == "warning"}
+    assert codes == {"empty": 1, "duplicates": 1}
+    assert "--model" not in gf("data", "doctor", data).out  # a tokenizer has nothing to add
+
+
+def test_a_folder_of_pictures_is_shown_and_examined(as_json, ok, tmp_path: Path):
+    for label, shade in (("cat", 3), ("dog", 7)):
+        (tmp_path / "pets" / label).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (7, 5), (shade, i % 3, 0)).save(tmp_path / "pets" / label / f"{i}.png")
+    shown = ok("data", "show", tmp_path / "pets")
+    assert "cat: 5, dog: 5" in shown.out
+    report = as_json("data", "doctor", tmp_path / "pets")
+    assert report["name"] == "pets"
+    assert next(f["count"] for f in report["findings"] if f["code"] == "repeats") == 4
+
+
+def test_doctor_on_this_machine(gf, ok):
+    result = ok("doctor", "--json")
+    report = json.loads(result.out)
+    assert set(report) == {"machine", "packages", "data", "weights"}
+    found = {line["what"]: line["found"] for lines in report.values() for line in lines}
+    assert found["torch"].startswith("2.")
+    assert {"bf16", "looked for in", "imdb", "all-minilm-l6-v2"} <= found.keys()
+    assert "ready" in gf("doctor").out
+
+
+def test_doctor_misses_what_is_needed(gf, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(doctor_module.NEEDED, "no-such-package", "1.0")
+    monkeypatch.setitem(doctor_module.NEEDED, "numpy", "99.0")
+    result = gf("doctor")
+    assert result.code == 1
+    assert result.err == ""
+    assert "missing: numpy, no-such-package" in result.out
+
+
+def test_doctor_knows_the_requirements_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = dict(line.split(">=") for line in project["dependencies"])
+    assert wanted == doctor_module.NEEDED
+
+
+def demo_settings() -> list[str]:
+    return [pair for pair in settings("limit=300", "epochs=2") if pair != "--set"]
+
+
+def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "demo-run"
+    first, recipe = demo(folder, demo_settings(), "europe")
+    assert (
+        {p.name for p in folder.iterdir()}
+        == RUN_FILES
+        == OURS - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
+    )
+    assert recipe.name == "europe"
+    (folder / "report.html").write_text("old", encoding="utf-8")
+    (folder / ".model.4711-0123abcd.tmp").mkdir()  # as a kill leaves behind
+    assert demo(folder, demo_settings(), "europe")[0].report.read_text(encoding="utf-8") != "old"
+    (folder / "thesis.txt").write_text("dear", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not an earlier demo"):
+        demo(folder, demo_settings(), "europe")
+    assert (folder / "thesis.txt").read_text(encoding="utf-8") == "dear"
+    assert first.report.is_file()
+
+
+def test_demo_looks_at_pictures_too(tmp_path: Path):
+    quick = ["epochs=1", "limit=151", "bootstrap=20", "baselines=false"]
+    run, recipe = demo(tmp_path / "demo-digits", quick, name="digits")
+    assert recipe.task == "image-classification"
+    assert {p.name for p in run.folder.iterdir()} - OURS == set()
+    demo(tmp_path / "demo-digits", quick, name="digits")
+    (run.folder / "config.toml").write_text('name = "mine"\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="not an earlier demo"):
+        demo(tmp_path / "demo-digits", quick, name="digits")
+
+
+def test_a_quick_demo_asks_for_less_of_the_same(ok, monkeypatch: pytest.MonkeyPatch):
+    asked = {}
+    monkeypatch.setattr(
+        demos, "demo", lambda folder, settings, name: asked.update({name: settings}) or ("run", "recipe")
+    )
+    monkeypatch.setattr(demos, "show_run", lambda run, recipe: None)
+    monkeypatch.setattr(demos, "explain", lambda run, texts: None)
+    ok("demo")
+    assert asked == {"messages": (), "digits": ()}
+    monkeypatch.setattr("glassformer.checkpoints.hub.is_at_hand", lambda name: False)
+    ok("demo", "--quick")
+    assert asked.keys() == {"messages", "europe", "digits"}
+    for name in ("europe", "digits"):
+        whole, less = load_recipe(name), load_recipe(name, asked[name])
+        assert less.train.epochs < whole.train.epochs
+        assert less.evaluate.bootstrap < whole.evaluate.bootstrap
+
+
+def test_the_demo_explains_predictions(run: Path, capsys: pytest.CaptureFixture[str]):
+    demos.explain(SimpleNamespace(folder=run), ["The capital of France is Paris ."])
+    assert "France" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_quick_demo_runs_and_learns(ok):
+    ok("demo", "--quick")
+    for folder, least in (("demo-run", 0.6), ("demo-digits", 0.6)):
+        metrics = json.loads(Path(folder, "metrics.json").read_text(encoding="utf-8"))
+        assert metrics["test"]["accuracy"] > least
+
+
+def test_demo_finds_what_is_in_its_way_first(refused, run: Path, tmp_path: Path):
+    run.rename(tmp_path / "demo-digits")
+    assert "not an earlier demo" in refused("demo")
+    assert not (tmp_path / "demo-run").exists()
+
+
+def test_demo_leaves_other_runs_and_links_alone(refused, run: Path, tmp_path: Path):
+    run.rename(tmp_path / "demo-run")
+    assert "not an earlier demo" in refused("demo")
+    (tmp_path / "demo-run").rename(tmp_path / "kept")
+    (tmp_path / "demo-run").symlink_to(tmp_path / "kept")
+    assert "not an earlier demo" in refused("demo")
+    assert {p.name for p in (tmp_path / "kept").iterdir()} == RUN_FILES
+
+
+def test_doctor_finds_weights_in_the_hub_cache_without_asking_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    known = CATALOG["bert-base-uncased"]
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    before = {line.what: line for line in doctor_module.examine_machine()["weights"]}
+    assert before["bert-base-uncased"].state == "note"
+    folder = tmp_path / "models--google-bert--bert-base-uncased" / "snapshots" / known.revision
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).touch()
+    after = {line.what: line for line in doctor_module.examine_machine()["weights"]}
+    assert after["bert-base-uncased"].state == "ok"
+
+
+# --- a model ----------------------------------------------------------------------------------------
+
+
+def put(folder: Path, kind: str, tokenizer: bool = True) -> Path:
+    """A tiny checkpoint as the Hub has it."""
+    torch.manual_seed(0)
+    family = FAMILIES[kind]
+    save_pretrained(family.model(family.tiny()), folder, label_names=("a", "b", "c"))
+    if tokenizer:
+        found = wordpiece_tokenizer(["abc abd abe", "a b c d e"] * 3, vocab_size=31, min_count=1)
+        found.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def lines(result) -> dict[str, dict]:
+    return {line["what"]: line for part in json.loads(result.out).values() for line in part}
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "glassformer-textcnn"])
+def test_a_model_that_opens(gf, ok, kind, tmp_path):
+    found = ok("doctor", put(tmp_path / "m", kind), "--json")
+    said = lines(found)
+    assert not [line for line in said.values() if line["state"] == "missing"]
+    assert said["family"]["found"].startswith(f"{kind}, reads texts")
+    assert said["head"]["found"].startswith("3 classes")
+    assert said["read from"]["found"] == "tokenizer.json"
+    assert "no modules.json" in said["embed"]["found"]
+    assert ("train further" in said) == (kind != "glassformer-textcnn")
+    assert ("pooling='first', head='mlp' opens whole" in said["fine-tune"]["found"]) == (kind == "distilbert")
+    assert "ready" in gf("doctor", tmp_path / "m").out
+
+
+@pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"])
+def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
+    folder = put(tmp_path / "m", kind, tokenizer=False)
+    save_transform(ImageTransform((8, 8)), folder)
+    said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
+    assert f": {FAMILIES[kind].hub.pooling} pooling under a new linear head" in said
+    assert "opens whole" not in said
+
+
+def test_what_embed_will_do(gf, tmp_path):
+    folder = put(tmp_path / "m", "bert")
+    (folder / "1_Pooling").mkdir()
+    kinds = [("", "models.Transformer"), ("1_Pooling", "models.Pooling"), ("", "models.Normalize")]
+    steps = [{"path": path, "type": f"sentence_transformers.{kind}"} for path, kind in kinds]
+    (folder / "modules.json").write_text(json.dumps(steps))
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    assert (
+        "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
+    )
+    said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
+    assert ": first pooling under a new linear head" in said
+    steps[2]["type"] = "sentence_transformers.models.Strange"
+    (folder / "modules.json").write_text(json.dumps(steps))
+    assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("refused: ")
+
+
+@pytest.mark.parametrize(
+    ("harm", "what", "said"),
+    [
+        ({"model_type": "modernbert"}, "model", "model_type 'modernbert' is not supported"),
+        ({"hidden_act": "silu"}, "model", "hidden_act = 'silu' is not supported"),
+        ({}, "tokenizer", "no tokenizer here"),
+    ],
+)
+def test_what_is_refused_and_why(gf, harm, what, said, tmp_path):
+    folder = put(tmp_path / "m", "bert", tokenizer=False)
+    file = folder / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | harm))
+    found = gf("doctor", folder, "--json")
+    assert found.code == 1
+    assert lines(found)[what]["state"] == "missing"
+    assert said in lines(found)[what]["found"]
+    assert f"cannot be used: {what}" in gf("doctor", folder).out
+
+
+def test_no_such_model_and_no_model(refused):
+    assert "neither a known checkpoint" in refused("doctor", "nothing-here")
+    assert "--revision belongs to a MODEL" in refused("doctor", "--revision", "main")
+
+
+def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
+    small = ["--set", "limit=200", "--set", "epochs=1"]
+    ok("train", "countries-word2vec", "--out", "vectors", *small)
+    said = lines(gf("doctor", "vectors", "--json"))
+    assert said["run"]["found"] == "countries-word2vec, word2vec, trained on countries"
+    assert said["saved by glassformer"]["found"] == "Word2Vec"
+    assert said["use"]["found"].startswith("glassformer vectors vectors, or gf.load('vectors')")
+    assert "run" not in lines(gf("doctor", "vectors/model", "--json"))
+    (tmp_path / "vectors" / "model" / "model.safetensors").write_bytes(b"cut")
+    found = gf("doctor", "vectors", "--json")
+    assert found.code == 1
+    assert lines(found)["saved by glassformer"]["state"] == "missing"
+
+
+def test_a_run_of_texts_names_its_recipe(gf, run):
+    assert lines(gf("doctor", run, "--json"))["run"]["found"].startswith("reviews, text-classification")
+
+
+def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
+    said = refused("doctor", reviews)
+    assert "looks like data for --text and is no model. To look at data: glassformer data doctor" in said
+
+
+@pytest.mark.parametrize(
+    "verb", [("data", "doctor"), ("data", "show"), ("train", "--text"), ("train", "--images")]
+)
+def test_models_are_no_data(refused, run, verb):
+    said = refused(*verb, run)
+    assert "is the folder of a run, not of data. To look at the model: glassformer doctor" in said
+    assert "at what it was trained on: glassformer data doctor" in said
+    said = refused(*verb, run / "model")
+    assert "is a saved model, not data. To look at the model: glassformer doctor" in said
+
+
+# --- settings of a recipe ---------------------------------------------------------------------------
+
+THINGS = {"pen": 2.0, "lamp": 40.0, "car": 9000.0}
+
+
+@pytest.fixture
+def prices(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f'"a {thing} for sale in town {i}",€{value + i}'
+        for i, (thing, value) in enumerate([*THINGS.items()] * 13)
+    ]
+    (tmp_path / "prices.csv").write_text("\n".join(["advert,price", *rows, "a mug,0", "a cup,-3"]) + "\n")
+    return "prices.csv"
+
+
+def asked(capsys, *words: str) -> dict:
+    assert main(["data", "doctor", *words, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def codes(report: dict) -> list[str]:
+    return [finding["code"] for finding in report["findings"]]
+
+
+def test_numbers_are_looked_at_as_they_will_be_learned(prices, capsys):
+    as_amounts = [prices, "--set", "target=number", "--set", "number_format=amount"]
+    report = asked(capsys, *as_amounts)
+    assert "balance" not in codes(report)  # no classes
+    assert {"numbers", "bad-rows"} & {*codes(report)} == {"numbers"}
+    assert sum(split["rows"] for split in report["figures"]["splits"].values()) == 41
+    logs = asked(capsys, *as_amounts, "--set", "number_scale=log")
+    (bad,) = [finding for finding in logs["findings"] if finding["code"] == "bad-rows"]
+    assert bad["count"] == 2
+    assert "not above 0" in bad["message"]
+    assert main(["data", "doctor", *as_amounts, "--set", "number_scale=log"]) == 0
+    command = capsys.readouterr().out.splitlines()[-1]
+    assert (
+        "--set target=number --set number_format=amount --set number_scale=log --on-bad-row skip" in command
+    )
+
+
+def test_settings_of_classes_change_what_is_found(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        f"a {word} film {i} to see,{label}"
+        for i, (word, label) in enumerate([("fine", "good"), ("dull", "bad")] * 9)
+    ]
+    (tmp_path / "films.csv").write_text(
+        "\n".join(["text,label", *rows, "a fine film of old,Good", rows[0]]) + "\n"
+    )
+    assert {"twin-classes", "duplicates"} <= {
+        f["code"] for f in asked(capsys, "films.csv")["findings"] if f["severity"] == "warning"
+    }
+    mended = ["films.csv", "--set", "merge_labels=spelling", "--set", "drop_duplicates=true"]
+    assert not {"twin-classes", "duplicates"} & {
+        f["code"] for f in asked(capsys, *mended)["findings"] if f["severity"] == "warning"
+    }
+    held = asked(capsys, *mended, "--set", "test_size=0.3")
+    assert {*held["figures"]["splits"]} == {"train", "test"}
+
+
+def test_pairs_with_numbers_are_texts_then(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"a dog runs {i},an animal moves {i},{i % 5}.5" for i in range(29)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
+    report = asked(capsys, "pairs.csv", "--set", "target=number")
+    assert "numbers" in codes(report)
+    assert report["figures"]["splits"]["train"]["rows"] == 29
+
+
+def test_pictures_with_numbers(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i in range(23):
+        Image.fromarray(np.full((8, 8, 3), 10 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    rows = [f"{i}.png,{i / 2}" for i in range(23)]
+    (tmp_path / "bright.csv").write_text("\n".join(["image,brightness", *rows]) + "\n")
+    report = asked(capsys, "bright.csv", "--set", "target=number")
+    assert "numbers" in codes(report)
+
+
+def test_what_cannot_be_set_is_named(prices, capsys):
+    assert main(["data", "doctor", prices, "--set", "target=number", "--set", "max_lenght=5"]) == 2
+    assert "max_length" in capsys.readouterr().err
+    assert main(["data", "doctor", "facts", "--set", "limit=3"]) == 2
+    assert (
+        "--set: belongs to texts, images and tagged words, and these are answers" in capsys.readouterr().err
+    )
+    with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
+        plain.write(given.read().replace("€", "") + "a jar,0.5\n")
+    assert main(["data", "doctor", "plain.csv"]) == 0
+    assert "--set target=number looks at them here" in capsys.readouterr().out
