@@ -82,8 +82,8 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
     weight, bias = weights_of(clf.model_)
     logits = ngrams.rows([text]) @ weight.T + bias
     probabilities = clf.chances(logits)[0]
-    target = clf.kind_.explained(probabilities, clf.threshold_)
-    label = clf.kind_.named(target, probabilities, clf.classes_)
+    target = clf.kind_.explain_target(probabilities, clf.threshold_)
+    label = clf.kind_.target_name(target, probabilities, clf.classes_)
     number = not clf.kind_.labels_given
     return NgramSubject(
         clf.model_,
@@ -94,7 +94,7 @@ def ngram_subject(clf: Any, text: str) -> NgramSubject:
         target,
         probabilities,
         temperature=clf.temperature_,
-        chances=clf.chances,
+        to_probabilities=clf.chances,
         spread=spread_of(clf, label),
         shown={
             "text": JOINT.join(shown),

@@ -60,7 +60,7 @@ class Subject:
     grid: tuple[int, int] | None = None
     temperature: Any = 1.0
     judge: nn.Module | None = None
-    chances: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
+    to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
     lengths: tuple[int, ...] = ()
     spread: float | None = None  # of numbers, about the deviation of the true ones; None: of probabilities
 
@@ -121,8 +121,8 @@ class Subject:
 
     def chance(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[M, C]`` as the probabilities that the classifier states."""
-        if self.chances is not None:
-            return self.chances(logits)
+        if self.to_probabilities is not None:
+            return self.to_probabilities(logits)
         scaled = logits / self.temperature
         exp = np.exp(scaled - scaled.max(1, keepdims=True))
         return exp / exp.sum(1, keepdims=True)
@@ -228,8 +228,8 @@ def _answered(clf: Any, logits: Tensor) -> tuple[np.ndarray, int, Any]:
         probabilities = clf.chances(logits[None].double().cpu().numpy())[0]
     else:
         probabilities = torch.softmax(logits.double() / clf.temperature_, 0).cpu().numpy()
-    target = clf.kind_.explained(probabilities, clf.threshold_)
-    return probabilities, target, clf.kind_.named(target, probabilities, clf.classes_)
+    target = clf.kind_.explain_target(probabilities, clf.threshold_)
+    return probabilities, target, clf.kind_.target_name(target, probabilities, clf.classes_)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         probabilities,
         temperature=clf.temperature_,
         judge=judge,
-        chances=None if clf.kind_.joint else clf.chances,
+        to_probabilities=None if clf.kind_.joint else clf.chances,
         lengths=lengths,
         spread=spread_of(clf, label),
         shown={
@@ -383,7 +383,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         grid=grid,
         temperature=clf.temperature_,
         judge=judge,
-        chances=None if clf.kind_.joint else clf.chances,
+        to_probabilities=None if clf.kind_.joint else clf.chances,
         spread=spread_of(clf, label),
         shown={
             "text": "",

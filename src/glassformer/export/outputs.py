@@ -221,7 +221,7 @@ class Labels(Outputs):
         return {"label_names": self.clf.names_on_hub(), "problem_type": self.clf.kind_.problem_type}
 
     def moved(self, before: np.ndarray, after: np.ndarray) -> float:
-        return self.clf.kind_.apart(after, self.clf.kind_.written(before))
+        return self.clf.kind_.max_abs_difference(after, self.clf.kind_.export_outputs(before))
 
     def left_out(self) -> list[str]:
         clf = self.clf
@@ -286,7 +286,7 @@ class TextLabels(Labels):
 
     def graph(self) -> Graph:
         clf = self.clf
-        module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.chances_of)
+        module = PaddedText(clf.model_.eval(), clf.max_length, clf.temperature_, clf.kind_.probabilities_of)
         told_apart = clf.reads_pairs and tells_sides(clf.model_.config)
         return token_graph(module, self.OUTPUTS, clf.max_length, told_apart)
 
@@ -332,7 +332,9 @@ class NgramLabels(TextLabels):
             raise ConfigError(what, where="--to hf", fix=fix)
 
     def graph(self) -> Graph:
-        module = PaddedFeatures(self.clf.model_, self.clf.temperature_, self.clf.kind_.chances_of).eval()
+        module = PaddedFeatures(
+            self.clf.model_, self.clf.temperature_, self.clf.kind_.probabilities_of
+        ).eval()
         given = {"ids": torch.zeros(2, 3, dtype=torch.long), "values": torch.ones(2, 3)}
         free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
         return Graph(module, given, self.OUTPUTS, free)
@@ -370,7 +372,9 @@ class ImageLabels(Labels):
 
     def graph(self) -> Graph:
         clf, t = self.clf, self.clf.transform_
-        module = PaddedPictures(clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.chances_of)
+        module = PaddedPictures(
+            clf.model_.eval(), t.mean, t.std, clf.temperature_, clf.kind_.probabilities_of
+        )
         pixels = torch.zeros(2, t.channels, *t.size, dtype=torch.uint8)
         return Graph(module, {"pixels": pixels}, self.OUTPUTS, {0: torch.export.Dim("batch")})
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from glassformer.errors import ConfigError
 from glassformer.models.sentences import Sentences
 
-Chances = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature -> probabilities [B, C]
+ToProbabilities = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature -> probabilities [B, C]
 
 
 def softmax(logits: Tensor, temperature: Any) -> Tensor:
@@ -46,13 +46,15 @@ class PaddedText(PaddedTokens):
 
     Args:
         temperature: what logits are divided by before they become probabilities.
-        chances: makes probabilities of logits and temperature.
+        to_probabilities: makes probabilities of logits and temperature.
 
     Raises:
         ConfigError: the model has no head for classes.
     """
 
-    def __init__(self, model: Any, max_length: int, temperature: Any = 1.0, chances: Chances = softmax):
+    def __init__(
+        self, model: Any, max_length: int, temperature: Any = 1.0, to_probabilities: ToProbabilities = softmax
+    ):
         if model.head is None:
             raise ConfigError(
                 f"a {type(model).__name__} without a head for classes cannot be exported",
@@ -60,7 +62,7 @@ class PaddedText(PaddedTokens):
                 fix="Export a classifier",
             )
         super().__init__(model, max_length)
-        self.temperature, self.chances = temperature, chances
+        self.temperature, self.to_probabilities = temperature, to_probabilities
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
@@ -75,7 +77,7 @@ class PaddedText(PaddedTokens):
             logits = self.of_sides(input_ids, mask, token_type_ids)
         else:
             logits = self.model.answer_padded(self.embedded(input_ids, attention_mask, token_type_ids), mask)
-        return logits, self.chances(logits, self.temperature)
+        return logits, self.to_probabilities(logits, self.temperature)
 
     def of_sides(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
         """Logits of pairs whose sides are read apart: the encoder runs once for each."""
@@ -155,16 +157,16 @@ class PaddedFeatures(nn.Module):
     table: Tensor
     bias: Tensor
 
-    def __init__(self, model: Any, temperature: Any = 1.0, chances: Chances = softmax):
+    def __init__(self, model: Any, temperature: Any = 1.0, to_probabilities: ToProbabilities = softmax):
         super().__init__()
-        self.temperature, self.chances = temperature, chances
+        self.temperature, self.to_probabilities = temperature, to_probabilities
         self.register_buffer("table", model.head.out.weight.detach().T.contiguous())  # [W, C]
         self.register_buffer("bias", model.head.out.bias.detach())
 
     def forward(self, ids: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Logits and probabilities, ``[B, C]`` each."""
         logits = (values[:, None] @ self.table[ids])[:, 0] + self.bias
-        return logits, self.chances(logits, self.temperature)
+        return logits, self.to_probabilities(logits, self.temperature)
 
 
 class PaddedPictures(nn.Module):
@@ -174,7 +176,7 @@ class PaddedPictures(nn.Module):
         model: in evaluation mode, fp32.
         mean, std: of each channel, on a scale from 0 to 1.
         temperature: what logits are divided by before they become probabilities.
-        chances: makes probabilities of logits and temperature.
+        to_probabilities: makes probabilities of logits and temperature.
     """
 
     mean: Tensor
@@ -186,10 +188,10 @@ class PaddedPictures(nn.Module):
         mean: tuple[float, ...],
         std: tuple[float, ...],
         temperature: Any = 1.0,
-        chances: Chances = softmax,
+        to_probabilities: ToProbabilities = softmax,
     ):
         super().__init__()
-        self.model, self.temperature, self.chances = model, temperature, chances
+        self.model, self.temperature, self.to_probabilities = model, temperature, to_probabilities
         self.register_buffer("mean", 255.0 * torch.tensor(mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("std", 255.0 * torch.tensor(std).view(-1, 1, 1), persistent=False)
 
@@ -198,4 +200,4 @@ class PaddedPictures(nn.Module):
         logits = self.model.answer_padded(
             self.model.embeddings.padded((pixels.float() - self.mean) / self.std), None
         )
-        return logits, self.chances(logits, self.temperature)
+        return logits, self.to_probabilities(logits, self.temperature)

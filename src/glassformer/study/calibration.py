@@ -136,7 +136,7 @@ def _calibrate(
     logits, targets = clf.logits(chosen_by.examples), _targets(clf, chosen_by)
     own = _trained_thresholds(folder, clf) if kind.binary else None
     temperature, limit = fitted_decision(kind, logits, targets, threshold, own)
-    out = _outcome(clf, temperature, kind.mistakes(logits, targets), name) | {
+    out = _outcome(clf, temperature, kind.error_mask(logits, targets), name) | {
         "threshold": plain(limit),
         "metric": threshold or ("f1" if limit is not None else None),
         "abstain_below": below,
@@ -144,7 +144,7 @@ def _calibrate(
     }
     sides = (1.0, own), (temperature, limit), below
     out["splits"] = {name: _both(clf, logits, targets, *sides, bootstrap)}
-    chances = kind.chances(logits, temperature)
+    chances = kind.probabilities(logits, temperature)
     out["abstaining"] = None if kind.binary else abstaining(kind, chances, targets, limit)
     judged_split = labelled(splits and splits.judged)
     out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
@@ -241,7 +241,7 @@ def _unseen(kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any) -> 
 
     def answer(others: np.ndarray, own: np.ndarray) -> np.ndarray:
         found = fitted_decision(kind, logits[others], targets[others], metric)
-        return kind.chosen(kind.chances(logits[own], found[0]), found[1])
+        return kind.predicted_index(kind.probabilities(logits[own], found[0]), found[1])
 
     def figure(answers: np.ndarray) -> float:
         if metric == "f1":
@@ -250,7 +250,7 @@ def _unseen(kind: Any, logits: np.ndarray, targets: np.ndarray, metric: Any) -> 
         return figure_of(answers, targets, classes, metric)
 
     after = unseen_figure(answer, figure, targets)
-    plain_answers = kind.chosen(kind.chances(logits))
+    plain_answers = kind.predicted_index(kind.probabilities(logits))
     return None if after is None else {"folds": FOLDS, "before": figure(plain_answers), "after": after}
 
 
@@ -260,9 +260,9 @@ def _both(
     """Figures of one split with the temperature and threshold before and after; ``n`` resamples."""
     out, kind = {}, clf.kind_
     for name, (temperature, cut) in (("before", before), ("after", after)):
-        p = kind.chances(logits, temperature)
+        p = kind.probabilities(logits, temperature)
         meter = kind.meter(clf.classes_.tolist())
-        meter.update(p, targets, predicted=kind.chosen(p, cut))
+        meter.update(p, targets, predicted=kind.predicted_index(p, cut))
         scores = meter.result(bootstrap=n)
         kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1")
         out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in kept if k in scores}

@@ -112,20 +112,20 @@ class Classes(Target):
         """What the model tells apart, in the order of its logits; raises DataError for fewer than two."""
         return check_classes(labels, origin)
 
-    def numbered(
+    def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Class numbers ``[n]`` int64; raises DataError for a label that is none of ``classes``."""
-        labels = self.spelled(labels, classes)
+        labels = self.normalize(labels, classes)
         check_known(labels, classes, origin, rows)
         numbers = {label: i for i, label in enumerate(classes)}
         return np.array([numbers[label] for label in labels], np.int64)
 
-    def spelled(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
+    def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The labels, those that mean one of ``classes`` written as it is."""
         return as_known(labels, classes, spelling=True)
 
-    def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
+    def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         """What a random part of the examples keeps the shares of."""
         return targets.tolist()
 
@@ -161,15 +161,15 @@ class Classes(Target):
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def chances(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
+    def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Probabilities ``[n, C]`` fp64, whose rows sum to 1."""
         return softmax(logits, temperature)
 
-    def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """The same of tensors, in their own number format."""
         return (logits / temperature).softmax(-1)
 
-    def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
+    def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """Class numbers ``[n]``: the largest, or for two classes the threshold on the second; of more, the
         largest multiple of their thresholds ``[C]``."""
         if threshold is None:
@@ -182,7 +182,7 @@ class Classes(Target):
         """What ``chosen`` gave, as labels ``[n]``."""
         return classes[chosen]
 
-    def returned(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
+    def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
         """What ``predict`` gives."""
         return self.as_given(self.labels(chosen, classes))
 
@@ -194,15 +194,15 @@ class Classes(Target):
             return labels.astype(bool)
         return np.array([None if label is None else bool(label) for label in labels], object)
 
-    def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """How sure each answer is, ``[n]``: the probability of its label."""
         return probabilities[np.arange(len(chosen)), chosen]
 
-    def explained(self, probabilities: np.ndarray, threshold: Any) -> int:
+    def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         """The number of the label that an explanation of ``[C]`` is about where none is named."""
-        return int(self.chosen(probabilities[None], threshold)[0])
+        return int(self.predicted_index(probabilities[None], threshold)[0])
 
-    def named(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
+    def target_name(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
         """What an explanation calls the answer of number ``target`` to one input, from its ``[C]``."""
         return classes[target]
 
@@ -216,7 +216,7 @@ class Classes(Target):
         """The temperature with the lowest smoothed log loss."""
         return fit_temperature(logits, targets)
 
-    def mistakes(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+    def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         """How many of the likeliest answers are wrong: what a temperature rests on."""
         return int((logits.argmax(1) != targets).sum())
 
@@ -232,11 +232,11 @@ class Classes(Target):
 
     # --- other programs ---------------------------------------------------------------------------
 
-    def written(self, logits: np.ndarray) -> np.ndarray:
+    def export_outputs(self, logits: np.ndarray) -> np.ndarray:
         """What a head gives in files that other programs read, from our logits ``[n, C]``."""
         return logits
 
-    def apart(self, a: np.ndarray, b: np.ndarray) -> float:
+    def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
         """How far two of such outputs are apart, at most."""
         return float(np.abs(a - b).max())
 
@@ -265,7 +265,7 @@ class Classes(Target):
                 raise impossible_threshold(threshold, where)
         return temperature, threshold
 
-    def sorts(self) -> bool:
+    def sort_classes(self) -> bool:
         """Whether the classes of a file are brought into their order."""
         return True
 

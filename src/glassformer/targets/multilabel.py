@@ -101,24 +101,24 @@ class LabelSets(Classes):
     def classes(self, labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         return list(self.columns) if self.columns else check_classes(each(labels), origin)
 
-    def numbered(
+    def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """``[n, K]`` fp32, 1 where an example has a label."""
-        labels = self.spelled(labels, classes)
+        labels = self.normalize(labels, classes)
         check_known(labels, classes, origin, rows)
         return indicator(labels, classes)
 
-    def spelled(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
+    def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The sets, those labels that mean one of ``classes`` written as it is, and in their order."""
-        known = dict(zip(every := each(labels), super().spelled(every, classes), strict=True))
+        known = dict(zip(every := each(labels), super().normalize(every, classes), strict=True))
         place = {label: i for i, label in enumerate(classes)}
         return [
             LabelSet(sorted({known[label] for label in given}, key=lambda x: place.get(x, len(place))))
             for given in labels
         ]
 
-    def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
+    def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return labels
 
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
@@ -139,7 +139,7 @@ class LabelSets(Classes):
         p = sigmoid(logits)
         cut = self.threshold(clf.configs()["train"], logits, targets)
         meter = self.meter(clf.classes_.tolist(), curves=False)
-        meter.update(p, targets, predicted=self.chosen(p, cut))
+        meter.update(p, targets, predicted=self.predicted_index(p, cut))
         out = meter.result(bootstrap=0)
         kept = {key: out[key] for key in ("accuracy", "macro_f1", "micro_f1")}
         if clf.monitor == "accuracy":  # whole sets are seldom right, and thresholds do not aim at them
@@ -150,15 +150,15 @@ class LabelSets(Classes):
         """The threshold of each label with the best F1 ``[K]``."""
         return tune_thresholds(sigmoid(logits), targets) if train.tune_thresholds else None
 
-    def chances(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
+    def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Probabilities ``[n, K]`` fp64, each of its own label."""
         return sigmoid(logits, temperature)
 
-    def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         each_one = torch.as_tensor(temperature, dtype=logits.dtype, device=logits.device)
         return (logits / each_one).sigmoid()
 
-    def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
+    def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """``[n, K]`` bool: the labels that reach their thresholds, one half where none was chosen."""
         return probabilities >= (HALF if threshold is None else np.asarray(threshold))
 
@@ -170,19 +170,19 @@ class LabelSets(Classes):
     def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return as_sets(chosen, classes.tolist())
 
-    def returned(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
+    def format_prediction(self, chosen: np.ndarray, classes: np.ndarray) -> Any:
         """A 0/1 matrix where training had one (of truth values where they were), else a list of tuples."""
         if self.matrix:
             return chosen.astype(bool if self.truth else np.int64)
         return list(map(tuple, self.labels(chosen, classes)))
 
-    def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """``[n]``: the probability of the least sure label that is given; of none, that of the likeliest
         label being absent."""
         given = np.where(chosen, probabilities, np.inf).min(1)
         return np.where(chosen.any(1), given, 1 - probabilities.max(1))
 
-    def explained(self, probabilities: np.ndarray, threshold: Any) -> int:
+    def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return int(probabilities.argmax())
 
     def meter(self, classes: list[Any], *, curves: bool = True) -> Any:
@@ -192,7 +192,7 @@ class LabelSets(Classes):
         """That of each label ``[K]``."""
         return fit_temperatures(logits, targets)
 
-    def mistakes(self, logits: np.ndarray, targets: np.ndarray) -> Any:
+    def error_mask(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         """Of each label ``[K]``."""
         return ((logits > 0) != targets).sum(0).tolist()
 
@@ -225,7 +225,7 @@ class LabelSets(Classes):
             raise impossible_threshold(float(np.max(threshold)), where)
         return temperature, threshold
 
-    def sorts(self) -> bool:
+    def sort_classes(self) -> bool:
         return not self.matrix
 
     def gave(self, scores: Mapping[str, Any]) -> bool:

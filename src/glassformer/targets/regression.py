@@ -152,7 +152,7 @@ class Numbers(ByPermutation, Classes):
     def classes(self, labels: Sequence[Any], origin: str = "targets") -> list[Any]:
         return [OUTPUT]
 
-    def numbered(
+    def encode(
         self, labels: Sequence[Any], classes: Sequence[Any], origin: str, rows: Sequence[int] | None = None
     ) -> np.ndarray:
         """Standardized numbers ``[n]`` fp64."""
@@ -170,7 +170,7 @@ class Numbers(ByPermutation, Classes):
         """Standardized numbers in their own unit, fp64."""
         return off_scale(np.asarray(standardized, np.float64) * self.unit + self.mean, self.scale)
 
-    def strata(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
+    def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         return [float(x) for x in targets]  # which a split takes apart by rank
 
     # --- training ---------------------------------------------------------------------------------
@@ -199,30 +199,30 @@ class Numbers(ByPermutation, Classes):
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def chances(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
+    def probabilities(self, logits: np.ndarray, temperature: Any = 1.0) -> np.ndarray:
         """Numbers ``[n, 1]`` fp64 in their own unit."""
         return self.own(logits)
 
-    def chances_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
+    def probabilities_of(self, logits: Tensor, temperature: Any = 1.0) -> Tensor:
         """Numbers ``[n, 1]`` fp64: fp32 has no digits left for a spread of 1 around 10,000,000."""
         found = logits.double() * self.unit + self.mean
         return found.clamp(-HIGHEST, HIGHEST).exp() if self.scale == "log" else found
 
-    def chosen(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
+    def predicted_index(self, probabilities: np.ndarray, threshold: Any = None) -> np.ndarray:
         """The numbers ``[n]``."""
         return np.asarray(probabilities)[:, 0]
 
     def labels(self, chosen: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return chosen
 
-    def sureness(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    def confidence(self, probabilities: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """``[n]`` NaN: a number has no probability, but an interval."""
         return np.full(len(chosen), np.nan)
 
-    def explained(self, probabilities: np.ndarray, threshold: Any) -> int:
+    def explain_target(self, probabilities: np.ndarray, threshold: Any) -> int:
         return 0
 
-    def named(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
+    def target_name(self, target: int, probabilities: np.ndarray, classes: Sequence[Any]) -> Any:
         return self.shown(float(probabilities[0]))
 
     def shown(self, number: float) -> str:
@@ -247,11 +247,11 @@ class Numbers(ByPermutation, Classes):
 
     # --- other programs ---------------------------------------------------------------------------
 
-    def written(self, logits: np.ndarray) -> np.ndarray:
+    def export_outputs(self, logits: np.ndarray) -> np.ndarray:
         """As the head in another program's folder answers: numbers, or their logarithms."""
         return np.asarray(logits, np.float64) * self.unit + self.mean
 
-    def apart(self, a: np.ndarray, b: np.ndarray) -> float:
+    def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
         """In standard deviations of the training numbers, or of their logarithms."""
         return float(np.abs(a - b).max() / self.unit)
 
@@ -290,7 +290,7 @@ class Numbers(ByPermutation, Classes):
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         return 1.0, None
 
-    def sorts(self) -> bool:
+    def sort_classes(self) -> bool:
         return False
 
     # --- runs -------------------------------------------------------------------------------------

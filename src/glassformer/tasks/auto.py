@@ -245,7 +245,7 @@ class Search:
         if fit.held is not None and len(fit.held[1]) >= ENOUGH:
             self.truth = fit.held[1]
         elif len(self.X) > MOST_FOLDED:
-            strata = clf.kind_.strata(self.raw(self.targets), self.targets)
+            strata = clf.kind_.stratify_by(self.raw(self.targets), self.targets)
             self.learned, self.decide = grouped_split(strata, clf.copies_of(self.X), DRAWN, clf.seed)
             self.truth = self.targets[self.decide]
         else:

@@ -123,12 +123,12 @@ class Supervised(Explains, Adapts, Estimator):
         if self.n_features_in_ > 1:
             refuse_target_sides(list(zip(*(x.sides for x in examples), strict=True)), labels, self.NOUN)
         classes = self.kind_.classes(labels)
-        self.classes_, targets = np.asarray(classes), self.kind_.numbered(labels, classes, word)
+        self.classes_, targets = np.asarray(classes), self.kind_.encode(labels, classes, word)
         weights = None if sample_weight is None else check_weights(sample_weight, len(examples))
         share = fit.train.validation_fraction
         if validation is None and share > 0:
             groups = self.copies_of(examples) if fit.together else [*map(str, range(len(examples)))]
-            kept, out = grouped_split(self.kind_.strata(labels, targets), groups, share, fit.train.seed)
+            kept, out = grouped_split(self.kind_.stratify_by(labels, targets), groups, share, fit.train.seed)
             held = [examples[i] for i in out], targets[out]
             examples, targets = [examples[i] for i in kept], targets[kept]
             weights = None if weights is None else weights[kept]
@@ -291,7 +291,7 @@ class Supervised(Explains, Adapts, Estimator):
         Raises:
             DataError: a label that was not seen in training.
         """
-        return self.kind_.numbered(labels, self.classes_.tolist(), origin, rows)
+        return self.kind_.encode(labels, self.classes_.tolist(), origin, rows)
 
     def _arrays(self, fit: Fit) -> list[np.ndarray | None]:
         arrays = [*self._table_arrays(fit.table), fit.examples.targets, fit.examples.sample_weight]
@@ -328,18 +328,18 @@ class Supervised(Explains, Adapts, Estimator):
 
     def chances(self, logits: np.ndarray) -> np.ndarray:
         """Logits ``[n, C]`` as probabilities, by the temperature as it is now; or as numbers."""
-        return self.kind_.chances(logits, getattr(self, "temperature_", 1.0))
+        return self.kind_.probabilities(logits, getattr(self, "temperature_", 1.0))
 
     def predict(self, X: Sequence[Any]) -> Any:
         """The most probable label of each example ``[n]``; of several labels a 0/1 matrix ``[n, K]`` where
         training had one, else a list of tuples of labels."""
-        return self.kind_.returned(self.chosen(self.outputs(X)), self.classes_)
+        return self.kind_.format_prediction(self.chosen(self.outputs(X)), self.classes_)
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
         """Class numbers ``[n]`` from probabilities: the largest, or what the saved threshold says: of two
         classes on the second, of more the largest multiple of their own. Of several labels ``[n, K]`` bool:
         those that reach their thresholds."""
-        return self.kind_.chosen(probabilities, self.threshold_)
+        return self.kind_.predicted_index(probabilities, self.threshold_)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
@@ -409,7 +409,7 @@ class Supervised(Explains, Adapts, Estimator):
         if out.model_.config.num_labels != len(classes):
             what = f"{len(classes)} classes, but the model has {out.model_.config.num_labels} outputs"
             raise CheckpointError(what, where=where)
-        if threshold is None and kind.sorts():
+        if threshold is None and kind.sort_classes():
             out._sort_classes()
         if isinstance(weights := getattr(out, "class_weight", None), dict):  # JSON's keys are text
             by_text = {str(label): label for label in classes}

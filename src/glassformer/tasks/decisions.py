@@ -51,7 +51,7 @@ def fitted_decision(
     """
     temperature, limit = kind.fit_temperature(logits, targets), None
     if metric is not None or (kind.binary and own is not None):
-        limit = kind.fit_threshold(kind.chances(logits, temperature), targets, metric or "f1")
+        limit = kind.fit_threshold(kind.probabilities(logits, temperature), targets, metric or "f1")
     return temperature, limit
 
 
@@ -77,8 +77,8 @@ def abstention(
         ``below``, ``n``, ``answered`` (how many of them), ``accuracy`` of these with its 95 %
         ``accuracy_interval``; both None where none is answered.
     """
-    chosen = kind.chosen(probabilities, threshold)
-    sure = kind.sureness(probabilities, chosen) >= below
+    chosen = kind.predicted_index(probabilities, threshold)
+    sure = kind.confidence(probabilities, chosen) >= below
     n, right = int(sure.sum()), int((chosen == targets)[sure].sum())
     out: dict[str, Any] = {"below": below, "n": len(targets), "answered": n}
     known = share_interval(right / n, n) if n else None
@@ -238,7 +238,7 @@ class Classifier(ClassifierMixin, Supervised):
         """Whether each answer of probabilities ``[n, C]`` is less sure than ``abstain_below_``, ``[n]``."""
         if self.abstain_below_ is None:
             return np.zeros(len(probabilities), bool)
-        return self.kind_.sureness(probabilities, self.chosen(probabilities)) < self.abstain_below_
+        return self.kind_.confidence(probabilities, self.chosen(probabilities)) < self.abstain_below_
 
     def answers(self, probabilities: np.ndarray) -> np.ndarray:
         """As ``decide``, with None where the classifier abstains ``[n]``."""
@@ -271,7 +271,7 @@ class Classifier(ClassifierMixin, Supervised):
         check_is_fitted(self, "model_")
         kind = self.kind_
         examples, labels = check_pairs(X, y, "score", self.NOUN, kind.word, self.examples_of, kind.read)
-        truth = kind.spelled(labels, self.classes_.tolist())
+        truth = kind.normalize(labels, self.classes_.tolist())
         self._warn_of_spelling(labels)
         return share_right(self.decide(self.outputs(examples)).tolist(), truth, sample_weight)
 

@@ -106,7 +106,7 @@ class LabelsOutOfFold(OutOfFold):
         train = self.train
         self.kind = self.target = estimator.kind_for(train.labels)
         self.classes = list(self.kind.classes(train.labels))
-        self.targets = self.kind.numbered(train.labels, self.classes, train.origin, train.rows)
+        self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
         self.measure = self.kind.measure or measure_of(recipe)
 
     def assign(self, folds: int) -> np.ndarray:
@@ -126,7 +126,9 @@ class LabelsOutOfFold(OutOfFold):
             cut = spread(kind.thresholds(cut, own)[None], own, classes, 1.0)[0] if kind.binary else cut
             p = spread(p, own, classes, 0.0)
         meter = kind.meter(classes)
-        meter.update(p, kind.numbered(held.labels, classes, held.origin), predicted=kind.chosen(p, cut))
+        meter.update(
+            p, kind.encode(held.labels, classes, held.origin), predicted=kind.predicted_index(p, cut)
+        )
         scores = meter.result(bootstrap=0)
         figures = {key: scores[key] for key in self.FIGURES if key in scores}
         return scores["n"], figures | ({"threshold": plain(cut)} if kind.binary else {}), p
@@ -137,13 +139,13 @@ class LabelsOutOfFold(OutOfFold):
         kind, classes, train = self.kind, np.asarray(self.classes), self.train
         out, chosen = np.empty((len(train), len(classes))), np.empty(self.targets.shape, self.targets.dtype)
         for (held, p), figures in zip(answers, found, strict=True):
-            out[held], chosen[held] = p, kind.chosen(p, figures.get("threshold"))
+            out[held], chosen[held] = p, kind.predicted_index(p, figures.get("threshold"))
         meter = kind.meter(self.classes)
         meter.update(out, self.targets, predicted=chosen)
         metrics = {"test": meter.result(self.recipe.evaluate.bootstrap), "measure": self.measure}
         metrics |= {"label_names": [str(c) for c in self.classes]}
         predicted = kind.labels(chosen.astype(bool) if kind.binary else chosen, classes).tolist()
-        shares = kind.sureness(out, chosen).tolist()
+        shares = kind.confidence(out, chosen).tolist()
         path = folder / "predictions.csv"
         kind.write(path, train, NAME, out, self.classes, predicted=predicted, shares=shares)
         return metrics if kind.labels_given else metrics | {"numbers": {"held_out": 0}, "intervals": []}

@@ -180,7 +180,7 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
             raise DataError(error.what, where=error.where, fix=fix) from None
         return split, ""
-    found = unseen(kind.spelled(split.labels, classes), classes)
+    found = unseen(kind.normalize(split.labels, classes), classes)
     counts = Counter(map(repr, found.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
     said = f"{len(found):,} {clf.NOUN} left out, whose labels were not seen in training: {labels}"
@@ -376,7 +376,7 @@ def judge_baselines(
         found = measured(clf, judged, probabilities, recipe, *decided)
         out[name] = found | {"seconds": time.perf_counter() - started}
         log(f"baseline {name}: {out[name]['seconds']:.1f} s")
-        theirs = decided[0] if decided else clf.kind_.chosen(probabilities)
+        theirs = decided[0] if decided else clf.kind_.predicted_index(probabilities)
         given = clf.kind_.labels(theirs, clf.classes_).tolist()
         said[name] = list(map(str, given)) if clf.kind_.labels_given else given
         if recipe.evaluate.bootstrap and measure in Classes.leads:
@@ -525,4 +525,4 @@ def answers(clf: Any, probabilities: np.ndarray) -> tuple[list[Any], list[float]
     """The label of each row of probabilities ``[n, C]``, None where the classifier abstains, and that label's
     own probability; of several labels their set, and how sure the least sure answer of it is."""
     labels = getattr(clf, "answers", clf.decide)(probabilities).tolist()
-    return labels, clf.kind_.sureness(probabilities, clf.chosen(probabilities)).tolist()
+    return labels, clf.kind_.confidence(probabilities, clf.chosen(probabilities)).tolist()

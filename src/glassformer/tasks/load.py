@@ -261,6 +261,6 @@ def _of_transformers(folder: Path) -> Any:
             raise CheckpointError(what, where=str(folder))
     clf._with_parts(model, class_order=None, kind=kind_of_target, temperature=1.0, threshold=None)
     clf.classes_ = np.asarray(kind_of_target.classes(names) if count == 1 else names)
-    if kind_of_target.sorts():
+    if kind_of_target.sort_classes():
         clf._sort_classes()
     return clf

@@ -131,7 +131,7 @@ class ZeroShotClassifier:
 
     def chosen(self, probabilities: np.ndarray) -> np.ndarray:
         """The number of the most probable label of each row ``[n]``."""
-        return self.kind_.chosen(probabilities)
+        return self.kind_.predicted_index(probabilities)
 
     def decide(self, probabilities: np.ndarray) -> np.ndarray:
         """The most probable label of each row ``[n]``."""
