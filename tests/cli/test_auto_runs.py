@@ -58,7 +58,7 @@ def test_every_verb_takes_the_winner(home, winner, kind):
     tried = read_json(home / run / "metrics.json")["tried"]
     assert [(one["model"].split(", ")[-1], one["chosen"]) for one in tried] == [(winner, True)]
     page = (home / run / "report.html").read_text()
-    assert "Models that were tried" in page
+    assert "Models compared" in page
     name = tried[0]["model"]
     assert (f'<th scope="row" dir="auto">{name}, test</th>' if kind == "numbers" else f">{name}</dd>") in page
     assert ("n-grams" in page) == (winner == "tfidf")

@@ -50,7 +50,7 @@ def test_its_run_speaks_of_no_tokens(home, kind):
     assert "loss" in history[1]
     page = (home / kind / "report.html").read_text()
     assert "n-grams" in page
-    for word in ("N tokens", "cut texts", "padding, ", "Where it looks"):
+    for word in ("N tokens", "cut texts", "padding, ", "Attention"):
         assert word not in page
     card = (home / kind / "model" / "README.md").read_text()
     assert "tokens" not in card

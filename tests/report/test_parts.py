@@ -105,8 +105,8 @@ def test_a_paired_difference_decides_where_it_is_known():
     worse = beside(0.69, 0.95, -0.41, -0.11)  # the models' own intervals overlap
     assert "simpler and faster model is better here" in worse
     assert "-41.00 to -11.00 points" in worse
-    assert "chance alone could make" in beside(0.9, 0.89, -0.02, 0.04)
-    assert "more than chance" in beside(0.93, 0.89, 0.01, 0.07)
+    assert "is not significant" in beside(0.9, 0.89, -0.02, 0.04)
+    assert "a significant difference" in beside(0.93, 0.89, 0.01, 0.07)
 
 
 def test_tags_are_set_back_but_sentences_with_signs_are_not():
@@ -226,7 +226,7 @@ def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     page = write_report(tmp_path, kind="vectors").read_text(encoding="utf-8")
     assert page.count("<header") == page.count("<main>") == page.count("<footer>") == 1
     assert 'class="brand"' in page
-    for heading in ("Tests", "How it learned", "Length of the vectors", "Nearest words"):
+    for heading in ("Tests", "Learning curves", "Length of the vectors", "Nearest words"):
         assert f"<h2>{heading}</h2>" in page
     assert "<h2>Analogies</h2>" not in page
     assert "<b>red</b>" not in page

@@ -77,8 +77,8 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
         accuracy,
         "of 2,500 test texts, not seen in training",
         "TF-IDF + logistic regression",
-        "Where it looks",
-        "Surest mistakes",
+        "Attention",
+        "Most confident mistakes",
         "distinct texts in both train and test: 123",
         "validation_size",
         "22,713,986",
@@ -192,7 +192,7 @@ def test_metrics_alone_are_enough(make_run):
     page = Page(write_report(folder))
     assert "of 2,500 validation texts" in page.words
     assert "No simple model was trained beside this one." in page.words
-    assert "Where it looks" not in page.words
+    assert "Attention" not in page.words
     assert page.tags["script"] == 1  # that sorts the table of classes
 
 
@@ -201,7 +201,7 @@ def test_of_many_classes_the_most_confused_are_shown(make_run):
         classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0, steps=60, layers=2, heads=3
     )
     page = Page(write_report(run))
-    assert "Most often taken for another" in page.words
+    assert "Most frequent confusions" in page.words
     assert "the other 28 of 40 classes are left out" in page.words
     assert "each class against the others, their mean" in page.words
     scores = json.loads((run / "metrics.json").read_text())["test"]
@@ -228,13 +228,13 @@ def test_a_page_without_a_matrix_does_not_speak_of_one(make_run):
     (run / "metrics.json").write_text(json.dumps(metrics))
     page = Page(write_report(run))
     assert "confusion matrix" not in page.words
-    assert "predicted" not in page.words.split("Each class")[0].split("Right and wrong")[-1]
+    assert "predicted" not in page.words.split("Each class")[0].split("Confusion matrix and classes")[-1]
 
 
 def test_classes_stand_worst_first(make_run):
     run = make_run(classes=NINE, n=300, steps=60, layers=2, heads=3)
     rows = json.loads((run / "metrics.json").read_text())["test"]["per_class"]
-    words = Page(write_report(run)).words.split("Each class")[1].split("Surest mistakes")[0]
+    words = Page(write_report(run)).words.split("Each class")[1].split("Most confident mistakes")[0]
     told = sorted(NINE, key=words.index)
     assert told == [row["label"] for row in sorted(rows, key=lambda row: row["f1"])]
     absent = {"label": "absent", "support": 0, "f1": 0.0}

@@ -29,7 +29,7 @@ def learned(folder, metrics: dict, *history: dict) -> str:
     (folder / "history.jsonl").write_text("".join(json.dumps(record) + "\n" for record in history))
     kind = "masked words" if "masked" in metrics else "translation"
     page = write_report(folder, kind=kind).read_text(encoding="utf-8")
-    return re.findall(r"How it learned</h2>\s*<p[^>]*>(.*?)</p>", page, re.DOTALL)[0]
+    return re.findall(r"Learning curves</h2>\s*<p[^>]*>(.*?)</p>", page, re.DOTALL)[0]
 
 
 @pytest.mark.parametrize(

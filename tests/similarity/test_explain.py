@@ -1,4 +1,4 @@
-"""What a cosine is made of: contributions that add up, whatever stands behind the encoder; maps and pages."""
+"""Similarity token by token: contributions that add up, whatever stands behind the encoder; maps and pages."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_every_pair_has_one_cosine_from_a_model_new_to_its_first_text(folded):
     for fold in metrics["folds"]:
         own = np.array(numbers) == fold["fold"]
         assert fold["spearman"] == pytest.approx(spearmanr(scores[own], cosines[own]).statistic, abs=1e-4)
-    assert "Fold by fold" in (folder / "report.html").read_text()
+    assert "Cross-validation folds" in (folder / "report.html").read_text()
 
 
 def test_a_finished_fold_stays_and_a_review_of_labels_is_refused(folded, table):

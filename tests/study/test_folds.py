@@ -119,7 +119,7 @@ def test_mean_and_spread(done):
 def test_page_has_the_folds(done):
     folder, _, _, _ = done
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Fold by fold" in page
+    assert "Cross-validation folds" in page
     assert "61 out-of-fold texts" in page
 
 

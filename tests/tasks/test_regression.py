@@ -233,7 +233,7 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     assert metrics["intervals"][1]["covered"] == pytest.approx(inside, abs=1e-9)
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "Predicted numbers against true ones" in page
-    assert "Furthest off" in page
+    assert "Largest errors" in page
     assert "numbers from" in (run / "doctor.json").read_text()
 
 
@@ -283,7 +283,7 @@ def test_folds(table, tmp_path, capsys):
     metrics = json.loads((folder / "metrics.json").read_text())
     assert metrics["test"]["n"] == 153
     assert metrics["over_folds"]["r2"]["mean"] == pytest.approx(np.mean([f["r2"] for f in metrics["folds"]]))
-    assert "Fold by fold" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "Cross-validation folds" in (folder / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_recipe_becomes_one_of_numbers():

@@ -51,7 +51,7 @@ def errors(run: Run) -> Section | None:
         "that share some with it. Elsewhere: words that share none."
     )
     rows = [[error.replace("_", " "), count(found[error])] for error in ERRORS]
-    return Section("errors", "Errors by kind", note, table(Table(["error", "questions"], rows, (), (), "")))
+    return Section("errors", "Errors by type", note, table(Table(["error", "questions"], rows, (), (), "")))
 
 
 def questions(run: Run) -> Section | None:
@@ -66,7 +66,7 @@ def answers(run: Run) -> Section | None:
     if not examples:
         return None
     note = (
-        "Judged questions, those with the surest errors first. Filled: given and true. Not filled: true "
+        "Evaluated questions, most confident errors first. Filled: predicted and true. Not filled: true "
         "and not given. Framed: given and not true."
     )
     told = [e | {"pieces": pieces(e)} for e in examples]

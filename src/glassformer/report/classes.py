@@ -51,12 +51,12 @@ def cards(run: LabeledRun) -> Section:
 def simpler(run: LabeledRun) -> Section:
     led, noun = leading(run.measure, run.scores), run.noun
     note = (
-        f"All trained on the same {noun} and judged on the same {run.judged} {noun}. A bar is the 95 % "
-        f"interval of the {led[0][1]} over the draw of those {noun}; what another seed would change comes "
-        "on top. The time is that to train and to judge."
+        f"All were trained on the same {noun} and evaluated on the same {run.judged} {noun}. A bar is the "
+        f"95 % interval of the {led[0][1]} over the draw of those {noun}; variation between seeds comes on "
+        "top. Time is that of training and evaluation."
     )
     body = part("classes", "simpler", run, tables.comparison(run), led, _digits(run), several(run))
-    return Section("simpler", "Beside simpler models", note, body)
+    return Section("simpler", "Compared with simple models", note, body)
 
 
 def learned(run: LabeledRun) -> Section:
@@ -65,28 +65,28 @@ def learned(run: LabeledRun) -> Section:
     solved = solved_at_once(run.steps, run.evaluations)  # there is no curve
     held = any(e.get("accuracy") is not None for e in run.evaluations)
     splits = {s: metrics[s] for s in ("train", "validation") if metrics.get(s)} | {run.judged: run.scores}
-    note = "Nothing was held out to judge along the way: the curves are those of the training alone."
+    note = "There was no validation split: the curves show training alone."
     if solved:
         note = (
             f"The weights were solved at once, not trained in steps. Cross-validation on the training {noun} "
-            "chose how small they are kept and how sure the probabilities are."
+            "chose the regularization and the temperature."
         )
     elif held:
         note = (
-            "Where the validation loss turns up while the training loss still falls, the model has begun to "
-            f"learn its {noun} by heart."
+            "Where the validation loss rises while the training loss still falls, the model has begun to "
+            "overfit."
         )
     if len(splits) > 1:
-        note += f" The gap between the splits below says how far it has learned its {noun} by heart."
+        note += " The gap between the splits below shows how much it overfits."
     columns = ["n", *dict(leading(run.measure, run.scores)), "log_loss"]
     ours = (list(splits).index(run.judged),)
     body = metric_table([*splits.items()], columns, _digits(run), "split", noun, ours=ours, style="")
     drawn = () if solved else _drawn(run, held)
     below = ""
     if (of := splits.get("train", {}).get("of", 0)) > (n := splits.get("train", {}).get("n", 0)):
-        below = f"train: {n:,} of its {of:,} {noun}, judged like the others once training was over."
+        below = f"train: {n:,} of its {of:,} {noun}, evaluated after training."
     return Section(
-        "learned", "How it learned", note, curves(*drawn) + table(body) + part("parts", "small", below)
+        "learned", "Learning curves", note, curves(*drawn) + table(body) + part("parts", "small", below)
     )
 
 
@@ -104,7 +104,7 @@ def _drawn(run: LabeledRun, held: bool) -> Sequence[tuple[Markup | None, str, li
     lines += [HELD] if held else []
     if judged:
         epochs = ", ".join(wording.percent(e["accuracy"], _digits(run)) for e in judged)
-        said = f"squares: {run.judged}, each epoch's weights, judged when all was over: {epochs}"
+        said = f"squares: {run.judged}, each epoch's weights, evaluated after training: {epochs}"
         lines.append(("small", said))
     called = wording.headed(leading(run.measure, run.scores)[0][1])
     return (loss, "Loss", keys), (share, called, lines)
@@ -116,19 +116,19 @@ def right(run: LabeledRun) -> Section:
     certainty = None
     if sum(n > 0 for n in run.certainty.total) > 2:  # fewer say nothing that the charts above do not
         certainty = figures.certainty_chart(run.certainty.total, run.certainty.right, run.noun)
-    note = "How right the model is class by class."
+    note = "Metrics of each class."
     if several(run):
-        note = "Each label is a yes or no of its own, given from a threshold on."
+        note = "Multi-label: each label has its own probability and is predicted above its threshold."
     elif matrix:
-        note = "Each row of the confusion matrix is a true class; its cells say what the model made of it."
+        note = "Each row of the confusion matrix is a true class, each column a predicted one."
     if certainty:
         note += (
-            " The chart shows how far its stated probability can be trusted: above the dashed line it is "
-            "right more often than it says, below it less often."
+            " The chart shows calibration: above the dashed line the model is right more often than its "
+            "probability says, below it less often."
         )
     shown = scores, run.noun, _digits(run), certainty, matrix, tables.confusions(scores), several(run)
     body = part("classes", "right", *shown, run.metrics.get("thresholds") or {}, MAX_ROWS)
-    return Section("right", "Right and wrong", note, body, ("sort.js",))
+    return Section("right", "Confusion matrix and classes", note, body, ("sort.js",))
 
 
 def calibration(run: LabeledRun) -> Section | None:
@@ -136,44 +136,44 @@ def calibration(run: LabeledRun) -> Section | None:
     if not found:
         return None
     a_class = isinstance(found["threshold"], list) and not several(run)
-    by = (
-        f"the {wording.cut(found['chosen_by'], 40)} examples chose by their log loss and one imagined mistake"
-    )
+    by = f"was fitted on the {wording.cut(found['chosen_by'], 40)} examples (log loss with one pseudo-error)"
     note = f"All logits are divided by one temperature, which {by}"
     if several(run):
         note = f"The logits of each label are divided by a temperature of its own, which {by}"
     elif a_class:
         metric = found["metric"].replace("_f1", "-F1").replace("f1", "F1")
-        note += f", and so did they a threshold a class by {metric}: the answer is the class whose "
-        note += "probability is the largest multiple of its own threshold"
+        note += (
+            f". Each class has a threshold that was chosen there by {metric}: the prediction is the class "
+        )
+        note += "whose probability is the largest multiple of its own threshold"
     elif found["threshold"] is not None:
-        note += f", and so did they the threshold on the probability of {found['classes'][1]}"
+        note += f", as was the threshold on the probability of {found['classes'][1]}"
     if below := found.get("abstain_below"):
-        note += f". No label is given whose probability is below {wording.percent(below)}"
-    note += ". Both are saved with the model; the other figures on this page are from before."
+        note += f". The model abstains where the probability is below {wording.percent(below)}"
+    note += ". They are saved with the model; the other metrics on this page are from before."
     name, split = list(found["splits"].items())[-1]  # the judged one
     drawn = figures.reliability(split["before"]["curve"], split["after"]["curve"], name)
     body = part("classes", "calibration", found, drawn, several(run), a_class, _digits(run), MAX_ROWS)
-    return Section("calibration", "As sure as it should be", note, body)
+    return Section("calibration", "Calibration", note, body)
 
 
 def mistakes(run: LabeledRun) -> Section | None:
     if not run.mistakes or run.pictures.get("mistakes"):
         return None
     note = (
-        "The wrong answers given with the highest probability. Some are hard, some show what the model "
-        "misses, and some have a wrong label. All answers are in predictions.csv."
+        "The wrong predictions with the highest probability. Some are hard, some show what the model "
+        "misses, and some have a wrong label. All predictions are in predictions.csv."
     )
-    return Section("mistakes", "Surest mistakes", note, part("classes", "mistakes", run.mistakes))
+    return Section("mistakes", "Most confident mistakes", note, part("classes", "mistakes", run.mistakes))
 
 
 def seen(run: LabeledRun) -> Section | None:
     found = pictures.prepare(run.pictures)
     if not any(found.values()):
         return None
-    note = "One picture a class with its true and its predicted label, and the wrong answers given with the "
+    note = "One image per class with its true and its predicted label, and the wrong predictions with the "
     note += "highest probability."
-    return Section("seen", "Pictures", note, part("classes", "seen", found), ("pictures",))
+    return Section("seen", "Images", note, part("classes", "seen", found), ("pictures",))
 
 
 def robustness(run: LabeledRun) -> Section | None:
@@ -181,16 +181,16 @@ def robustness(run: LabeledRun) -> Section | None:
     if not rows:
         return None
     n = rows[0]["n"]
-    on = f"{n:,} of the judged pictures" if n else "the same pictures"
+    on = f"{n:,} of the evaluated images" if n else "the same images"
     note = (
-        f"Accuracy on {on} after fixed changes, from hardly visible (1) to hard for people too (5). Random "
-        "crops and lighting are part of some augmentations too, so not every change is new to every model."
+        f"Accuracy on {on} after fixed corruptions, from hardly visible (1) to hard for people too (5). "
+        "Some augmentations have random crops and lighting too, so not every corruption is new to all models."
     )
     shares = [
         [row["kind"], *map(wording.percent, (*row["each"], row["accuracy"], row["macro_f1"]))] for row in rows
     ]
-    heads = ["change", *"12345", "mean", "mean macro-F1"]
-    return Section("robustness", "When pictures get worse", note, table(Table(heads, shares, ours=())))
+    heads = ["corruption", *"12345", "mean", "mean macro-F1"]
+    return Section("robustness", "Robustness to image corruption", note, table(Table(heads, shares, ours=())))
 
 
 def sentences(run: LabeledRun) -> Section | None:
@@ -206,7 +206,7 @@ def looks(run: LabeledRun) -> Section | None:
     note = part("classes", "looks_note", run.noun).strip()
     needs = ["attention.js", *(["pictures"] if any(view.picture for view in examples) else [])]
     body = part("classes", "looks", examples, run.noun, left_out)
-    return Section("looks", "Where it looks", note, body, needs)
+    return Section("looks", "Attention", note, body, needs)
 
 
 def letters(run: Run) -> str:

@@ -47,8 +47,8 @@ def verdict(run: Run) -> str:
 
 def scores(run: Run) -> Section | None:
     note = (
-        "R² is 1 where every number is right and 0 where answers are no better than the mean. Errors have "
-        "the unit of the numbers, squared for the mean squared error. Intervals are of 95 %, from "
+        "R² is 1 where every number is right and 0 where predictions are no better than the mean. Errors "
+        "have the unit of the numbers, squared for the mean squared error. Intervals are of 95 %, from "
         "resampled examples."
     )
     below = part("parts", "tried_models", run.metrics.get("tried"), run.noun)
@@ -70,10 +70,10 @@ def points(run: Run) -> Section | None:
         (residual_chart(*both, scale), "Residuals", ()),
     )
     note = (
-        "Each point is one judged example. On the dashed line both numbers are equal; the band around it "
+        "Each point is one evaluated example. On the dashed line both numbers are equal; the band around it "
         "is the interval of 90 %, where enough examples were held out to tell one."
     )
-    return Section("points", "Predicted and true", note, curves(*drawn))
+    return Section("points", "Predicted against true numbers", note, curves(*drawn))
 
 
 def intervals(run: Run) -> Section | None:
@@ -100,13 +100,13 @@ def intervals(run: Run) -> Section | None:
         "conformal prediction on the validation examples)."
     )
     found = table(Table(["asked", "covered", "width"], rows, ours=(), style=""))
-    return Section("intervals", "Intervals", note, found + part("parts", "small", below))
+    return Section("intervals", "Prediction intervals", note, found + part("parts", "small", below))
 
 
 def furthest(run: Run) -> Section | None:
     found = run.json("numbers.json").get("furthest")
-    note = "The judged examples whose prediction is furthest from the true number."
-    return Section("furthest", "Furthest off", note, part("numbers", "furthest", found)) if found else None
+    note = "The evaluated examples whose prediction is furthest from the true number."
+    return Section("furthest", "Largest errors", note, part("numbers", "furthest", found)) if found else None
 
 
 def learned(run: Run) -> Section | None:
@@ -116,7 +116,7 @@ def learned(run: Run) -> Section | None:
     note = f"Squared error of each step with its trend, of standardized numbers{log}, and on the validation "
     note += "examples after each epoch."
     loss = figures.loss_curves(run.steps, run.evaluations)
-    return Section("learned", "How it learned", note, curves((loss, "Squared error", (TRAIN, HELD))))
+    return Section("learned", "Learning curves", note, curves((loss, "Squared error", (TRAIN, HELD))))
 
 
 def scatter(

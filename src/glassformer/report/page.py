@@ -181,7 +181,7 @@ def learned(
     accuracy = figures.accuracy_curves(run.steps, run.evaluations) if run.evaluations else None
     if not (loss or accuracy):
         return None
-    return Section("learned", "How it learned", note, curves((loss, "Loss", keys), (accuracy, second, keys)))
+    return Section("learned", "Learning curves", note, curves((loss, "Loss", keys), (accuracy, second, keys)))
 
 
 def folds(run: Run) -> Section | None:
@@ -189,15 +189,15 @@ def folds(run: Run) -> Section | None:
     if not run.metrics.get("folds"):
         return None
     note = (
-        "Each model was trained on the other folds and judged on its own. The folds share most of their "
-        "training examples, so their scatter says how stable the recipe is and is no standard error."
+        "Each model was trained on the other folds and evaluated on its own. The folds share most of their "
+        "training examples, so their scatter shows how stable the recipe is; it is not a standard error."
     )
-    return Section("folds", "Fold by fold", note, table(fold_table(run.metrics)))
+    return Section("folds", "Cross-validation folds", note, table(fold_table(run.metrics)))
 
 
 def own_inputs(body: Markup | str, name: str = "sentences", *needs: str) -> Section:
     """The predictions for inputs of the user's own."""
-    note = "Given in the recipe or on the command line. There is no right answer on file."
+    note = "Given in the recipe or on the command line, without a true label."
     return Section(name, f"Your {name}", note, body, needs)
 
 
@@ -260,7 +260,7 @@ def settings_section(run: Run, known: KnownRecipe) -> Section | None:
     every = tables.settings(run.config, known.defaults)
     if not every:
         return None
-    note = "What the recipe sets otherwise than by default. The whole of it is in config.toml."
+    note = "Settings that differ from their default. config.toml has all of them."
     expectation = tables.expectation(run.config, known.shipped, known.defaults)
     body = part("parts", "settings", tables.changed(every), every, expectation)
     return Section("settings", "Settings", note, body)
@@ -272,7 +272,7 @@ def cost_section(metrics: dict[str, Any]) -> Section | None:
     times, facts = tables.times(seconds), tables.facts(metrics)
     if not (times or facts):
         return None
-    note = "What it cost and where. Times of other machines cannot be compared with these."
+    note = "Times on other machines cannot be compared with these."
     body = part("parts", "cost", times, facts, seconds.get("total"))
     return Section("cost", "Time and machine", note, body)
 

@@ -20,9 +20,9 @@ def translation_scores(run: Run) -> Section:
     """BLEU and chrF of each split and search, and how they were computed."""
     found = run.metrics.get("scores") or {}
     if not found:
-        return Section("scores", "Scores", "No pairs were held out, so nothing judges these translations.")
+        return Section("scores", "Scores", "No pairs were held out, so these translations are not evaluated.")
     note = (
-        "Corpus BLEU and chrF from 0 to 100, greedy search beside beam search. The lower-cased, tokenised "
+        "Corpus BLEU and chrF from 0 to 100, greedy search and beam search. The lower-cased, tokenized "
         "BLEU stands beside figures of the literature that are computed so; it is not the same quantity "
         "as the first."
     )
@@ -74,7 +74,7 @@ def painted(run: Run) -> Section | None:
         "pattern in it."
     )
     uris = [[data_uri(png, "paintings.json") for png in row] for row in rows]
-    return Section("painted", "What it paints", note, part("sequences", "painted", uris), ("pictures",))
+    return Section("painted", "Reconstructions", note, part("sequences", "painted", uris), ("pictures",))
 
 
 def learned(run: Run) -> Section | None:
@@ -123,7 +123,7 @@ def looks(run: Run) -> Section | None:
     if not run.metrics.get("scores"):
         note += " The sentences are training pairs: none were held out."
     told = [e | {"picture": Markup(drawn(e))} for e in examples]
-    return Section("looks", "Where it looks", note, part("sequences", "looks", told))
+    return Section("looks", "Attention", note, part("sequences", "looks", told))
 
 
 def drawn(example: dict[str, Any]) -> str:

@@ -31,7 +31,7 @@ def agreement(run: Run) -> Section:
     rows += [(name, judged, values) for name, values in (metrics.get("others") or {}).items()]
     title = "How well it agrees"
     if not rows:
-        return Section("scores", title, "No pairs were held out, so nothing judges this model.")
+        return Section("scores", title, "No pairs were held out, so this model is not evaluated.")
     note = (
         "Correlation of cosines with the scores that people gave, with its 95 % interval over pairs; of "
         "pairs without scores how often the right partner is the nearest of all. The untouched model is "
@@ -45,7 +45,7 @@ def agreement(run: Run) -> Section:
     body = table(Table(heads, lines, ours, ("split",), "compare few"))
     pairs = read_pairs(run.folder / "pairs.csv")
     if pairs[0]:
-        body += curves((scatter(*pairs), "Cosine against score", [("small", "each point a judged pair")]))
+        body += curves((scatter(*pairs), "Cosine against score", [("small", "each point an evaluated pair")]))
     return Section("scores", title, note, body)
 
 
@@ -63,7 +63,7 @@ def made(run: Run) -> Section | None:
         e | {"picture": Markup(picture(e["tokens"][0], e["tokens"][1], e["table"], "similarities.json"))}
         for e in examples
     ]
-    return Section("made", "What a cosine is made of", note, part("similarity", "made", drawn))
+    return Section("made", "Similarity token by token", note, part("similarity", "made", drawn))
 
 
 def learned(run: Run) -> Section | None:
@@ -80,7 +80,7 @@ def learned(run: Run) -> Section | None:
     body = curves((figures.loss_curves(run.steps, []), "Loss", ())) + table(
         Table(heads, rows, best, style="")
     )
-    return Section("learned", "How it learned", note, body)
+    return Section("learned", "Learning curves", note, body)
 
 
 def read_pairs(path: Path) -> tuple[list[float], list[float]]:
@@ -116,7 +116,7 @@ def scatter(scores: Sequence[float], cosines: Sequence[float]) -> Markup:
         axes = figure.subplots()
         axes.plot(scores[::step], cosines[::step], "o", color=figures.HELD, markersize=2.6, alpha=0.35)
         axes.set(xlabel="score", ylabel="cosine")
-        return figures.as_svg(figure, "cosines", "Cosine of each judged pair against its score")
+        return figures.as_svg(figure, "cosines", "Cosine of each evaluated pair against its score")
 
 
 PAGE = Kind(

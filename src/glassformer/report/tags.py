@@ -28,7 +28,7 @@ def verdict(run: Run) -> str:
         )
     return (
         f"Of {s['entities']:,} spans in {s['n']:,} {run.judged} sentences, {percent(s['recall'])} are "
-        f"found; of those that it names, {percent(s['precision'])} are right. Entity F1 "
+        f"found; of the predicted spans, {percent(s['precision'])} are right. Entity F1 "
         f"{percent(s['entity_f1'])}."
     )
 
@@ -57,9 +57,9 @@ def kinds(run: Run) -> Section | None:
     body = part("tags", "kinds", found, rows, ERRORS, hues(run))
     if confused := found.get("confusions"):
         words = [[wanted, guess, count(n)] for wanted, guess, n in confused]
-        body += part("parts", "heading", "Kinds that are taken for each other")
+        body += part("parts", "heading", "Most frequent confusions")
         body += table(Table(["true", "predicted", "spans"], words, ours=(), words=("predicted",), style=""))
-    return Section("kinds", "By kind", note, body, ("spans.css", "sort.js"))
+    return Section("kinds", "Metrics per entity type", note, body, ("spans.css", "sort.js"))
 
 
 def calibration(run: Run) -> Section | None:
@@ -79,7 +79,7 @@ def calibration(run: Run) -> Section | None:
             low, high = map(percent, own["ece_interval"])
             rows.append([name, called, percent(own["ece"]), f"{low} to {high}", decimal(own["log_loss"], 4)])
     heads = ["words of", "", "error", "interval", "log loss"]
-    return Section("calibration", "How sure it is", note, table(Table(heads, rows, (), ("",), "")))
+    return Section("calibration", "Calibration", note, table(Table(heads, rows, (), ("",), "")))
 
 
 def sentences(run: Run) -> Section | None:
@@ -98,8 +98,8 @@ def spans(run: Run) -> Section | None:
         return None
     looks = hues(run)
     note = (
-        "Judged sentences, those with the surest errors first. Filled: found as it is. Not filled: missed. "
-        "Framed: wrong, or nothing there."
+        "Evaluated sentences, most confident errors first. Filled: found. Not filled: missed. "
+        "Framed: wrong, or no span there."
     )
     told = [e | {"pieces": pieces(e, looks)} for e in examples]
     return Section("spans", "Sentences", note, part("tags", "spans", told, looks), ("spans.css",))

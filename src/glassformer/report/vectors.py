@@ -32,7 +32,7 @@ def learned(run: Run) -> Section | None:
     if not run.steps:
         return None
     body = curves((figures.loss_curves(run.steps, []), "Loss", ()))
-    return Section("learned", "How it learned", "The loss of each step and its trend.", body)
+    return Section("learned", "Learning curves", "The loss of each step and its trend.", body)
 
 
 def lengths(run: Run) -> Section:

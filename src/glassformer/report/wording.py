@@ -111,11 +111,11 @@ def verdict(scores: dict[str, Any], split: str, noun: str = "texts", measure: st
         tail = f" (95{THIN}% interval {metric.between(known, digits, None, n)})" if known else ""
         return (
             f"{headed(metric.called)} on {count(n)} {split} {noun}{_seen(split, scores)}: "
-            f"{metric.value(scores[measure], digits)}{tail}. {count(right)} of them were labelled correctly: "
+            f"{metric.value(scores[measure], digits)}{tail}. {count(right)} of them were labeled correctly: "
             f"{percent(scores['accuracy'], digits)}."
         )
     seen = _seen(split, scores)
-    texts = f"{split} {noun}{seen}{',' if seen else ''} were labelled correctly"
+    texts = f"{split} {noun}{seen}{',' if seen else ''} were labeled correctly"
     if right == n:
         share = f"{share_interval(1, scores.get('accuracy_interval'), n, digits)} of such {noun}"
         return f"All {count(n)} {texts}: with 95{THIN}% confidence, the same holds for {share}."
@@ -167,9 +167,9 @@ def against(
         span = f"{low:+.{digits}f} to {high:+.{digits}f} points"
         span = f"95{THIN}% interval of the difference on the same examples: {span}"
         if low <= 0 <= high:
-            return f"{text}; chance alone could make that difference ({span})."
+            return f"{text}; the difference is not significant ({span})."
         if gap > 0:
-            return f"{text}, more than chance would make it ({span})."
+            return f"{text}, a significant difference ({span})."
         return f"{text}: {better} ({span})."
     ours, theirs = scores.get(f"{measure}_interval"), best.get(f"{measure}_interval")
     if ours and theirs and max(ours[0], theirs[0]) <= min(ours[1], theirs[1]):
