@@ -67,7 +67,7 @@ def test_an_answer_is_explained(served):
     nameless = {key: value for key, value in body.items() if key != "model"}
     assert server.ask("/v1/explain", nameless).body == found.body  # nothing else here reads pairs
     rollout = server.ask("/v1/explain", body | {"method": "rollout"}).body
-    assert any("not why the answer is what it is" in note for note in rollout["notes"])
+    assert any("not why the model predicts what it does" in note for note in rollout["notes"])
     ExplainResponse.model_validate(rollout)
 
 

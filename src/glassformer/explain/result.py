@@ -113,9 +113,9 @@ def per_word(scores: np.ndarray, words: np.ndarray) -> np.ndarray:
 # Method -> what its scores say.
 ABOUT = {
     "attention": "How much of each token the head's rows read in one layer. It shows where information was "
-    "read, not why the answer is what it is.",
+    "read, not why the model predicts what it does.",
     "rollout": "Attention followed through all layers. It shows where information could have come from, not "
-    "why the answer is what it is.",
+    "why the model predicts what it does.",
     "gradient_x_input": "The first-order part of what each token gives to the logit of the label explained.",
     "integrated_gradients": "What each token gives to the logit, against the baseline: the scores add up to "
     "the difference between the two logits, up to the error stated.",
