@@ -205,6 +205,6 @@ def test_a_run_of_a_folder_shows_what_was_tried(at_hand, tmp_path):
     assert done.code == 0, done.err
     tried = json.loads((run / "metrics.json").read_text())["tried"]
     assert [one["model"].split(", ")[-1] for one in tried] == ["hog", "frozen", "fine-tuned"]
-    assert "Models that were tried" in (run / "report.html").read_text()
+    assert "Models compared" in (run / "report.html").read_text()
     assert call("predict", run, tmp_path / "shown" / "top").code == 0
     assert call("evaluate", run, "--json").code == 0
