@@ -33,7 +33,7 @@ import glassformer as gf
 from benchmarks.harness import processes
 from benchmarks.harness.processes import ended, scratch
 from benchmarks.reliability.kill_tests import without_clock
-from glassformer.cli import start
+from glassformer.cli import start, stopping
 from glassformer.cli.app import main
 from glassformer.data.corpus import countries_sentences
 from glassformer.scale import scoring
@@ -113,9 +113,9 @@ def forked(argv: Argv, log: Path, work: Callable[[], int] | None = None) -> int:
         os.close(reader)
         for number in STOPS[1:]:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
-        sys.argv, start._own = ["glassformer", *argv], None
+        sys.argv, stopping._own = ["glassformer", *argv], None
         if work is None:
-            start.own_process()
+            stopping.own_process()
         os.write(writer, b"!")
         code = start.run() if work is None else work()
         atexit._run_exitfuncs()

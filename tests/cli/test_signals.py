@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from glassformer.checkpoints.locks import LOCK, writing
-from glassformer.cli import start as stopping
+from glassformer.cli import stopping
 from glassformer.cli.app import main
-from glassformer.cli.start import SIGNALS
+from glassformer.cli.stopping import SIGNALS
 from glassformer.inputs import texts as inputs
 from glassformer.report import html
 from glassformer.scale import scoring
@@ -285,7 +285,7 @@ def test_what_is_ignored_stays_ignored(ok, reviews, stop):
 
 PROGRAM = """\
 import sys, threading, time
-from glassformer.cli import start as stopping
+from glassformer.cli import stopping
 stopping.{change}
 listening = stopping.own_process()
 def main():

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
 from glassformer.cli.app import main
 from glassformer.cli.options import all_keys, data_option, instead_of_option, named_as_options
-from glassformer.cli.start import INTERRUPTED
+from glassformer.cli.stopping import INTERRUPTED
 from glassformer.cli.train import choose_recipe
 from glassformer.config import lay_over
 from glassformer.config.synonyms import KEYS, SAID

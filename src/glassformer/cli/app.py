@@ -40,7 +40,7 @@ from glassformer.cli import (
 )
 from glassformer.cli.options import instead_of_option, named_as_options
 from glassformer.cli.output import emit, one_line, said_plainly, stdout_for_json
-from glassformer.cli.start import INTERRUPTED, Listening, own_process
+from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
 from glassformer.sklearn_base import go_plain

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.cli.start import hand_over
+from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
 from glassformer.serve.limits import Limits
 
