@@ -59,6 +59,7 @@ def test_what_was_not_measured_is_told_with_its_command(keep):
         "levels",
         "serve",
         "auto",
+        "auto-images",
         "task-price",
     }
     for name, make in tables.TABLES.items():
@@ -198,11 +199,16 @@ def test_texts_of_the_data_mean_nothing_in_a_page():
 # --- reliability and packages ---------------------------------------------------------------------
 
 
-def test_the_scoreboard_in_short_has_the_rows_of_the_file(keep):
-    reliability = benchmark("reliability")
-    assert set(tables.PROMISED) <= (reliability.ROWS | reliability.PEER).keys()
-    keep("reliability", {"rows": {"kills": {"asked": 1213, "run": 11, "passed": 7}}})
-    assert tables.scoreboard().splitlines()[2:] == [f"| {tables.PROMISED['kills']} | 1,213 | 11 | 7 |"]
+def test_the_readme_says_how_often_a_killed_training_went_on(keep):
+    keep(
+        "reliability", {"rows": {"kills": {"run": 11, "passed": 7}, "trainer_kills": {"run": 5, "passed": 2}}}
+    )
+    assert tables.kills() == "7 of 11 tries (Hugging Face's Trainer: 2 of 5)"
+
+
+def test_the_readme_has_the_mean_accuracy_of_the_demo(keep):
+    keep("demo", {"draws": [{"ours": {"accuracy": 0.7}}, {"ours": {"accuracy": 0.8}}]})
+    assert tables.demo("ours") == "75"
 
 
 PASSED = {"seconds": 2.0, "load_before": 0.5}

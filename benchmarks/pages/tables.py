@@ -52,14 +52,6 @@ SHOWN = {  # the lines of the README's table, by recipe: data, and the model in 
 }
 BEFORE = {"imdb-from-mlm": "imdb-mlm", "ntc-bert": "ntc-mlm"}  # what had to be trained first
 TFIDF, BAG = "TF-IDF + logistic regression", "mean bag of embeddings"
-PROMISED = {  # the rows of reliability.json that README.md shows, in short; docs/reliability.md has all, in full
-    "kills": "`kill -9` at a random instant, half of them inside a save; resumed to the same bits",
-    "signals": "SIGTERM or Ctrl-C at a random instant: saved, and the resumed run ends the same",
-    "damages": "a checkpoint's file removed, cut, flipped, swapped: named, and the older one used",
-    "tables": "malformed tables: read, or one error that names the file",
-    "malicious": "pickles, impossible headers and paths in checkpoints: refused, nothing executed",
-    "trainer_kills": "Hugging Face's Trainer under `kill -9`; resumed to the same bits",
-}
 
 
 # --- recipes --------------------------------------------------------------------------------------
@@ -213,15 +205,6 @@ def hf_export(result: dict[str, Any]) -> str:
 # --- promises -------------------------------------------------------------------------------------
 
 
-@of("reliability", "make soak")
-def scoreboard(result: dict[str, Any]) -> str:
-    """The main promises, how often each was tested and how often it held."""
-    rows = result["rows"]
-    counts = {name: [f"{rows[name][key]:,}" for key in ("asked", "run", "passed")] for name in rows}
-    told = [(said, *counts[name]) for name, said in PROMISED.items() if name in rows]
-    return text(table("Promise | Wanted | Run | Held", told))
-
-
 def passed(steps: dict[str, dict[str, Any]], name: str) -> bool:
     """Whether a step of packages was made and ended well."""
     return "seconds" in steps.get(name, {})
@@ -288,9 +271,28 @@ TABLES: dict[str, Table] = {
     "hf-export": hf_export,
     "recipes": recipes,
     "highlights": highlights,
-    "reliability": scoreboard,
     "packages": packages,
     "task-price": task_price.table,
+}
+
+
+def kills() -> str:
+    """How often a training that was killed went on to the same bits, and how often the Trainer did."""
+    rows = read("reliability")["rows"]
+    ours, theirs = (f"{rows[key]['passed']} of {rows[key]['run']}" for key in ("kills", "trainer_kills"))
+    return f"{ours} tries (Hugging Face's Trainer: {theirs})"
+
+
+def demo(method: str) -> str:
+    """The mean accuracy of a way over the draws of the demo's messages, in %."""
+    return f"{100 * fmean(draw[method]['accuracy'] for draw in read('demo')['draws']):.0f}"
+
+
+FIGURES = {
+    **tables_speed.FIGURES,
+    "kills": kills,
+    **{f"demo-{name}": partial(demo, name) for name in ("ours", "svc", "embeddings")},
+    "nearest-training-avx512": partial(tables_speed.nearest_training, ALIKE),
 }
 
 
@@ -325,7 +327,7 @@ def _cut(lines: list[str]) -> list[str]:
 
 def filled(page: str) -> str:
     page = MARK.sub(lambda m: m[1] + narrow(TABLES[m[2]]()).rstrip() + "\n" + m[3], page)
-    return FIGURE.sub(lambda m: m[1] + tables_speed.FIGURES[m[2]]() + m[3], page)
+    return FIGURE.sub(lambda m: m[1] + FIGURES[m[2]]() + m[3], page)
 
 
 def main() -> None:
