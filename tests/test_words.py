@@ -58,7 +58,7 @@ GENERATED = re.compile(
     r"<!-- (?:table|picture|answers)\b.*?<!-- end(?: of answers)? -->|^```.*?^```|<!--.*?-->|`[^`\n]*`|\]\([^)]*\)",
     re.DOTALL | re.MULTILINE,
 )
-WRITTEN_BY_COMMANDS = {"reliability.md", "results.md", "models.md"}
+WRITTEN_BY_COMMANDS = {"changes.md", "reliability.md", "results.md", "models.md"}
 
 
 def prose(text: str) -> str:
