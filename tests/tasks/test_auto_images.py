@@ -57,6 +57,12 @@ def away(monkeypatch):
     monkeypatch.setattr(auto, "resolve_checkpoint", resolve)
 
 
+def test_the_search_ends_at_its_time_limit(at_hand):
+    clf = gf.ImageClassifier(time_limit=1e-9, **QUICK).fit(IMAGES, NOISY)
+    assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]
+    assert clf.tried_[0]["chosen"]
+
+
 def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
     clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
     names = ["hog", f"{at_hand}, frozen", f"{at_hand}, fine-tuned"]

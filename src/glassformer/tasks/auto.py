@@ -173,7 +173,7 @@ def fit_auto(
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
     if not len(search.truth):  # each class has one example: what needs the fewest is taken uncompared
         found = [next((one for one in found if one.settings.get("train_layers") == 0), found[0])]
-    limit = getattr(clf, "time_limit", None)
+    limit = clf.time_limit
     try:
         for candidate in found:
             perfect = bool(search.tried) and search.tried[-1].score == search.perfect
@@ -501,9 +501,7 @@ class Mirror(Callback):
 def _made(clf: Any, candidate: Candidate) -> Any:
     """A new estimator of the same settings, with those of the candidate; it holds nothing out by itself."""
     defaults = clf.defaults()
-    settings = clf.get_params(deep=False) | {"validation_fraction": 0.0}
-    if "time_limit" in defaults:
-        settings["time_limit"] = None
+    settings = clf.get_params(deep=False) | {"validation_fraction": 0.0, "time_limit": None}
     if candidate is TFIDF:  # which cuts no text, and is calibrated as it comes
         idle = ("max_length", "calibration", "head_start", "start_share")
         settings |= {key: defaults[key] for key in idle if key in defaults}

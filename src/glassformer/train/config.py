@@ -99,6 +99,15 @@ class TokenBatches(Section):
     length_window: int = setting(50, "batches among which lengths are sorted; 0: lengths are not looked at")
 
 
+@section
+class SearchLimit(Section):
+    """When the search for the best model (``model = "auto"``) ends."""
+
+    time_limit: float | None = setting(
+        None, "seconds after which model = auto begins no further candidate; None: it tries all"
+    )
+
+
 SUITED = "none: what suits the model and the number of examples"
 
 

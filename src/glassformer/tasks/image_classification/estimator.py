@@ -34,10 +34,10 @@ from glassformer.tasks.estimator import Fit, with_settings
 from glassformer.tasks.image_classification.build import build_model
 from glassformer.tasks.image_classification.recipe import (
     ImageConfig,
+    ImageFitConfig,
     ImageModelConfig,
     ImageRecipe,
 )
-from glassformer.train.config import ClassifierFitConfig
 from glassformer.train.features import (
     cached_layers,
     can_be_cached,
@@ -185,7 +185,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
 
 @with_settings
-class ImageClassifier(ImageModel, Classifier, ClassifierFitConfig):
+class ImageClassifier(ImageModel, Classifier, ImageFitConfig):
     """A Transformer that classifies images: PIL images, paths, bytes, open files, uint8 arrays ``[H, W, C]``
     or tensors ``[C, H, W]``.
 

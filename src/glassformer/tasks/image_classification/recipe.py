@@ -18,7 +18,7 @@ from glassformer.tasks.sections import (
     PixelConfig,
     RecipeKeys,
 )
-from glassformer.train.config import ClassifierFitConfig
+from glassformer.train.config import ClassifierFitConfig, SearchLimit
 
 
 @section
@@ -58,6 +58,11 @@ class ImageModelConfig(EncoderConfig):
 
 
 @section
+class ImageFitConfig(SearchLimit, ClassifierFitConfig):
+    """One fit of images."""
+
+
+@section
 class ImageEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
@@ -78,5 +83,5 @@ class ImageRecipe(RecipeKeys):
     data: ImageDataConfig = field(default_factory=ImageDataConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     model: ImageModelConfig = field(default_factory=ImageModelConfig)
-    train: ClassifierFitConfig = field(default_factory=ClassifierFitConfig)
+    train: ImageFitConfig = field(default_factory=ImageFitConfig)
     evaluate: ImageEvaluateConfig = field(default_factory=ImageEvaluateConfig)

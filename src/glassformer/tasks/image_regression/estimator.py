@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from glassformer.tasks.estimator import with_settings
 from glassformer.tasks.image_classification.estimator import ImageModel
-from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
+from glassformer.tasks.image_regression.recipe import ImageNumberFitConfig, ImageNumberRecipe
 from glassformer.tasks.regressor import Regressor
-from glassformer.train.config import NumberFitConfig
 
 
 @with_settings
-class ImageRegressor(Regressor, ImageModel, NumberFitConfig):
+class ImageRegressor(Regressor, ImageModel, ImageNumberFitConfig):
     """A Transformer that predicts numbers from images: PIL images, paths, bytes, open files, uint8 arrays
     ``[H, W, C]`` or tensors ``[C, H, W]``.
 

@@ -8,7 +8,7 @@ from typing import Literal
 from glassformer.config import section, setting
 from glassformer.tasks.image_classification.recipe import ImageConfig, ImageModelConfig, ImageRecipe
 from glassformer.tasks.sections import ImageFiles, NumberData, RecipeKeys, ShownNumbers
-from glassformer.train.config import NumberFitConfig
+from glassformer.train.config import NumberFitConfig, SearchLimit
 
 
 @section
@@ -16,6 +16,11 @@ class ImageNumberDataConfig(ImageFiles, NumberData):
     """Where the pictures and their numbers come from and how they are split."""
 
     source: str = setting("", "a table that holds or names pictures, or a folder of tables")
+
+
+@section
+class ImageNumberFitConfig(SearchLimit, NumberFitConfig):
+    """One fit of images."""
 
 
 @section
@@ -36,5 +41,5 @@ class ImageNumberRecipe(RecipeKeys):
     data: ImageNumberDataConfig = field(default_factory=ImageNumberDataConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     model: ImageModelConfig = field(default_factory=ImageModelConfig)
-    train: NumberFitConfig = field(default_factory=NumberFitConfig)
+    train: ImageNumberFitConfig = field(default_factory=ImageNumberFitConfig)
     evaluate: ImageNumberEvaluateConfig = field(default_factory=ImageNumberEvaluateConfig)

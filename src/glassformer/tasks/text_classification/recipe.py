@@ -20,7 +20,7 @@ from glassformer.tasks.sections import (
     TextColumns,
     WordVectors,
 )
-from glassformer.train.config import ClassifierFitConfig, TokenBatches
+from glassformer.train.config import ClassifierFitConfig, SearchLimit, TokenBatches
 
 
 @section
@@ -79,15 +79,12 @@ class ModelConfig(EncoderConfig, WordVectors):
 
 
 @section
-class TextFitConfig(TokenBatches, ClassifierFitConfig):
+class TextFitConfig(SearchLimit, TokenBatches, ClassifierFitConfig):
     """One fit of texts."""
 
     method: Literal["fine-tune", "few-shot"] = setting(
         "fine-tune",
         "few-shot: the encoder of a checkpoint learns from comparisons of a few texts a class, then the head",
-    )
-    time_limit: float | None = setting(
-        None, "seconds after which model = auto begins no further candidate; None: it tries all"
     )
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 

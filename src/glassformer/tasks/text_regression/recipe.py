@@ -8,7 +8,7 @@ from typing import Literal
 from glassformer.config import section, setting
 from glassformer.tasks.sections import NumberData, RecipeKeys, ShownNumbers, TextColumns
 from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, TextConfig
-from glassformer.train.config import NumberFitConfig, TokenBatches
+from glassformer.train.config import NumberFitConfig, SearchLimit, TokenBatches
 
 
 @section
@@ -23,12 +23,9 @@ class NumberDataConfig(TextColumns, NumberData):
 
 
 @section
-class TextNumberFitConfig(TokenBatches, NumberFitConfig):
+class TextNumberFitConfig(SearchLimit, TokenBatches, NumberFitConfig):
     """One fit of texts."""
 
-    time_limit: float | None = setting(
-        None, "seconds after which model = auto begins no further candidate; None: it tries all"
-    )
     word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
 
 
