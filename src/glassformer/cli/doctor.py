@@ -248,10 +248,8 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     else:
         answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
         yield Line("note" if classes is None else "ok", "predict, serve, export", answers)
-    if getattr(checkpoint.family.model, "kind", "") == "linear":
-        yield Line(
-            "note", "fine-tune, embed", "no: a linear model is solved anew from texts, and has no vectors"
-        )
+    if getattr(checkpoint.family.model, "fixed", False):
+        yield Line("note", "fine-tune, embed", "no: a linear model is solved anew, and has no vectors")
         return
     yield Line("ok", "fine-tune", f"{estimator}({name!r}): {_tuned(checkpoint)}")
     hub, words = checkpoint.family.hub, checkpoint.head in ("mlm", "pretraining")
