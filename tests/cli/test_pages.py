@@ -101,7 +101,7 @@ def stand_ins(ok, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "least"),
-    [("README.md", 6), ("docs/guide/commands.md", 14), ("docs/guide/compare-fairly.md", 12)],
+    [("README.md", 4), ("docs/guide/commands.md", 14), ("docs/guide/compare-fairly.md", 12)],
     ids=["README", "commands", "compare-fairly"],
 )
 def test_listed_commands_run(gf, stand_ins, page: str, least: int):
