@@ -103,7 +103,8 @@ def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regres
     wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
     np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
     monkeypatch.setattr(  # as it was: rescaled in fp32
-        "glassformer.targets.regression.Numbers.chances_of", lambda kind, x, t: x * kind.unit + kind.mean
+        "glassformer.targets.regression.Numbers.probabilities_of",
+        lambda kind, x, t: x * kind.unit + kind.mean,
     )
     with pytest.raises(GlassformerError, match="does not agree"):
         export_onnx(est, tmp_path / "wrong", TEXTS[:5])

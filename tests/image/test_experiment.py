@@ -75,7 +75,7 @@ def test_report_shows_where_the_model_looks_and_what_it_is(run):
     assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
     assert page.count('<svg class="picture"') == 4
     assert page.count('<rect class="w ') == 4 * 4
-    assert "gives to each patch" in page
+    assert "pays to each patch" in page
     assert "B pictures, N patches in all" in page
     assert "pixels [B, channels, height, width]" in page
     assert "tokens [N]" not in page
@@ -205,7 +205,7 @@ def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(
     suites = json.loads((folder / "low" / "metrics.json").read_text())["robustness"]
     counts = [row["accuracy"] * 7 for rows in suites.values() for row in rows]
     assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
-    assert "Accuracy on 7 of the judged pictures" in (folder / "low" / "report.html").read_text(
+    assert "Accuracy on 7 of the evaluated images" in (folder / "low" / "report.html").read_text(
         encoding="utf-8"
     )
 

@@ -91,7 +91,7 @@ def test_a_sample_of_the_training_part_is_judged_like_the_others(run):
     assert (train["n"], train["of"]) == (43, 97)
     assert sum(map(sum, train["confusion"])) == 43
     page = result.report.read_text(encoding="utf-8")
-    assert "train: 43 of its 97 texts, judged like the others" in page
+    assert "train: 43 of its 97 texts, evaluated after training" in page
     assert "The gap between the splits below" in page
 
 
@@ -104,7 +104,7 @@ def test_a_run_without_held_out_data_has_curves_too(run, tmp_path):
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
     page = write_report(tmp_path).read_text(encoding="utf-8")
     assert "Accuracy over optimiser steps" in page
-    assert "Nothing was held out to judge along the way" in page
+    assert "There was no validation split" in page
     assert '<span class="key held">validation</span>' not in page
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.every import settings
+from tests.cli.tiny import sets as settings
 
 from glassformer.cli.app import main
 from glassformer.data.label_kinds import amount, doubtful, how_to_read, said_of_amounts

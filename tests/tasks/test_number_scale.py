@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score
-from tests.cli.every import settings
+from tests.cli.tiny import sets as settings
 from tests.tables import read_csv
 
 import glassformer as gf

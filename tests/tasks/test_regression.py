@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
-from tests.cli.every import settings
+from tests.cli.tiny import sets as settings
 from tests.tables import read_csv
 
 import glassformer as gf

@@ -541,7 +541,9 @@ def _from_vocabulary(file: Path, text: str) -> Tokenizer:
         tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=kinds["unk"]))
         tokenizer.normalizer = normalizers.BertNormalizer(
             lowercase=config.get("do_lower_case") is not False,
-            strip_accents=config.get("strip_accents"),  # None: as lowercase
+            strip_accents=None
+            if (strip := config.get("strip_accents")) is None
+            else bool(strip),  # None: as lowercase
             handle_chinese_chars=config.get("tokenize_chinese_chars") is not False,
         )
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
