@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what `_PUBLIC` says, for type checkers, which do not run `_
     from glassformer.tasks.masked_lm.estimator import MaskedLM
     from glassformer.tasks.masked_patches.estimator import MaskedPatches
     from glassformer.tasks.probe import Probe
-    from glassformer.tasks.question_answering.estimator import TextAnswerer
+    from glassformer.tasks.question_answering.estimator import QuestionAnswerer, TextAnswerer
     from glassformer.tasks.similarity.estimator import Embedder
     from glassformer.tasks.text_classification.estimator import TextClassifier
     from glassformer.tasks.text_classification.zero_shot import ZeroShotClassifier
@@ -42,6 +42,7 @@ _PUBLIC = {
     "Embedder": "glassformer.tasks.similarity.estimator",
     "Probe": "glassformer.tasks.probe",
     "ZeroShotClassifier": "glassformer.tasks.text_classification.zero_shot",
+    "QuestionAnswerer": "glassformer.tasks.question_answering.estimator",
     "TextAnswerer": "glassformer.tasks.question_answering.estimator",
     "TokenTagger": "glassformer.tasks.token_tagging.estimator",
     "load": "glassformer.tasks.load",
@@ -65,6 +66,7 @@ __all__ = [
     "MaskedPatches",
     "Packing",
     "Probe",
+    "QuestionAnswerer",
     "TextAnswerer",
     "TextClassifier",
     "TextRegressor",

@@ -22,9 +22,9 @@ SMALL: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers"
 
 
 @pytest.fixture(scope="module")
-def model() -> gf.TextAnswerer:
+def model() -> gf.QuestionAnswerer:
     settings = {**SMALL, "epochs": 20, "lr": 0.02, "batch_size": 3, "max_length": 17, "threads": 1}
-    return gf.TextAnswerer("encoder-base", precision="fp32", **settings).fit(X, Y)
+    return gf.QuestionAnswerer("encoder-base", precision="fp32", **settings).fit(X, Y)
 
 
 def test_the_class_of_transformers_opens_the_folder_and_so_do_we(model, tmp_path):

@@ -53,7 +53,7 @@ def test_answers(gpu, tmp_path, precision):
         context = f"{person} lives in {city} now ." if i % 5 else f"{person} has a dog ."
         questions.append((f"where does {person} live ?", context))
         wanted.append({"text": [city], "answer_start": [context.index(city)]} if i % 5 else None)
-    answerer = gf.TextAnswerer(**SIZES | WORDS, precision=precision, epochs=30, lr=0.02)
+    answerer = gf.QuestionAnswerer(**SIZES | WORDS, precision=precision, epochs=30, lr=0.02)
     there, here = fitted_and_here(answerer, tmp_path, questions, wanted)
     texts = [own["text"][0] if own else "" for own in wanted]
     assert there.predict(questions) == here.predict(questions) == texts

@@ -309,7 +309,7 @@ ENDS: dict[str, dict[str, str]] = {
     "embed": {
         "encoder": "has no modules.json, which says how a text becomes one vector",
         "tags": "a TokenTagger, which gives no vectors",
-        "answers": "a TextAnswerer, which gives no vectors",
+        "answers": "a QuestionAnswerer, which gives no vectors",
         "masked words": "a MaskedLM, which gives no vectors",
         "image encoder": "gives no vectors of texts",
     },

@@ -22,7 +22,7 @@ LONG = ("where is Bo ?", "a dog has a dog " * 9 + "Bo is in New York now")
 def served(classifiers, tmp_path_factory) -> Iterator[tuple[Any, Running]]:
     settings: dict[str, Any] = {"d_model": 14, "num_heads": 2, "d_ff": 11, "num_layers": 1, "min_count": 1}
     settings |= {"epochs": 25, "lr": 0.02, "batch_size": 3, "max_length": 17, "threads": 1}
-    model = gf.TextAnswerer("encoder-mini", precision="fp32", **settings).fit(X, Y)
+    model = gf.QuestionAnswerer("encoder-mini", precision="fp32", **settings).fit(X, Y)
     with over(tmp_path_factory.mktemp("served"), films=classifiers[0], facts=model) as running:
         yield model, running
 

@@ -1,4 +1,4 @@
-"""``TextAnswerer``: what it learns, answers, keeps and refuses. The texts are generated."""
+"""``QuestionAnswerer``: what it learns, answers, keeps and refuses. The texts are generated."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from glassformer.data.vocabulary import widened
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
 from glassformer.targets.answer_span import answer_figures
+from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
 from glassformer.train.objectives import AnswerSpans
 
@@ -51,9 +52,9 @@ SETTINGS = {**TINY, "max_length": 19, "min_count": 1, "epochs": 30, "lr": 0.02, 
 
 
 @pytest.fixture(scope="module")
-def model() -> gf.TextAnswerer:
+def model() -> gf.QuestionAnswerer:
     X, y = facts(none=True)
-    return gf.TextAnswerer("encoder-mini", **SETTINGS).fit(X, y, validation=(X[:6], y[:6]))
+    return gf.QuestionAnswerer("encoder-mini", **SETTINGS).fit(X, y, validation=(X[:6], y[:6]))
 
 
 def test_it_learns_answers_says_where_they_stand_and_when_there_is_none(model, tmp_path):
@@ -166,7 +167,7 @@ def test_an_answer_is_explained_over_question_and_context(model, method):
 )
 def test_what_cannot_be_used_is_named(X, y, said):
     with pytest.raises(DataError, match=said):
-        gf.TextAnswerer("encoder-mini", **SETTINGS).fit(X, y)
+        gf.QuestionAnswerer("encoder-mini", **SETTINGS).fit(X, y)
 
 
 def test_words_are_found_as_whole_ones_first():
@@ -180,7 +181,7 @@ def test_what_cannot_be_asked_is_said_in_a_line(model, tmp_path):
     with pytest.raises(InputError, match="no method"):
         model.explain(("q", "c"), method="lime")
     with pytest.raises(ConfigError, match="'lstm' is no Transformer"):
-        gf.TextAnswerer("lstm", max_length=19, min_count=1).fit(*facts())
+        gf.QuestionAnswerer("lstm", max_length=19, min_count=1).fit(*facts())
     model.save(tmp_path / "m")
     about = json.loads((tmp_path / "m" / "glassformer.json").read_text())
     with pytest.raises(CheckpointError, match="threshold = 'x' is no number"):
@@ -197,7 +198,7 @@ def test_a_folder_of_transformers_is_opened_and_opens_ours(tmp_path):
         for k, v in SETTINGS.items()
         if k in ("epochs", "lr", "batch_size", "seed", "precision", "threads")
     }
-    ours = gf.TextAnswerer(str(tmp_path / "base"), **given | {"epochs": 2}).fit(X, y)
+    ours = gf.QuestionAnswerer(str(tmp_path / "base"), **given | {"epochs": 2}).fit(X, y)
     assert ours.threshold_ is None  # every question has an answer: it always gives one
     assert all(ours.predict(X))
     ours.save(tmp_path / "ours")
@@ -215,9 +216,9 @@ def test_a_folder_of_transformers_is_opened_and_opens_ours(tmp_path):
     peer.save_pretrained(tmp_path / "theirs")
     tokenizer.save_pretrained(tmp_path / "theirs")
     again = gf.load(tmp_path / "theirs").set_params(precision="fp32")
-    assert type(again) is gf.TextAnswerer
+    assert type(again) is gf.QuestionAnswerer
     assert again.predict(X) == ours.predict(X)
-    tuned = gf.TextAnswerer(str(tmp_path / "theirs"), **given | {"lr": 1e-6, "epochs": 1}).fit(X, y)
+    tuned = gf.QuestionAnswerer(str(tmp_path / "theirs"), **given | {"lr": 1e-6, "epochs": 1}).fit(X, y)
     assert "new (random)" not in tuned.weights_source_  # its head is kept
 
 
@@ -260,7 +261,7 @@ def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
         (f"where does {PEOPLE[i % 4]} live ?", f"{PEOPLE[i % 4]} lives in {cities[i % 3]}") for i in range(24)
     ]
     y = [cities[i % 3] for i in range(24)]
-    model = gf.TextAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
+    model = gf.QuestionAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
     assert model.predict(X) == y
     assert model.score(X, y) == 1.0
 
@@ -340,3 +341,11 @@ def test_answers_keep_their_files_and_columns(tmp_path):
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
     text = written(gather_questions([*X[0]]), tmp_path / "one.csv", "x")
     assert text.splitlines()[0] == ",".join(Predicted.HEADER)
+
+
+def test_the_old_name_is_the_same_class_and_stays_in_folders(tmp_path):
+    assert gf.TextAnswerer is gf.QuestionAnswerer
+    estimator, data = TASKS["question-answering"].example_fixture()
+    folder = estimator.fit(*data).save(tmp_path / "model")
+    assert json.loads((folder / "glassformer.json").read_text(encoding="utf-8"))["kind"] == "TextAnswerer"
+    assert isinstance(gf.load(folder), gf.QuestionAnswerer)

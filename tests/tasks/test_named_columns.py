@@ -303,7 +303,7 @@ def fits(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", [*DOORS, gf.TextAnswerer, gf.Embedder, gf.Word2Vec], ids=lambda kind: kind.__name__
+    "kind", [*DOORS, gf.QuestionAnswerer, gf.Embedder, gf.Word2Vec], ids=lambda kind: kind.__name__
 )
 def test_what_has_no_order_is_not_fitted(kind):
     estimator, X, y = fits(kind)
@@ -355,7 +355,7 @@ def test_one_string_is_no_list_of_labels():
 
 
 def test_questions_in_a_table_of_any_order(tmp_path):
-    model, (questions, answers) = tiny(gf.TextAnswerer)
+    model, (questions, answers) = tiny(gf.QuestionAnswerer)
     frame = pd.DataFrame(questions, columns=["question", "context"])[["context", "question"]].assign(id=1)
     wanted = clone(model).fit(questions, answers).predict(questions)
     for form in ("pandas", "arrow", "dicts", "datasets"):

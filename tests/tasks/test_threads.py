@@ -63,7 +63,7 @@ def asked(estimator: Any, X: Any) -> list[np.ndarray]:
         return [estimator.vectors_]
     if hasattr(estimator, "encode") and isinstance(estimator, gf.Embedder):
         return [estimator.encode([text for pair in X for text in pair])]
-    if isinstance(estimator, gf.TextAnswerer):
+    if isinstance(estimator, gf.QuestionAnswerer):
         return [np.array([own.null, *(s for s, _, _ in own.spans)]) for own in estimator.outputs(X)]
     if isinstance(estimator, gf.MaskedPatches):
         return [estimator.embed(X)]

@@ -428,7 +428,7 @@ class Tags(Target):
 class QuestionAnswers(Target):
     """Spans of contexts that answer questions; rows are the candidates of each."""
 
-    gives, made_by = "answers", "a TextAnswerer"
+    gives, made_by = "answers", "a QuestionAnswerer"
     reads: ClassVar = {"questions": Questions}
 
     def __init__(self, clf: Any):

@@ -135,7 +135,7 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
 
 def task_making(kind: str | None) -> Task | None:
     """The task whose estimator ``glassformer.json`` calls so; none of those behind it is imported."""
-    return next((task for task in TASKS.values() if task.estimator.__name__ == kind), None)
+    return next((task for task in TASKS.values() if task.estimator.saved_as() == kind), None)
 
 
 def task_of(folder: str | Path) -> Task:

@@ -129,6 +129,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
     FIGURES: ClassVar[tuple[str, ...]] = ("weights_source", "chosen", "best_step", "train_seconds")  # kept
     SHARDS: ClassVar[bool] = False  # whether FSDP may lay its model in pieces
     INNER: ClassVar[tuple[str, ...]] = ()  # of the fitted state, names that do not end in an underscore
+    SAVED_AS: ClassVar[str] = ""  # the class's name in saved folders, where it is not its own
     ALONE: ClassVar[str] = ""  # why one process trains it, and stops on signals by itself; "": any number may
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # not a section's: two estimators are two things
@@ -386,6 +387,11 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
 
     # --- files -----------------------------------------------------------------------------------
 
+    @classmethod
+    def saved_as(cls) -> str:
+        """The name of the class in ``glassformer.json``."""
+        return cls.__dict__.get("SAVED_AS") or cls.__name__
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
         """Write one folder: weights, preprocessing, ``glassformer.json``, a checksummed ``manifest.json``,
         and a model card, ``README.md``; one that somebody has edited stays.
@@ -401,7 +407,7 @@ class Estimator(NamedColumns, Shown, BaseEstimator):
             self._write_model(folder)
             about = {
                 "format": FORMAT,
-                "kind": type(self).__name__,
+                "kind": self.saved_as(),
                 "parameters": self.get_params(deep=False),
                 **self._about(),
                 "versions": versions(),

@@ -98,7 +98,7 @@ def _load(folder: Path, path: str | Path) -> Any:
 
 def estimators() -> dict[str, type[Estimator]]:
     """Every estimator by what ``glassformer.json`` calls it."""
-    return {task.estimator.__name__: task.estimator for task in TASKS.values()}
+    return {task.estimator.saved_as(): task.estimator for task in TASKS.values()}
 
 
 def _no_classifier(checkpoint: Checkpoint, other: str) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-"""``TextAnswerer``: the span of a text that answers a question, or that there is none.
+"""``QuestionAnswerer``: the span of a text that answers a question, or that there is none.
 
-model = gf.TextAnswerer().fit([("Where was Ada born?", "Ada was born in Hanoi.")], ["Hanoi"])
+model = gf.QuestionAnswerer().fit([("Where was Ada born?", "Ada was born in Hanoi.")], ["Hanoi"])
 model.predict([("Where was Bo born?", "Bo was born in Rome.")]); model.answers(...); model.explain(...)
 """
 
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 
 
 @with_settings
-class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
+class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConfig, AnswererFitConfig):
     """A Transformer that marks where the answer to a question stands in a text.
 
     The parameters are the keys of a recipe's ``text``, ``model`` and ``train`` sections; its ``recipe.py``
@@ -76,6 +76,7 @@ class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConf
     """
 
     RECIPE, NOUN, MOST, is_example = AnsweringRecipe, "questions", 2, staticmethod(is_example)
+    SAVED_AS = "TextAnswerer"
     FIGURES = (*Estimator.FIGURES, "length", "threshold")
 
     tokenizer_: Tokenizer = fitted()
@@ -93,7 +94,7 @@ class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConf
         callbacks: Sequence[Callback] = (),
         checkpoints: str | Path | None = None,
         resume: bool = False,
-    ) -> TextAnswerer:
+    ) -> QuestionAnswerer:
         """Learn from questions, their contexts and where the answers stand in these.
 
         Args:
@@ -250,7 +251,7 @@ class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConf
             raise CheckpointError(what, where=str(folder))
 
     @classmethod
-    def opened(cls, checkpoint: Checkpoint) -> TextAnswerer:
+    def opened(cls, checkpoint: Checkpoint) -> QuestionAnswerer:
         """What other people's head answers: it gives a span to every question, as nobody has said when not.
 
         Raises:
@@ -262,3 +263,6 @@ class TextAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModelConf
         length = min(LONGEST, model.config.embedding.max_positions)
         state = {"tokenizer": tokenizer, "length": length, "threshold": None}
         return cls.from_parts({"model": str(folder)}, model, **state)
+
+
+TextAnswerer = QuestionAnswerer  # its name before 0.2

@@ -1,4 +1,4 @@
-"""What a recipe of answers can say. Keys of ``text``, ``model``, ``train`` are those of ``TextAnswerer``."""
+"""What a recipe of question answering can say. ``text``, ``model``, ``train``: see ``QuestionAnswerer``."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from glassformer.tasks.export import export
 from glassformer.tasks.folds import NAME, OutOfFold
 from glassformer.tasks.judging import fit, score_splits, split_to_judge
 from glassformer.tasks.question_answering.answers import spread_answers
-from glassformer.tasks.question_answering.estimator import TextAnswerer
+from glassformer.tasks.question_answering.estimator import QuestionAnswerer
 from glassformer.tasks.question_answering.recipe import AnsweringRecipe
 from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_of
 
@@ -133,7 +133,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def _figures(
-    model: TextAnswerer, split: AnsweredSplit, bootstrap: int, told: Any = None
+    model: QuestionAnswerer, split: AnsweredSplit, bootstrap: int, told: Any = None
 ) -> tuple[dict[str, Any], list[Candidates]]:
     """The figures of a split, and what the model makes of its questions."""
     found = model.outputs(split.questions, progress=told)
@@ -142,7 +142,7 @@ def _figures(
 
 
 def write_answers(
-    path: Path, model: TextAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
+    path: Path, model: QuestionAnswerer, split: AnsweredSplit, found: Sequence[Candidates], name: str
 ) -> None:
     """A line for each question: what was asked, given and true, and both figures."""
     best = [own[0] for own in model.answers(split.questions, found=found)]
@@ -172,7 +172,7 @@ class AnswersOutOfFold(OutOfFold):
     NOUN, ANSWERS, FIGURES, GROUP = "questions", "given.json", FIGURES, ("question", "texts")
     target, measure = AnswerSpan(), MEASURE
 
-    def evaluate(self, model: TextAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
+    def evaluate(self, model: QuestionAnswerer, held: AnsweredSplit) -> tuple[int, dict[str, Any], list[str]]:
         given = model.predict(held.questions)
         scores = answer_figures(held.answers or [], given, held.texts, bootstrap=0)
         return scores["n"], {**{key: scores[key] for key in FIGURES}, "threshold": model.threshold_}, given
@@ -209,7 +209,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
 
 
-def predict_records(model: TextAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
+def predict_records(model: QuestionAnswerer, X: Sequence[Any], n_best: int = 3) -> list[dict[str, Any]]:
     """The answer to each question, its place, how sure it is, and the next best ones."""
     questions = check_questions(X)
     out = []
@@ -261,7 +261,7 @@ def _example(split: AnsweredSplit, i: int, answer: Any, error: str) -> dict[str,
     }
 
 
-def example_fixture() -> tuple[TextAnswerer, tuple]:
+def example_fixture() -> tuple[QuestionAnswerer, tuple]:
     """Which animal is it?"""
     settings: dict[str, Any] = {**TINY, "max_length": 16, "min_count": 1}
     questions, answers = [], []
@@ -270,13 +270,13 @@ def example_fixture() -> tuple[TextAnswerer, tuple]:
         animal = next((word for word in words if word in ("dog", "cat")), "")
         questions.append(("which animal", text))
         answers.append({"text": [animal], "answer_start": [text.index(animal)]})
-    return TextAnswerer("encoder-mini", **settings), (questions, answers)
+    return QuestionAnswerer("encoder-mini", **settings), (questions, answers)
 
 
 TASK = Task(
     name="question-answering",
     recipe=AnsweringRecipe,
-    estimator=TextAnswerer,
+    estimator=QuestionAnswerer,
     gives="answers",
     load=load,
     preview_data=preview_data,
