@@ -90,6 +90,8 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert "This explanation fails the test:" in f.verdict_on_one(one["lie"], one["random"])
     barely = {name: value + 1e-4 * f.BETTER[name] for name, value in one["random"].items()}
     assert "The test cannot tell" in f.verdict_on_one(barely, one["random"])
+    raised = one["truth"] | {"comprehensiveness": -0.038}
+    assert "ranks first raises the probability by 0.038" in f.verdict_on_one(raised, one["random"])
     for unit in (1e-4, 1.0, 1e6):  # a number's explanation passes whatever it is counted in
         told = [{name: unit * value for name, value in own.items()} for own in (one["truth"], one["random"])]
         said = f.verdict_on_one(*told, spread=unit)

@@ -57,6 +57,16 @@ def away(monkeypatch):
     monkeypatch.setattr(auto, "resolve_checkpoint", resolve)
 
 
+def test_few_validation_examples_do_not_overrule_the_folds(at_hand, monkeypatch):
+    """What cross-validation has scored is fitted: fine-tuning to its end, not back to its start."""
+    made, make = [], auto._made
+    monkeypatch.setattr(auto, "_made", lambda clf, candidate: made.append(make(clf, candidate)) or made[-1])
+    gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY, validation=HELD)
+    tuned = [model for model in made if model.model == at_hand and model.train_layers is None]
+    assert tuned
+    assert not any(model.keep_best for model in tuned)
+
+
 def test_the_search_ends_at_its_time_limit(at_hand):
     clf = gf.ImageClassifier(time_limit=1e-9, **QUICK).fit(IMAGES, NOISY)
     assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]

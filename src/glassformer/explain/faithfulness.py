@@ -249,10 +249,12 @@ def verdict_on_one(figures: dict[str, float], random: dict[str, float], spread: 
             "explanation ranks first are hidden or random ones."
         )
     fall, chance = figures["comprehensiveness"], random["comprehensiveness"]
-    own, others = (f"{x:.3f}" if spread is None else f"{x:.4g}" for x in (fall, chance))
+    own, others = (f"{abs(x):.3f}" if spread is None else f"{abs(x):.4g}" for x in (fall, chance))
+    verbs = ["lowers" if x >= 0 else "raises" for x in (fall, chance)]
+    moved = f"by {others}" if verbs[0] == verbs[1] else f"{verbs[1]} it by {others}"
     better = sum(BETTER[name] * (figures[name] - random[name]) > 0 for name in FIGURES)
     judgment = {4: "passes the test", 0: "fails the test"}.get(better, "passes the test in part")
     return (
-        f"This explanation {judgment}: hiding the parts that it ranks first lowers the {what} by {own}, "
-        f"hiding random parts by {others}; it is better than random orders in {better} of 4 metrics."
+        f"This explanation {judgment}: hiding the parts that it ranks first {verbs[0]} the {what} by {own}, "
+        f"hiding random parts {moved}; it is better than random orders in {better} of 4 metrics."
     )

@@ -337,6 +337,8 @@ class Search:
             validation = self.fit.held[0], self.raw(self.fit.held[1])
         elif not inner and len(self.decide) and not self.by_folds:
             validation = [self.X[i] for i in self.decide], self.raw(self.truth)
+        if self.by_folds and candidate.fine_tunes:  # what the folds have scored: all epochs, none chosen
+            model.keep_best = False
         given: dict[str, Any] = {"checkpoints": self.checkpoints, "resume": self.resume} if kept else {}
         calls = [Mirror(self.clf, model), *calls] if kept or calls is self.calls else calls
         weights = None if self.weights is None else self.weights[rows]
