@@ -18,7 +18,7 @@ def test_there_is_a_run_of_every_task(made):
     assert made.runs.keys() == {*KINDS}
     saved = [run / "model" / "glassformer.json" for run in made.runs.values()]
     kinds = {json.loads(file.read_text())["kind"] for file in saved}
-    assert kinds == {task.estimator.__name__ for task in TASKS.values()}
+    assert kinds == {task.estimator.saved_as() for task in TASKS.values()}
 
 
 @pytest.mark.parametrize("kind", KINDS)

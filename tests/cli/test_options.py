@@ -72,7 +72,9 @@ def documents() -> list[Path]:
     texts = [
         ROOT / "README.md",
         *sorted(
-            p for p in (ROOT / "docs").rglob("*.md") if p.parent.name != "reference"
+            p
+            for p in (ROOT / "docs").rglob("*.md")
+            if p.parent.name != "reference" and p.name != "changes.md"
         ),  # that is made from the code
         *recipe_names().values(),
         *study_names().values(),

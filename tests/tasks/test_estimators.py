@@ -54,7 +54,7 @@ def weights(estimator: Estimator) -> bytes:
 def test_every_task_has_an_estimator():
     assert {kind.RECIPE for kind in KINDS} == {task.recipe for task in TASKS.values()}
     assert all(
-        name == kind.__name__ and getattr(gf, name, kind) is kind for name, kind in estimators().items()
+        name == kind.saved_as() and getattr(gf, name, kind) is kind for name, kind in estimators().items()
     )
 
 
