@@ -60,7 +60,7 @@ class Task:
         estimator: an ``Estimator``.
         load: (recipe) -> the examples, split as it says; raises what would fail later.
         preview_data: raises what the data show to be wrong.
-        fit: (context, **options of every fit) calls the estimator's ``fit`` with the data.
+        fit: ``(context, **options)`` calls the estimator's ``fit`` with the data.
         evaluate: what metrics.json says beyond what it says of every run.
         evaluate_saved: (context, other data or None) -> metrics of a saved model.
         render_report: (folder, recipe) -> report.html from the files of a run.
@@ -71,7 +71,7 @@ class Task:
         baselines: (estimator, recipe, splits, targets) -> name, probabilities, perhaps predictions.
         answer: (estimator, probabilities) -> labels and their probabilities.
         predict_records: (estimator, texts) -> what is found in each, for JSON; for tasks without labels.
-        export: (estimator, form, folder, samples, **options) -> the facts of the export.
+        export: ``(estimator, form, folder, samples, **options)`` -> the facts of the export.
         opens: heads of other people's checkpoints that ``estimator.opened`` makes use of.
         inputs, target: the kinds of what is read and of what is predicted.
         read: (recipe, source or None) -> the data set before it is split.
