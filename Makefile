@@ -34,7 +34,7 @@ comma := ,
 setup: $(VENV)/.installed $(addprefix $(VENV)/.installed-,$(subst $(comma), ,$(EXTRAS))) ## make .venv and install glassformer with all it needs to run (EXTRAS=serve,onnx: these too)
 	@echo "==> all is there. Next: source $(VENV)/bin/activate && glassformer doctor"
 
-demo: $(VENV)/.installed ## train, judge and explain a small Transformer on sentences and one on pictures
+demo: $(VENV)/.installed ## train, evaluate and explain a text and an image classifier
 	$(BIN)/glassformer demo $(ARGS)
 
 test: $(VENV)/.installed-test ## lint and the test suite without the slow tests

@@ -27,7 +27,6 @@ class Demo:
     folder: Path  # of its run
     about: str  # lines that are printed first
     quick: Sequence[str]  # settings of --quick
-    settings: Sequence[str] = ()  # laid over the recipe
     explained: Sequence[str] = ()  # texts
 
 
@@ -87,7 +86,7 @@ def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tupl
     """
     from glassformer.tasks.catalog import load_recipe
 
-    recipe = load_recipe(name, [*DEMOS[name].settings, *settings])
+    recipe = load_recipe(name, settings)
     clear(folder)
     for line in DEMOS[name].about.split("\n"):
         say(line)
