@@ -2,6 +2,8 @@
 their outputs.
 """
 
+import json
+import re
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -54,6 +56,23 @@ def show_formulas_as_they_are(app, what, name, thing, options, lines):
     lines[:] = out
 
 
+TERMS = Path(__file__).parent / "search.json"
+SEARCH = json.loads(TERMS.read_text(encoding="utf-8"))
+
+
+def let_search_find(app, page, source):
+    """Terms of ``search.json`` become index entries above the heading they belong to; the search shows those first."""
+    for place, terms in SEARCH.items():
+        name, _, anchor = place.partition("#")
+        if name == page:
+            app.env.note_dependency(TERMS)
+            entries = f"```{{index}} {', '.join(f'! {term}' for term in terms)}\n```\n\n"
+            for heading in re.finditer(r"^#+ (.+)$", source[0], re.MULTILINE):
+                if anchor in ("", re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-")):
+                    source[0] = source[0][: heading.start()] + entries + source[0][heading.start() :]
+                    break
+
+
 def leave_out(app, what, name, thing, skip, options):
     """scikit-learn's own methods, which link into its documentation."""
     return True if name.startswith("set_") and name.endswith("_request") else None
@@ -87,6 +106,7 @@ def open_to_all(app, page, template, context, doctree):
 
 
 def setup(app):
+    app.connect("source-read", let_search_find)
     app.connect("html-page-context", open_to_all, priority=900)  # after the theme
     app.connect("autodoc-skip-member", leave_out)
     # before napoleon, which reads the same lines

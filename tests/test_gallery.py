@@ -22,7 +22,7 @@ from .benchmark_tools import benchmark
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "gallery.md"
 BLOCK = re.compile(
-    r"<!-- picture: (\S+) -->\n```\{figure\} (\S+)\n:alt: (.+)\n\n(.+)\n```\n<!-- end -->", re.MULTILINE
+    r"<!-- picture: (?P<name>\S+) -->\n!\[(?P<alt>.+)\]\((?P<file>\S+)\)\n\n(?P<caption>.+)\n<!-- end -->"
 )
 SMALL = ("threads=1", "precision=fp32", "d_model=16", "num_heads=2", "d_ff=16", "num_layers=1")
 RUNS = {
@@ -71,7 +71,7 @@ def test_the_page_and_the_command_know_the_same_pictures(gallery):
     marks = re.findall("<!-- picture: (.+) -->", page)
     waiting = {name for name, picture in gallery.PICTURES.items() if picture.section and name not in marks}
     assert sorted(marks) == sorted(gallery.PICTURES.keys() - waiting)
-    found = BLOCK.findall(page)
+    found = [match.group("name", "file", "alt", "caption") for match in BLOCK.finditer(page)]
     assert sorted(name for name, *_ in found) == sorted(marks)
     for name, file, alt, caption in found:
         path = PAGE.parent / file
@@ -203,7 +203,7 @@ def test_a_run_that_is_missing_is_one_line(gallery, tmp_path, monkeypatch, capsy
 def test_a_picture_too_large_is_not_written(gallery, folder, monkeypatch):
     monkeypatch.setitem(gallery.PICTURES, "small", gallery.Picture(("digits",), gallery.confusion))
     content, text = gallery.make("small", [folder])
-    assert text.startswith("```{figure} gallery/small.svg\n:alt: A table of 10 by 10 counts.")
+    assert text.startswith("![A table of 10 by 10 counts.")
     monkeypatch.setattr(gallery, "MOST", len(content) - 1)
     with pytest.raises(GlassformerError, match=r"at most [\d,]+ are committed"):
         gallery.make("small", [folder])

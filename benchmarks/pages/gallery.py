@@ -371,7 +371,7 @@ PICTURES = {
 
 def block(name: str, picture: Picture, drawn: Drawn) -> str:
     """What stands on the page for a picture."""
-    return f"```{{figure}} gallery/{name}.{picture.ending}\n:alt: {drawn.alt}\n\n{drawn.caption}\n```\n"
+    return f"![{drawn.alt}](gallery/{name}.{picture.ending})\n\n{drawn.caption}\n"
 
 
 def with_block(page: str, name: str, text: str) -> str:

@@ -3,7 +3,7 @@
     make docs && .venv/bin/python -m benchmarks.pages.pages [--only WORD ... [--merge]] [--skip WORD ...] [--shots FOLDER]
 
 Measured are: whether the page, a table or a code block scrolls sideways, the longest line of prose in characters, and what
-axe-core calls serious or critical. Decision records look alike: ``--records`` says how many of them are opened, evenly over their numbers.
+axe-core calls serious or critical; and which terms of ``docs/search.json`` the search does not lead to their page. Decision records look alike: ``--records`` says how many of them are opened, evenly over their numbers.
 ``--merge`` puts some pages into a result file that has others, which keep the day and commit that they were looked at.
 """
 
@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from benchmarks.harness.options import parse
 from benchmarks.harness.results import RESULTS, ROOT, environment, write_result
@@ -117,6 +118,20 @@ def seen(browser: Any, pages: list[Path], axe: str, shots: Path | None) -> Itera
         context.close()
 
 
+def misses(browser: Any) -> list[str]:
+    """Terms of ``docs/search.json`` whose page is not the first that the search of the documentation finds."""
+    places = json.loads((ROOT / "docs" / "search.json").read_text(encoding="utf-8"))
+    tab, found = browser.new_page(), []
+    for place, terms in places.items():
+        for term in terms:
+            tab.goto(f"{(BUILT / 'search.html').as_uri()}?{urlencode({'q': term})}")
+            first = tab.locator("#search-results li a").first.get_attribute("href") or ""
+            if not first.startswith(f"{place.partition('#')[0]}.html"):
+                found.append(f"the search for {term!r} finds {first} first")
+    tab.close()
+    return found
+
+
 def faults(view: dict[str, Any]) -> list[str]:
     """What is wrong with a view, in words. On a phone long lines of code may scroll inside their block."""
     found = ["the page scrolls sideways"] if view["page"] else []
@@ -177,7 +192,9 @@ def main() -> int:
             views.append(view)
             for fault in faults(view):
                 print(f"{view['name']}, {view['width']} px, {view['scheme']}: {fault}")
+        lost = [] if options.only else misses(browser)
         browser.close()
+    print("\n".join(lost))
     wrong = {f"{v['name']}, {v['width']} px, {v['scheme']}": found for v in views if (found := faults(v))}
     print(f"{len(pages)} pages, {len(views)} views, {len(wrong)} with faults")
     if options.merge or not options.only:
@@ -187,7 +204,7 @@ def main() -> int:
         if options.merge:
             result = merged(json.loads(options.out.read_text(encoding="utf-8")), result)
         write_result(options.out, result)
-    return 1 if wrong else 0
+    return 1 if wrong or lost else 0
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ PAGES = (
     "docs/install.md",
     "docs/guide/long-inputs.md",
     "docs/guide/semantic-search.md",
+    "docs/guide/should-you.md",
     "docs/extend.md",
 )
 ALIKE = "-avx512"  # the level whose files are all of one state of the code
@@ -292,7 +293,8 @@ FIGURES = {
     **tables_speed.FIGURES,
     "kills": kills,
     **{f"demo-{name}": partial(demo, name) for name in ("ours", "svc", "embeddings")},
-    "nearest-training-avx512": partial(tables_speed.nearest_training, ALIKE),
+    "nearest-training-avx512": partial(tables_speed.nearest_ratio, "train_imdb", ending=ALIKE),
+    "nearest-embedding-avx512": partial(tables_speed.nearest_ratio, "inference", "vectors", ALIKE),
 }
 
 

@@ -483,9 +483,11 @@ def against_trainer(setting: str, ending: str = "") -> str:
     return f"{result['glassformer_against'][f'HF Trainer, {setting}']['median']:.1f}" if result else "?"
 
 
-def nearest_training(ending: str) -> str:
-    """How many times as fast as the nearest peer a fine-tuning step of MiniLM is."""
-    return f"{min(one['median'] for one in read('train_imdb' + ending)['glassformer_against'].values()):.1f}"
+def nearest_ratio(stem: str, part: str = "", ending: str = "") -> str:
+    """How many times as fast as its nearest peer glassformer is, in a result file or a part of it."""
+    result = read(stem + ending)
+    ratios = (result[part] if part else result)["glassformer_against"]
+    return f"{min(one['median'] for one in ratios.values()):.1f}"
 
 
 # Tables that each level has: `training`, `training-avx512`, `training-avx2`.
