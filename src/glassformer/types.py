@@ -16,5 +16,7 @@ NormOrder = Literal["pre", "post"]
 AttentionKind = Literal["full", "local", "linear"]
 FeedForwardKind = Literal["plain", "swiglu"]
 Positions = Literal["learned", "sinusoidal", "none"]
-PoolingKind = Literal["first", "mean", "max", "attention", "pooler", "tokens", "first-mean"]
+PoolingKind = Literal[
+    "first", "mean", "max", "attention", "pooler", "tokens", "first-mean", "unit-first", "unit-mean"
+]
 HeadKind = Literal["classification", "mlm", "pretraining", "spans"]

@@ -38,6 +38,7 @@ TRANSFORMERS = [
 ]  # the others: test_baselines.py
 VARIANTS = {name: {"model": name} for name in TRANSFORMERS} | {
     "mean pooling": {"model": "encoder-base", "pooling": "mean"},
+    "unit-mean pooling": {"model": "encoder-base", "pooling": "unit-mean"},
     "max pooling": {"model": "encoder-mini", "pooling": "max"},
     "attention pooling": {"model": "encoder-small", "pooling": "attention"},
     "pooler": {"model": "encoder-base", "pooling": "pooler"},

@@ -30,6 +30,7 @@ TINY = dict(
 )
 BUILDS: dict[str, dict[str, Any]] = {
     "mean, pre-norm, sinusoidal": dict(model="encoder-mini", pooling="mean"),
+    "unit-mean": dict(model="encoder-mini", pooling="unit-mean"),
     "repeats damped": dict(model="encoder-mini", pooling="mean", damp_repeats=0.5),
     "attention, learned, post-norm": dict(
         model="encoder-base", pooling="attention", head="mlp", head_hidden=9

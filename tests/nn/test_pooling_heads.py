@@ -11,11 +11,14 @@ from glassformer.nn import ClassificationHead, MaskedLMHead, make_pooling
 from glassformer.packing import Packing
 
 D = 7
-KINDS = ("first", "mean", "max", "attention", "pooler")
+KINDS = ("first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean")
 PACKINGS = {"ragged": Packing((5, 2, 3, 1)), "uniform": Packing((3, 3, 3)), "single rows": Packing((1, 1))}
 
 
 def by_hand(pooling, kind, rows):
+    if kind.startswith("unit-"):
+        vector = by_hand(pooling, kind.removeprefix("unit-"), rows)
+        return 5 * vector / vector.square().sum().sqrt()
     if kind == "first":
         return rows[0]
     if kind == "mean":
@@ -44,7 +47,7 @@ def test_each_sequence_by_itself(kind, packing):
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("kind", ["first", "pooler"])
+@pytest.mark.parametrize("kind", ["first", "pooler", "unit-first"])
 def test_first_rows_alone_are_enough(kind):
     packing = PACKINGS["ragged"]
     pooling, x = make_pooling(kind, D), torch.randn(packing.total, D)
@@ -52,7 +55,7 @@ def test_first_rows_alone_are_enough(kind):
     assert torch.equal(pooling(x[packing.first_rows], packing), pooling(x, packing))
 
 
-@pytest.mark.parametrize("kind", ["mean", "max", "attention"])
+@pytest.mark.parametrize("kind", ["mean", "max", "attention", "unit-mean"])
 def test_the_others_read_every_row(kind):
     packing = PACKINGS["ragged"]
     pooling, x = make_pooling(kind, D), torch.randn(packing.total, D)

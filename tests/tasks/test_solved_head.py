@@ -103,7 +103,8 @@ def folder(tmp_path_factory):
 
 def test_a_frozen_checkpoint_is_the_regression_on_its_vectors(folder):
     clf = gf.TextClassifier(str(folder), train_layers=0, **QUICK).fit(TEXTS, LABELS)
-    assert clf.model_.config.pooling == "mean"  # as its modules.json says
+    assert clf.model_.config.pooling == "unit-mean"  # as its modules.json says
+    np.testing.assert_allclose(clf.embed(TEXTS, head=True), 5 * clf.embed(TEXTS), atol=1e-3)
     assert clf.chosen_["lr"] == 0
     vectors = clf.embed(TEXTS, head=True)
     length = np.linalg.norm(vectors, axis=1).mean()

@@ -22,14 +22,16 @@ from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
-from glassformer.models.sentences import Sentences
+from glassformer.models.sentences import Normalize, Sentences
 from glassformer.nn.positions import Learned
 from glassformer.tasks.layers import given, layers_over
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
 from glassformer.tasks.word_table import fill_word_table, read_word_table
 from glassformer.types import HeadKind
 
-POOLED = {"mean": "mean", "cls": "first", "max": "max"}  # of sentence-transformers, as pooling is called here
+# Of sentence-transformers, as pooling is called here; and where its vectors are normalized.
+POOLED = {"mean": "mean", "cls": "first", "max": "max"}
+POOLED_UNIT = POOLED | {"mean": "unit-mean", "cls": "unit-first"}
 SMALLEST = 31  # words of a vocabulary, to look at an architecture
 SHAPE_KEYS = (
     "d_model",
@@ -224,7 +226,8 @@ def _tuned(
     pooling = model.pooling
     if pooling == "auto":
         pooling = own_pooling(checkpoint) if own or apart else usual_pooling(base)
-        pooling = "mean" if apart and pooling == "pooler" else pooling  # which has learned to read pairs
+        if apart:  # a pooler has learned to read pairs; vectors of sides are normalized where they meet
+            pooling = "mean" if pooling == "pooler" else pooling.removeprefix("unit-")
     new = [f"{pooling} pooling"] if pooling == "attention" or (pooling == "pooler" and not has_pooler) else []
     config = with_dropout(  # none unless asked for
         base,
@@ -259,9 +262,14 @@ def _tuned(
 def own_pooling(checkpoint: Checkpoint) -> Any:
     """The pooling of a folder's ``modules.json``, where a classifier has it; else the usual one."""
     found = sentences_of(checkpoint.folder, checkpoint.config.encoder.d_model)
-    modes = found.pool.modes if isinstance(found, Sentences) else ()
-    own = POOLED.get(modes[0]) if len(modes) == 1 else None
+    own = pooling_by(found) if isinstance(found, Sentences) else None
     return own or usual_pooling(checkpoint.config)
+
+
+def pooling_by(how: Sentences) -> str | None:
+    """What a classifier's head reads, as the checkpoint makes its sentence vectors; None: nothing has it."""
+    names = POOLED_UNIT if any(isinstance(step, Normalize) for step in how.after) else POOLED
+    return names.get(how.pool.modes[0]) if len(how.pool.modes) == 1 else None
 
 
 def usual_pooling(base: Any) -> Any:

@@ -25,7 +25,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, drawing_own
 from glassformer.tasks.auto import Mirror, StopUnsaved, _become, _folds
-from glassformer.tasks.build import POOLED
+from glassformer.tasks.build import pooling_by
 from glassformer.tasks.estimator import Fit
 from glassformer.tasks.heads import LinearHead, fit_head
 from glassformer.tasks.similarity.estimator import Embedder
@@ -198,15 +198,15 @@ def _pooling(how: Sentences, name: str) -> str:
     steps = [type(step).__name__ for step in how.after if isinstance(step, Dense)]
     odd = "lowercased texts" if how.lowercase else "a prompt" if how.prompt(None, None) else ""
     odd = "truncation" if how.truncate_dim is not None else odd
-    modes: tuple[str, ...] = how.pool.modes
-    if len(modes) != 1 or modes[0] not in POOLED or steps or odd:
-        what = f"{name!r} makes its vectors by {odd or ' and '.join([*modes, *steps])}"
+    pooling = pooling_by(how)
+    if pooling is None or steps or odd:
+        what = f"{name!r} makes its vectors by {odd or ' and '.join([*how.pool.modes, *steps])}"
         raise ConfigError(
             f"{what}, which the head of a classifier does not read",
             where="model",
             fix="Use gf.Embedder().fit(texts, labels), or another checkpoint",
         )
-    return POOLED[modes[0]]
+    return pooling
 
 
 def put_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:

@@ -61,8 +61,8 @@ class ModelConfig(EncoderConfig, WordVectors):
         "or auto: the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
         in_file="all-minilm-l6-v2",
     )
-    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler"] = setting(
-        "auto", "what the head reads"
+    pooling: Literal["auto", "first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean"] = (
+        setting("auto", "what the head reads; unit: vectors of one length, by their direction alone")
     )
     pairs: Literal["joined", "apart"] = setting(
         "joined",
