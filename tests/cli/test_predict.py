@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from tests.tables import read_csv
 
-from glassformer.cli.inputs import gather_rows, names_a_file, read_rows, table_of_pictures
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import read_predictions
+from glassformer.inputs.images import table_of_pictures
+from glassformer.inputs.rows import Given, gather_rows, names_a_file, read_rows
 
 from .tiny import sentences, settings, write_csv
 
@@ -225,7 +226,7 @@ def test_the_column_of_texts_is_found_by_what_it_holds(gf, ok, run: Path, tmp_pa
 
 
 def read_texts(path: Path, column: str | None = None) -> tuple[list[str], list[int | None]]:
-    rows = [row for row in read_rows(path, column) if row.error is None]
+    rows = [row for row in read_rows(path, Given([], column)) if row.error is None]
     return [row.text for row in rows], [row.row for row in rows]
 
 
@@ -309,7 +310,7 @@ def test_predictions_as_a_table(ok, refused, run: Path, tmp_path: Path):
 def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"image": "x.png", "id": 1}\n{"id": 2}\n{"image": "", "id": 3}\n')
-    found = table_of_pictures(path, skip=True)
+    found = table_of_pictures(path, Given([], skip=True))
     assert [(row.row, row.error) for row in found] == [
         (1, None),
         (2, "no picture is named"),
@@ -318,12 +319,12 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     with pytest.raises(
         DataError, match=r"a\.jsonl, row 2: no picture is named\. Name one, or mark such rows"
     ):
-        table_of_pictures(path)
+        table_of_pictures(path, Given([]))
 
 
 def test_texts_keep_their_order_among_files(tmp_path: Path):
     path = write_csv(tmp_path / "a.csv", [("two", ""), ("three", "")])
-    found = gather_rows(["one", str(path), "four"])
+    found = gather_rows(Given(["one", str(path), "four"]))
     assert [row.text for row in found] == ["one", "two", "three", "four"]
     assert [row.row for row in found] == [None, 2, 3, None]
 

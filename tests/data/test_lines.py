@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from glassformer.cli.inputs import gather_pairs, read_rows
 from glassformer.cli.options import read_stdin
 from glassformer.data.files import check_utf8, read_lines, read_utf8, reading, split_lines, text_lines
 from glassformer.data.kinds import kind_of
@@ -19,6 +18,8 @@ from glassformer.data.tables import StreamedTable, read_table, stop
 from glassformer.data.tagged import load_tagged
 from glassformer.errors import ConfigError, DataError
 from glassformer.evaluate.vectors import _lines
+from glassformer.inputs.pairs import gather_pairs
+from glassformer.inputs.rows import Given, read_rows
 from glassformer.process import ENCODING
 
 ENDS = {"LF": "\n", "CR LF": "\r\n", "CR": "\r", "CR CR LF": "\r\r\n"}
@@ -109,7 +110,7 @@ def test_translations_line_by_line(tmp_path, end):
 @every_end
 def test_pairs_with_a_tab(tmp_path, end):
     path = _write(tmp_path / "a.txt", ["one\ttwo", "three\tfour"], end)
-    assert [row.text.sides for row in gather_pairs([str(path)])] == [("one", "two"), ("three", "four")]
+    assert [row.text.sides for row in gather_pairs(Given([str(path)]))] == [("one", "two"), ("three", "four")]
 
 
 @every_end
@@ -213,14 +214,14 @@ def test_bytes_that_the_named_encoding_lacks_are_refused_row_by_row(
     (tmp_path / "a.csv").write_bytes(b"key,text\na1,caf\xe9\na2,\x81\n")
     with pytest.raises(DataError, match="not cp1252"):
         read_rows(tmp_path / "a.csv")
-    good, bad = read_rows(tmp_path / "a.csv", skip=True)
+    good, bad = read_rows(tmp_path / "a.csv", Given([], skip=True))
     assert (good.text, bad.error, bad.given) == ("café", "not cp1252", {"key": "a2"})
 
 
 def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
     lines = [b"key,text,note", b"a1,caf\xe9,n\xe9", b"a2,one,two,three", b"a3,", b"a4,good,z"]
     (tmp_path / "a.csv").write_bytes(b"\n".join(lines))
-    rows = read_rows(tmp_path / "a.csv", "text", skip=True)
+    rows = read_rows(tmp_path / "a.csv", Given([], "text", skip=True))
     assert [(row.row, row.given["key"], row.given["note"]) for row in rows] == [
         (2, "a1", "n\ufffd"),
         (3, "a2", ""),  # a stray separator moves what stands behind it
@@ -229,4 +230,7 @@ def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
     ]
     assert rows[0].text == "caf\ufffd"
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9", "key": 7}\n{"text": "good", "key": 8}\n')
-    assert [row.given for row in read_rows(tmp_path / "a.jsonl", skip=True)] == [{"key": "7"}, {"key": "8"}]
+    assert [row.given for row in read_rows(tmp_path / "a.jsonl", Given([], skip=True))] == [
+        {"key": "7"},
+        {"key": "8"},
+    ]

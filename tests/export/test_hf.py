@@ -13,7 +13,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError
 from glassformer.export.hf_folder import export_hf
-from glassformer.export.outputs import judge_in_fp32, samples_of
+from glassformer.export.outputs import samples_of
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 
@@ -86,7 +86,7 @@ def test_the_hubs_own_class(minilm, tmp_path: Path):
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         logits = model(batch["input_ids"], batch["attention_mask"]).logits.numpy()
-    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(logits, clf.export_outputs().outputs(TEXTS), atol=1e-5)
     assert not (tmp_path / "hf" / "glassformer.json").exists()
     assert model.config.id2label == {0: "bad", 1: "good"}
 
@@ -106,7 +106,9 @@ def test_the_script_adds_what_is_ours(minilm, tmp_path: Path, options):
     clf = minilm(**options)
     assert export_hf(clf, tmp_path / "hf", TEXTS)["whole"] is False
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
-    np.testing.assert_allclose(script["logits"](TEXTS).numpy(), judge_in_fp32(clf, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(
+        script["logits"](TEXTS).numpy(), clf.export_outputs().outputs(TEXTS), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("pooling", ["auto", "pooler"])
@@ -118,7 +120,7 @@ def test_an_encoder_from_scratch_that_the_hub_can_express(pooling, tmp_path: Pat
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
     table = clf.encode(TEXTS)
     assert batch["input_ids"][0][batch["attention_mask"][0].bool()].tolist() == table[0].tolist()
-    expected = judge_in_fp32(clf, TEXTS)
+    expected = clf.export_outputs().outputs(TEXTS)
     if pooling == "pooler":
         model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf").eval()
         with torch.inference_mode():
@@ -160,7 +162,9 @@ def test_pictures(picture_model, tmp_path: Path):
         torch.from_numpy(picture_model.transform_.picture(picture))[None]
     )
     with torch.inference_mode():
-        np.testing.assert_allclose(model(pixels).logits, judge_in_fp32(picture_model, [picture]), atol=1e-5)
+        np.testing.assert_allclose(
+            model(pixels).logits, picture_model.export_outputs().outputs([picture]), atol=1e-5
+        )
 
 
 def test_what_the_hub_cannot_hold_is_refused(text_model, tmp_path: Path):
@@ -174,7 +178,9 @@ def test_the_script_reads_pictures_as_the_classifier_does(tmp_path: Path):
     assert export_hf(clf, tmp_path / "hf", samples_of(clf, "", 5)[0])["whole"] is False
     files = odd_pictures(tmp_path)
     script = runpy.run_path(str(tmp_path / "hf" / "run.py"))
-    np.testing.assert_allclose(script["logits"](files).numpy(), judge_in_fp32(clf, files), atol=1e-5)
+    np.testing.assert_allclose(
+        script["logits"](files).numpy(), clf.export_outputs().outputs(files), atol=1e-5
+    )
 
 
 def test_a_tokenizer_that_adds_what_the_model_never_saw_is_refused(tmp_path: Path):

@@ -68,8 +68,8 @@ PLACES = [(0.0, 1.0), (10_000_000.0, 1.0), (1_700_000_000.0, 2.0**-6), (0.0, 2.0
 
 @pytest.mark.parametrize(("mean", "unit"), PLACES)
 def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, mean, unit, tmp_path, capsys):
-    from glassformer.cli.inputs import Layout, Row
     from glassformer.cli.predictions import Numbers, Prediction, Writer
+    from glassformer.inputs.rows import Layout, Row
 
     est = placed(regressor, mean, unit)
     found = est.predict(TEXTS)

@@ -22,7 +22,7 @@ import glassformer as gf
 from glassformer.data.text import Clean, clean_text
 from glassformer.errors import ConfigError, GlassformerError
 from glassformer.export import graph, onnx_folder
-from glassformer.export.outputs import judge_in_fp32, samples_of
+from glassformer.export.outputs import samples_of
 from glassformer.export.padded import PaddedPictures, PaddedText
 
 from .conftest import (
@@ -60,7 +60,7 @@ def test_padded_is_packed(name: str, tmp_path: Path):
     if clf.NOUN == "pictures":
         padded = PaddedPictures(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
         given = [torch.from_numpy(np.stack([clf.transform_.picture(x) for x in PICTURES]))]
-        expected = judge_in_fp32(clf, PICTURES)
+        expected = clf.export_outputs().outputs(PICTURES)
     else:
         texts = [" ".join(TEXTS[: 1 + i % 4])[: 7 + 11 * i] for i in range(20)]
         table = clf.encode(texts)
@@ -70,7 +70,7 @@ def test_padded_is_packed(name: str, tmp_path: Path):
             at = slice(25 - len(table[i]), 25) if i % 2 else slice(0, len(table[i]))  # padding on either side
             ids[i, at], mask[i, at] = torch.from_numpy(table[i].astype(np.int64)), 1
         padded, given = PaddedText(clf.model_, 19, 0.6), [ids, mask]
-        expected = judge_in_fp32(clf, texts)
+        expected = clf.export_outputs().outputs(texts)
     with torch.inference_mode():
         logits, shares = padded(*given)
     torch.testing.assert_close(logits, torch.from_numpy(expected), atol=1e-5, rtol=1e-5)
@@ -245,7 +245,7 @@ def test_models_without_attention_are_exported(name: str, tmp_path: Path):
     for i in range(7):
         ids[i, 19 - len(table[i]) :], mask[i, 19 - len(table[i]) :] = table[i], 1
     logits, _ = run({"input_ids": ids, "attention_mask": mask})
-    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS[:7]), atol=1e-5)
+    np.testing.assert_allclose(logits, clf.export_outputs().outputs(TEXTS[:7]), atol=1e-5)
 
 
 def test_a_model_without_a_head_is_refused():

@@ -261,10 +261,12 @@ def recipes() -> dict[str, Any]:
 
 def http() -> dict[str, Any]:
     """openapi.json without its words."""
+    from glassformer.inputs.texts import ServedTexts
     from glassformer.serve.app import create_app
     from glassformer.serve.limits import Limits
 
-    stand_in: Any = SimpleNamespace(name="m", kind="text", clf=SimpleNamespace(threads=1))
+    inputs = object.__new__(ServedTexts)
+    stand_in: Any = SimpleNamespace(name="m", kind="text", inputs=inputs, clf=SimpleNamespace(threads=1))
     wordy = ("description", "title", "summary", "version")
 
     def bare(value: Any) -> Any:

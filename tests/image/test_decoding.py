@@ -13,13 +13,13 @@ import torch
 import transformers
 from PIL import Image
 
-from glassformer.cli.inputs import pictures
 from glassformer.data.augment import KINDS, corrupt
 from glassformer.data.copies import digest
 from glassformer.data.image import MAX_PIXELS, open_picture
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.transform import ImageTransform, PixelTable
 from glassformer.errors import ConfigError, DataError
+from glassformer.inputs.images import pictures
 
 RNG = np.random.default_rng(3)
 RGB = RNG.integers(0, 256, (13, 17, 3), np.uint8)

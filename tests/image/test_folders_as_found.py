@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.cli.inputs import gather_pictures
 from glassformer.data.image import files_below, open_picture, picture_files, refuse_unreadable
 from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import load_image_dataset
 from glassformer.data.kinds import kind_of
 from glassformer.errors import DataError
+from glassformer.inputs.images import Images
+from glassformer.inputs.rows import Given
 
 COUNT = 7  # images of each class
 
@@ -72,7 +73,7 @@ def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
     kept = load_image_dataset(tmp_path, broken="skip")
     assert sizes(kept) == {"cat": COUNT, "dog": COUNT}
     assert kept.notes[0].startswith("3 pictures of train left out: ")
-    rows = gather_pictures([str(tmp_path)], skip=True)
+    rows = Images().rows(Given([str(tmp_path)], skip=True))
     assert sum(row.error is not None for row in rows) == 3
     assert kind_of(tmp_path) == "pictures"
 
@@ -105,7 +106,7 @@ def test_links_that_lead_nowhere_are_counted_and_named(tmp_path):
     assert "/nowhere/a.png" in error.value.fix
     assert findings(dataset)["unreadable"].count == 3
     assert sizes(load_image_dataset(tmp_path, broken="skip")) == {"cat": COUNT, "dog": COUNT}
-    assert len(gather_pictures([str(tmp_path)])) == 2 * COUNT + 3
+    assert len(Images().rows(Given([str(tmp_path)]))) == 2 * COUNT + 3
 
 
 def test_linked_folders_are_read_once(tmp_path):
@@ -128,7 +129,7 @@ def test_what_other_programs_leave_is_no_class(name, tmp_path):
     dataset = load_image_dataset(tmp_path)
     assert sizes(dataset) == {"cat": COUNT, "dog": COUNT}
     assert dataset.notes == ()
-    assert len(gather_pictures([str(tmp_path)])) == 2 * COUNT
+    assert len(Images().rows(Given([str(tmp_path)]))) == 2 * COUNT
 
 
 def test_names_that_begin_with_strokes_are_classes(tmp_path):
@@ -200,7 +201,7 @@ def test_paths_of_windows_in_a_table(before, ending, tmp_path):
     dataset = load_image_dataset(table)
     refuse_unreadable(dataset.splits)
     assert dataset.splits["train"].images[0] == str(tmp_path / "cat" / "0.png")
-    rows = gather_pictures([str(table)])
+    rows = Images().rows(Given([str(table)]))
     assert [row.text for row in rows] == dataset.splits["train"].images
 
 

@@ -88,7 +88,7 @@ def stuck(monkeypatch, classifiers):
 
 def test_a_decoder_that_hangs_is_given_up(serve, stuck):
     server = serve(decode_seconds=0.4)
-    decoder = server.app.state.server.preparing["image"].small
+    decoder = server.app.state.server.decoding.small
     slow, good = png(np.zeros((11, 13, 3), np.uint8)), png(PICTURES[5])
     answers = []
     try:

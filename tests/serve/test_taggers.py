@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import glassformer as gf
+from glassformer.inputs.served import Served
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import load_models
 
@@ -132,7 +133,7 @@ def test_without_a_tagger_the_way_out_is_told(classifiers, tmp_path):
 
     models = load_models([classifiers[0].save(tmp_path / "films")], Limits(), threads=1)
     with pytest.raises(Problem) as caught:
-        Server(models, Limits()).choose(None, "text", "tags")
+        Server(models, Limits()).choose(None, Served, "tags")
     assert (caught.value.what, caught.value.fix) == (
         "no model here gives tags",
         "Serve a run of a TokenTagger",

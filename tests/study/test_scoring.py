@@ -16,6 +16,7 @@ from PIL import Image
 import glassformer as gf
 from glassformer.config import to_toml
 from glassformer.errors import GlassformerError, InputError
+from glassformer.inputs.texts import Texts
 from glassformer.scale import scoring
 from glassformer.scale.scoring import Shard, find_column, score_file, score_shard, shards_of
 from glassformer.tasks.catalog import load_recipe
@@ -57,9 +58,9 @@ def test_a_column_of_numbers_is_no_text(tmp_path: Path, columns):
     with pytest.raises(
         InputError, match=r"column '(n|text)' holds (int64|double), not texts\. .*--text-column"
     ):
-        find_column(tmp_path / "numbers.parquet", "texts")
+        find_column(tmp_path / "numbers.parquet", Texts())
     with pytest.raises(InputError, match="not texts"):
-        find_column(tmp_path / "numbers.parquet", "texts", next(iter(columns)))
+        find_column(tmp_path / "numbers.parquet", Texts(), next(iter(columns)))
 
 
 def test_answers_are_those_of_predict_proba(model: Path, table: Path, tmp_path: Path):
@@ -220,10 +221,10 @@ def test_a_model_saved_anew_answers_anew(model: Path, table: Path, tmp_path: Pat
 
 def test_the_column_of_the_training_is_taken_where_there_is_one(tmp_path: Path):
     pq.write_table(pa.table({"text": ["a"], "summary": ["b"]}), tmp_path / "two.parquet")
-    assert find_column(tmp_path / "two.parquet", "texts") == "text"
-    assert find_column(tmp_path / "two.parquet", "texts", trained="summary") == "summary"
-    assert find_column(tmp_path / "two.parquet", "texts", "text", trained="summary") == "text"
-    assert find_column(tmp_path / "two.parquet", "texts", trained="body") == "text"
+    assert find_column(tmp_path / "two.parquet", Texts()) == "text"
+    assert find_column(tmp_path / "two.parquet", Texts(), trained="summary") == "summary"
+    assert find_column(tmp_path / "two.parquet", Texts(), "text", trained="summary") == "text"
+    assert find_column(tmp_path / "two.parquet", Texts(), trained="body") == "text"
 
 
 def test_a_run_scores_the_column_that_it_was_trained_on(model: Path, tmp_path: Path):

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 import glassformer as gf
-from glassformer.cli.inputs import Row, gather_questions, layout_of
 from glassformer.cli.predictions import Answers as Predicted
 from glassformer.cli.predictions import Writer
 from glassformer.data.batching import pack_texts
@@ -25,6 +24,8 @@ from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import widened
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
+from glassformer.inputs.questions import Questions
+from glassformer.inputs.rows import Given, Row, layout_of
 from glassformer.targets.answer_span import answer_figures
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
@@ -326,7 +327,7 @@ def test_answers_keep_their_files_and_columns(tmp_path):
 
     for ending in (".csv", ".jsonl"):
         out = tmp_path / f"out{ending}"
-        text = written(gather_questions([*map(str, files)]), out, "x")
+        text = written(Questions().rows(Given([*map(str, files)])), out, "x")
         found = (
             [*csv.DictReader(io.StringIO(text))]
             if ending == ".csv"
@@ -339,7 +340,7 @@ def test_answers_keep_their_files_and_columns(tmp_path):
             ("b.jsonl", 2, "b1"),
         ]
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
-    text = written(gather_questions([*X[0]]), tmp_path / "one.csv", "x")
+    text = written(Questions().rows(Given([*X[0]])), tmp_path / "one.csv", "x")
     assert text.splitlines()[0] == ",".join(Predicted.HEADER)
 
 

@@ -23,7 +23,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.methods import OF_LAYERS
 from glassformer.export.hf_folder import export_hf
 from glassformer.export.onnx_folder import export_onnx
-from glassformer.export.outputs import judge_in_fp32, random_text
+from glassformer.export.outputs import random_text
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
 from glassformer.families.roberta import roberta
@@ -221,14 +221,16 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
     batch = tokenizer(TEXTS, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         logits = model(**batch).logits.numpy()
-    np.testing.assert_allclose(logits, judge_in_fp32(clf, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(logits, clf.export_outputs().outputs(TEXTS), atol=1e-5)
     again = gf.load(tmp_path / "whole").set_params(precision="fp32")  # as anybody's folder
     np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-6)
 
     other = gf.TextClassifier(str(folder), pooling="mean", **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
     assert not export_hf(other, tmp_path / "beside", TEXTS)["whole"]
     script = runpy.run_path(str(tmp_path / "beside" / "run.py"))
-    np.testing.assert_allclose(script["logits"](TEXTS).numpy(), judge_in_fp32(other, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(
+        script["logits"](TEXTS).numpy(), other.export_outputs().outputs(TEXTS), atol=1e-5
+    )
 
 
 @pytest.mark.slow

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.inputs import gather_rows, pictures, usable, without_answer
-from glassformer.cli.options import DataFile, TextColumn, argument, option, with_data
+from glassformer.cli.options import DataFile, TextColumn, argument, note_columns, option, with_data
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predictions import asked_by
 from glassformer.errors import ConfigError, with_article
+from glassformer.inputs.rows import Given, gather_rows, usable, without_answer
 from glassformer.outputs import check_new_file, written_whole
 
 SUFFIX = ".npy"
@@ -36,7 +36,7 @@ def embed(
     from glassformer.families.pretrained import load_pretrained
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import describe, load
-    from glassformer.tasks.run_folder import trained_column
+    from glassformer.tasks.run_folder import trained_columns
 
     folder, options = Path(model), {} if prompt_name is None else {"prompt_name": prompt_name}
     saved = describe(folder)
@@ -59,13 +59,13 @@ def embed(
     if hasattr(clf, "transform_"):
         if options:
             raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
-        return clf.embed(pictures(given))
-    return clf.embed(_texts(given, text_column, [trained_column(folder)]), **options)
+        return clf.embed(clf.inputs.explained(Given(given), ()))
+    return clf.embed(_texts(given, text_column, trained_columns(folder)), **options)
 
 
-def _texts(given: Sequence[str], text_column: str | None, usual: Sequence[str | None] = ()) -> list[str]:
+def _texts(given: Sequence[str], text_column: str | None, trained: Sequence[str | None] = ()) -> list[str]:
     """The texts of the arguments; that empty lines of a file have no vector is said."""
-    rows = gather_rows(given, text_column, usual)
+    rows = gather_rows(Given(given, text_column, trained=trained, say=note_columns))
     if missing := without_answer(rows):
         note(f"{missing}; vector n is that of the n-th text, not of line n")
     return usable(rows)

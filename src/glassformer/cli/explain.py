@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from glassformer.cli.inputs import Row
 from glassformer.cli.options import (
     DataFile,
     PairColumn,
@@ -23,7 +22,7 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
-from glassformer.errors import ConfigError, DataError, with_article
+from glassformer.errors import ConfigError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
@@ -66,18 +65,21 @@ def explain(
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
     """
-    from glassformer.cli.inputs import refuse_unreadable
+    from glassformer.cli.predict import as_given, inputs_of
     from glassformer.explain.methods import methods_for
     from glassformer.tasks.load import describe
 
-    if (saved := describe(folder)).pairs or saved.reads == "texts":  # before the model, which takes longer
-        refuse_unreadable(given)
+    if (saved := describe(folder).inputs) is not None:
+        saved.refuse(given)  # before the model, which takes longer
     clf = _classifier(folder)
     if method is None and hasattr(clf, "EXPLAINED_BY"):
         method = clf.EXPLAINED_BY
     elif method is None:
         method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
-    inputs = _inputs(clf, given, text_column, pair_column, folder, rows)
+    # Rows that are not asked for may be as they are.
+    words = as_given(Path(folder), given, text_column, pair_column, skip=bool(rows))
+    reads = inputs_of(clf, pair_column)
+    inputs = reads.explained(words, rows)
     if len(inputs) > MOST:
         raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
@@ -85,53 +87,8 @@ def explain(
     with progress_bar("explained", len(inputs)) as done:
         made = clf.explain_many(inputs, progress=done, **settings)
     for x, e in zip(inputs, made, strict=True):
-        e.name = x if clf.NOUN == "pictures" else ""
+        e.name = reads.title(x)
     return made
-
-
-def _inputs(
-    clf: Any,
-    given: Sequence[str],
-    text_column: str | None,
-    pair_column: str | None,
-    folder: str | Path,
-    rows: Sequence[int],
-) -> list[Any]:
-    """What is to be explained; see ``explain``."""
-    from glassformer.cli.inputs import gather_pairs, gather_questions, gather_rows, pictures, reads_pairs
-    from glassformer.tasks.run_folder import trained_column
-
-    if clf.NOUN == "pictures":
-        if rows:
-            raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
-        return pictures(given)
-    skip = bool(rows)  # rows that are not asked for may be as they are
-    if clf.NOUN == "questions":
-        found = gather_questions(given, text_column, pair_column, skip)
-    elif reads_pairs(clf, pair_column):
-        found = gather_pairs(given, text_column, pair_column, folder, skip)
-    else:
-        found = gather_rows(given, text_column, [trained_column(folder)], skip)
-    return _chosen(found, rows)
-
-
-def _chosen(found: Sequence[Row], rows: Sequence[int]) -> list[str]:
-    """The texts of these rows of files, in this order; of all where none is named.
-
-    Raises:
-        DataError: there is no such row, or it cannot be used.
-    """
-    if not rows:
-        return [row.text for row in found if row.error is None]
-    places = {row.row: row for row in found if row.row is not None}
-    if missing := [n for n in rows if n not in places]:
-        known = f"Rows {min(places)} to {max(places)} have texts" if places else "Name a file, as --data FILE"
-        raise DataError(f"no row {missing[0]}", where="--row", fix=known)
-    chosen = [places[n] for n in rows]
-    for row in chosen:
-        if row.error is not None:
-            raise DataError(row.error, where=f"{row.file}, row {row.row}", fix="Choose another --row")
-    return [row.text for row in chosen]
 
 
 def _classifier(folder: str | Path) -> Any:

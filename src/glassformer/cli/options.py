@@ -8,7 +8,6 @@ import inspect
 import os
 import re
 import shlex
-import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -19,11 +18,12 @@ import typer
 
 from glassformer.checkpoints.files import models_below
 from glassformer.checkpoints.locks import refuse_held
-from glassformer.cli.output import say, show_table
+from glassformer.cli.output import note, say, show_table
 from glassformer.config import meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError
 from glassformer.finite import json_text
+from glassformer.inputs.rows import STDIN, WAY_OUT, read_stdin
 from glassformer.tasks.recipe import DEFAULT_TASK
 
 # --- run folders ------------------------------------------------------------------------------------
@@ -231,9 +231,6 @@ BadRow = Annotated[
     str | None, option("refuse|skip", "Stop at an unusable row or image, or skip and list it.", panel=DATA)
 ]
 BAD_ROWS = ("refuse", "skip")  # what --on-bad-row takes
-WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
-STDIN = "-"  # as an argument: the texts come from standard input
-MOST_STDIN = 256 * 2**20  # bytes
 
 
 def check_bad_row(choice: str | None) -> str | None:
@@ -337,31 +334,6 @@ def data_option(given: str) -> str | None:
     return "--images" if 2 * pictures > len(first) else "--text"
 
 
-def read_stdin() -> tuple[list[str], list[int]]:
-    """The lines of standard input that are not blank, and their numbers from 1.
-
-    Raises:
-        DataError: too much, not UTF-8, or nothing at all.
-    """
-    from glassformer.data.files import split_lines
-
-    where = "standard input"
-    content = sys.stdin.buffer.read(MOST_STDIN + 1)
-    if len(content) > MOST_STDIN:
-        raise DataError(
-            f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
-        )
-    try:
-        lines = split_lines(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
-    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
-    if not kept:
-        fix = "Give one text a line; it was read because '-' stands among the texts"
-        raise DataError("no text", where=where, fix=fix)
-    return [line for line, _ in kept], [row for _, row in kept]
-
-
 def with_stdin(given: Iterable[str]) -> list[str]:
     """The texts of the arguments; a dash stands for the lines of standard input."""
     return [text for word in given for text in (read_stdin()[0] if word == STDIN else [word])]
@@ -414,6 +386,11 @@ def named_as_options(message: str, options: Iterable[str]) -> str:
 def with_options(line: str) -> str:
     """A line of the library, its columns named as this command line names them."""
     return named_as_options(line, ["--" + key.replace("_", "-") for key in COLUMNS])
+
+
+def note_columns(line: str) -> None:
+    """The same on stderr: which columns of a table are read, and how."""
+    note(with_options(line))
 
 
 def tell(line: str) -> None:

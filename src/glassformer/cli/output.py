@@ -236,27 +236,21 @@ def next_step(run: Run, recipe: Any) -> str:
     from glassformer.tasks.load import describe
 
     task = TASKS[recipe.task]
-    reads = getattr(task.estimator, "NOUN", "texts")
     if task.verb == "evaluate":
         return f"next: glassformer evaluate {shlex.quote(str(run.folder))}"
     if task.verb == "similar":
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
-    if reads == "questions":
-        return (
-            f'next: glassformer predict {shlex.quote(str(run.folder))} "A QUESTION" "A TEXT WITH ITS ANSWER"'
-        )
-    given = {"vectors": "WORD", "fill": repr_of(recipe, "A TEXT WITH A MASK")}.get(task.verb)
-    if given is None and describe(run.folder).pairs:
-        given = '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
-    given = given or ("PICTURE.png" if reads == "pictures" else repr_of(recipe, "A TEXT OF YOUR OWN"))
-    table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and reads == "texts" else ""
+    inputs = describe(run.folder).inputs or task.estimator.INPUTS
+    given = {"vectors": "WORD", "fill": sentence_of(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
+    given = given or (inputs.single_text and sentence_of(recipe)) or inputs.placeholder
+    table = ", or a table: FILE.csv --out ANSWERS.csv" if task.verb == "predict" and inputs.in_tables else ""
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
 
 
-def repr_of(recipe: Any, otherwise: str) -> str:
-    """A text to try a model on, as a shell takes it: the recipe's own first sentence, where it has one."""
+def sentence_of(recipe: Any) -> str:
+    """A text to try a model on, as a shell takes it: the recipe's own first sentence; empty: it has none."""
     sentences = getattr(getattr(recipe, "evaluate", None), "sentences", ())
-    return shlex.quote(one_line(sentences[0])) if sentences else f'"{otherwise}"'
+    return shlex.quote(one_line(sentences[0])) if sentences else ""
 
 
 def show_judged_run(run: Run, recipe: Any) -> None:

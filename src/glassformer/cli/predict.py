@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from glassformer.cli.inputs import (
-    Layout,
-    Row,
-    carried,
-    check_encodings,
-    gather_pairs,
-    gather_pictures,
-    gather_questions,
-    gather_rows,
-    gather_sentences,
-    layout_of,
-    note_columns,
-    reads_pairs,
-    refusal,
-    row_of,
-    sides_in,
-    unreadable_row,
-    usable,
-)
 from glassformer.cli.options import (
     DATA,
-    WAY_OUT,
     PairColumn,
     Run,
     TextColumn,
@@ -37,6 +17,7 @@ from glassformer.cli.options import (
     check_bad_row,
     check_folder,
     flag,
+    note_columns,
     option,
     with_data,
 )
@@ -56,140 +37,34 @@ from glassformer.cli.predictions import (
     kind_in,
 )
 from glassformer.errors import ConfigError, DataError
-from glassformer.reading import Unchanged
+from glassformer.inputs import rows
+from glassformer.inputs.rows import WAY_OUT, check_encodings
+
+if TYPE_CHECKING:
+    from glassformer.inputs.inputs import Gathered, Inputs
 
 # --- what is given --------------------------------------------------------------------------------
 
 
-LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
-PIECE = 4096  # rows
+def as_given(
+    run: Path,
+    words: Sequence[str],
+    text_column: str | None = None,
+    pair_column: str | None = None,
+    skip: bool = False,
+) -> rows.Given:
+    """What a verb is given for the model of a run, as its ``Inputs`` take it."""
+    from glassformer.tasks.run_folder import trained_columns
+
+    return rows.Given(words, text_column, pair_column, trained_columns(run), run, skip, note_columns)
 
 
-def large_file(given: Sequence[str]) -> Path | None:
-    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
-    from glassformer.data.tables import STREAMED
-
-    path = Path(given[0])
-    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
-    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
-
-
-class LargeFile:
-    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
-
-    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
-    file that changes meanwhile ends it too: no answers of two tables come together.
-
-    Args:
-        text_column, usual, skip: as ``read_rows`` takes them.
-
-    Raises:
-        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
-    """
-
-    def __init__(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool):
-        self._unchanged = Unchanged(path)
-        try:
-            self._look(path, text_column, usual, skip)
-        except DataError as error:
-            if skip or not error.where or ", row " not in error.where:
-                raise
-            from glassformer.data.rejected import with_others
-
-            with suppress(DataError):  # no row can be used
-                self._look(path, text_column, usual, True)
-            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
-        self._unchanged.check()
-
-    def _look(self, path: Path, text_column: str | None, usual: Sequence[str | None], skip: bool) -> None:
-        """Go through the file once: its columns, and how many rows are good and bad."""
-        from glassformer.data.columns import find_text
-        from glassformer.data.tables import StreamedTable
-
-        self.path, self.skip, self.bad = path, skip, 0
-        self._ragged: dict[int, DataError] = {}
-        self._table = StreamedTable(path, refusal(skip, self._ragged))
-        self._text = find_text(self._table.sample(), text_column, usual)
-        columns = tuple(carried([name for name in self._table.names if name != self._text]))
-        self.layout = Layout(columns, False, False)
-        self.good, self.bad, first = 0, 0, None
-        for row in self._rows():
-            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
-            first = first or (row if row.error is not None else None)
-        if first is not None and not self.good:
-            usable([first])  # says so
-        self.layout = Layout(columns, False, first is not None)
-
-    def _rows(self) -> Iterator[Row]:
-        ragged = iter(sorted(self._ragged.items()))
-        waiting = next(ragged, None)
-        for number, values in self._table.rows():
-            while waiting is not None and waiting[0] < number:
-                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
-                waiting = next(ragged, None)
-            given = {name: values[name] for name in self.layout.columns}
-            yield row_of(self.path, number, values[self._text], given, self.skip)
-        while waiting is not None:
-            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
-            waiting = next(ragged, None)
-
-    def __iter__(self) -> Iterator[list[Row]]:
-        piece: list[Row] = []
-        for row in self._rows():
-            piece.append(row)
-            if len(piece) == PIECE:
-                self._unchanged.check()
-                yield piece
-                piece = []
-        self._unchanged.check()
-        if piece:
-            yield piece
-
-
-class Gathered:
-    """Rows that are in memory, in one piece; with the same names as ``LargeFile``."""
-
-    def __init__(self, rows: Sequence[Row]):
-        self.rows, self.good = rows, len(usable(rows))
-        self.layout: Layout = layout_of(rows)
-
-    def __iter__(self) -> Iterator[Sequence[Row]]:
-        yield self.rows
-
-
-def gather(
-    reads: str,
-    given: Sequence[str],
-    text_column: str | None,
-    pair_column: str | None,
-    folder: Path,
-    skip: bool,
-) -> Gathered | LargeFile:
-    """The rows of what is given; of a run that was trained without such rows, an error says that too.
-
-    Args:
-        reads: texts, pairs, pictures, questions or sentences.
-    """
-    from glassformer.tasks.run_folder import trained_column
-
+def gather(inputs: Inputs, given: rows.Given) -> Gathered:
+    """The rows of what is given; of a run that was trained without such rows, an error says that too."""
     try:
-        if reads == "pictures":
-            from glassformer.inputs.images import saved_range
-
-            return Gathered(gather_pictures(given, skip, saved_range(folder)))
-        if reads == "pairs":
-            return Gathered(gather_pairs(given, text_column, pair_column, folder, skip))
-        if reads == "questions":
-            return Gathered(gather_questions(given, text_column, pair_column, skip))
-        if reads == "sentences":
-            found = Gathered(gather_sentences(given, text_column, skip))
-            found.layout = found.layout._replace(files=len({row.file for row in found.rows}) > 1)
-            return found
-        if (large := large_file(given)) is not None:
-            return LargeFile(large, text_column, [trained_column(folder)], skip)
-        return Gathered(gather_rows(given, text_column, [trained_column(folder)], skip))
+        return inputs.gather(given)
     except DataError as error:
-        raise _as_trained(error, folder) from None
+        raise _as_trained(error, given.folder) from None
 
 
 def _as_trained(error: DataError, folder: Path) -> DataError:
@@ -334,12 +209,16 @@ def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
             raise ConfigError(what, where=name, fix="Leave it out")
 
 
-def _reads(model: Any, pair_column: str | None) -> str:
-    """What an opened model reads, by the names of ``gather``."""
-    return "pairs" if model.NOUN == "texts" and reads_pairs(model, pair_column) else model.NOUN
+def inputs_of(model: Any, pair_column: str | None) -> Inputs:
+    """What an opened model reads.
+
+    Raises:
+        ConfigError: a second column is named, and it reads one.
+    """
+    return model.inputs if pair_column is None else model.inputs.in_two_columns(model)
 
 
-def _write(writer: Writer, source: Gathered | LargeFile, skip: bool) -> None:
+def _write(writer: Writer, source: Gathered, skip: bool) -> None:
     """Predict for all rows, piece by piece.
 
     Raises:
@@ -350,7 +229,7 @@ def _write(writer: Writer, source: Gathered | LargeFile, skip: bool) -> None:
             for piece in source:
                 writer.add(piece, progress)
     except DataError as error:
-        if skip or not error.where or isinstance(source, LargeFile):
+        if skip or not error.where or not source.all_at_once:
             raise
         raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
@@ -466,22 +345,24 @@ def predict_command(
         check_output(out, kind)
     from glassformer.tasks.load import describe
 
-    reads, source = None if labels or template else describe(run).reads, None
-    if reads is not None and (
-        reads != "texts" or pair_column is None
-    ):  # before the model, which takes longer
-        source = gather(reads, given, text_column, pair_column, run, skip)
+    words, source = as_given(run, given, text_column, pair_column, skip), None
+    known = None if labels or template else describe(run).inputs
+    if known is not None and (pair_column is None or not known.may_be_pairs):
+        source = gather(known, words)  # before the model, which takes longer
     model = opened(run, precision, labels or (), template)
     if source is None:
-        source = gather(_reads(model, pair_column), given, text_column, pair_column, run, skip)
+        source = gather(inputs_of(model, pair_column), words)
     if kept is not None and source.layout.pairs:
-        kept = kept.with_pairs(sides_in(kept.names, text_column, pair_column, run, given[0]))
+        from glassformer.data.columns import trained_sides
+
+        sides = trained_sides(kept.names, text_column, pair_column, given[0], words.trained)
+        kept = kept.with_pairs(sides)
     writer = Writer(kind(model, source.layout, coverage), out, json, kept, least)
     _write(writer, source, skip)
     if json:
         say_json(writer.as_dict())
     elif least is not None:
-        least.show(model.NOUN)
+        least.show(model.INPUTS.noun)
     if out is not None:
         say(writer.said())
     doubtful = least.notes(shlex.quote(str(run))) if least and not labels else ()

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from glassformer.cli.inputs import MOST_COLUMNS, Layout, Row, columns_beside, said_of
 from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
 from glassformer.data.spreadsheet import csv_safe
 from glassformer.errors import ConfigError, with_article
 from glassformer.finite import json_text
+from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
 from glassformer.outputs import check_new_file, write_text_whole
 
 
@@ -81,7 +81,7 @@ class Labels:
         assert answer is not None, "what gives no labels is refused before"
         labels, shares = answer(self.model, outputs)
         self.abstained += sum(label is None for label in labels)
-        if self.noun == "texts":
+        if self.model.inputs.can_be_cut:
             self.truncated += int(self.model.truncated(inputs).sum())
         return self._found(labels, shares, outputs)
 

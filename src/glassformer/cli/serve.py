@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, option
+from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, note_columns, option
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.stopping import hand_over
 from glassformer.errors import ConfigError
@@ -114,7 +114,7 @@ def where_to_search(given: str | None, text_column: str | None) -> Any:
         ConfigError: no such table or index, or a column of an index.
         DataError: a table that cannot be read.
     """
-    from glassformer.cli.inputs import read_with_columns
+    from glassformer.inputs.rows import read_with_columns
     from glassformer.tasks.similarity.index import is_index
 
     if given is None or is_index(given):
@@ -124,7 +124,7 @@ def where_to_search(given: str | None, text_column: str | None) -> Any:
     if not Path(given).is_file():
         fix = "Name a table, a .txt file with a text a line, or a folder that 'search --save' made"
         raise ConfigError("no such table or index", where=given, fix=fix)
-    return read_with_columns(Path(given), text_column)
+    return read_with_columns(Path(given), text_column, note_columns)
 
 
 def hold_to_validation(runs: Sequence[Path]) -> None:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from glassformer.cli.inputs import names_a_file, read_rows, read_with_columns, usable
-from glassformer.cli.options import STDIN, TextColumn, argument, flag, is_run, option, read_stdin
+from glassformer.cli.options import TextColumn, argument, flag, is_run, note_columns, option
 from glassformer.cli.output import AsJson, emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import write_table
 from glassformer.errors import ConfigError
+from glassformer.inputs.rows import (
+    AS_FOUND,
+    STDIN,
+    names_a_file,
+    read_rows,
+    read_stdin,
+    read_with_columns,
+    refuse_folder,
+    usable,
+)
 from glassformer.outputs import check_folder_path, check_new_file
 
 # --- rows that mean the same ----------------------------------------------------------------------
@@ -233,7 +243,6 @@ def _check_asked(
         ConfigError: a model in the place of a text, or options that do not belong together.
     """
     from glassformer.checkpoints.settings import ABOUT
-    from glassformer.cli.inputs import names_a_file, refuse_folder
 
     for text in given:
         if is_run(text) or any((Path(text) / name).is_file() for name in (ABOUT, "config.json")):
@@ -274,7 +283,7 @@ def _among_rows(
         raise ConfigError(what, where="--doubles", fix="Give one file")
     check_file(Path(given[0]))
     _check_table(out, json)
-    texts, rows, beside = read_with_columns(Path(given[0]), column)
+    texts, rows, beside = read_with_columns(Path(given[0]), column, note_columns)
     found = open_embedder(model).doubles(texts, least)
     if out is not None:
         write_doubles(out, found, texts, rows, beside)
@@ -364,7 +373,7 @@ def search(
         if not path.is_file():
             fix = "Name a table, a .txt file with a text a line, or a folder that --save made"
             raise ConfigError("no such table or index", where=str(table), fix=fix)
-        embedder.index(*read_with_columns(path, text_column))
+        embedder.index(*read_with_columns(path, text_column, note_columns))
     if save is not None:
         embedder.save_index(save)
     index = embedder.index_
@@ -406,7 +415,7 @@ def _queries(words: Sequence[str]) -> list[str]:
         if word == STDIN:
             asked += read_stdin()[0]
         elif names_a_file(word) and Path(word).is_file():
-            asked += usable(read_rows(Path(word)))
+            asked += usable(read_rows(Path(word), replace(AS_FOUND, say=note_columns)))
         else:
             asked.append(word)
     return asked

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glassformer.cli.inputs import Row, columns_beside, gather_rows, layout_of, usable
 from glassformer.cli.options import (
     DataFile,
     TextColumn,
     a_run,
     argument,
     check_folder,
+    note_columns,
     option,
     with_data,
     with_stdin,
@@ -22,6 +22,7 @@ from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.tables import PLAIN
 from glassformer.data.vocabulary import MASK
 from glassformer.errors import ConfigError, with_article
+from glassformer.inputs.rows import Given, Row, columns_beside, gather_rows, layout_of, usable
 from glassformer.outputs import check_new_file
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _opened(folder: str | Path, given: list[str], text_column: str | None) -> tu
     from glassformer.data.pairs import SOURCE_COLUMNS
     from glassformer.tasks.run_folder import trained_column
 
-    rows = gather_rows(given, text_column, (trained_column(folder), *SOURCE_COLUMNS))
+    columns = trained_column(folder), *SOURCE_COLUMNS
+    rows = gather_rows(Given(given, text_column, trained=columns, say=note_columns))
     usable(rows)
     return load_kind(folder, "translate"), rows
 

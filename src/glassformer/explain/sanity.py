@@ -177,12 +177,12 @@ def stability(
         ``correlation_label_kept`` over those alone.
     """
     rng = np.random.default_rng(seed)
-    change = change or (with_crop if clf.NOUN == "pictures" else with_synonym)
+    change = change or (with_crop if clf.inputs.has_images else with_synonym)
     alike: list[float] = []
     kept: list[bool] = []
     for one_input in inputs:
         whole = one_input
-        if clf.NOUN == "pictures":
+        if clf.inputs.has_images:
             whole = np.moveaxis(clf.transform_.picture(one_input), 0, -1)  # uint8 at the model's size
         changed = change(whole, rng)
         if changed is not None:

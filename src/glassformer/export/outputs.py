@@ -188,7 +188,13 @@ class Labels(Outputs):
         return not self.clf.kind_.labels_given
 
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
-        return judge_in_fp32(self.clf, samples, network)
+        """Logits ``[n, C]``; texts are cut to ``max_length``, with or without windows."""
+        model, table = (network or self.clf.model_).eval(), self.clf.encode(self.clf.check(samples))
+        return finite(self.rows(model, table, next(model.parameters()).device), "logits")
+
+    def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
+        """The logits of encoded examples."""
+        raise NotImplementedError
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         clf = self.clf
@@ -237,22 +243,13 @@ class Labels(Outputs):
         return [name for name, so in has.items() if so]
 
 
-def judge_in_fp32(clf: Any, samples: Sequence[Any], model: Any = None) -> np.ndarray:
-    """Logits ``[n, C]`` of the fp32 model, or of ``model``; texts are cut to ``max_length``, with or without
-    windows."""
-    model, table = (model or clf.model_).eval(), clf.encode(clf.check(samples))
-    device = next(model.parameters()).device
-    if clf.NOUN == "pictures":
-        rows = predict_pictures(model, table, clf.transform_, "logits", device=device)
-    else:
-        rows = predict_rows(model, table, read_logits, batch_tokens=clf.token_budget(), device=device)
-    return finite(rows, "logits")
-
-
 class TextLabels(Labels):
     """Of texts or pairs, by a network that reads tokens."""
 
     SCRIPT = "run_text"
+
+    def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
+        return predict_rows(model, table, read_logits, batch_tokens=self.clf.token_budget(), device=device)
 
     def check(self, form: str) -> None:
         tokenizer = self.clf.tokenizer_
@@ -366,6 +363,9 @@ class ImageLabels(Labels):
 
     SCRIPT = "run_pictures"
 
+    def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
+        return predict_pictures(model, table, self.clf.transform_, "logits", device=device)
+
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         rng = np.random.default_rng(seed)
         return [random_picture(rng) for _ in range(count)], None
@@ -393,13 +393,6 @@ class ImageLabels(Labels):
 
     def hub_script(self) -> tuple[str, dict[str, str]] | None:
         return "run_hf_pictures", {}
-
-
-def labels_of(clf: Any) -> Labels:
-    """What a classifier or regressor exports, by its inputs."""
-    if clf.NOUN == "pictures":
-        return ImageLabels(clf)
-    return TextLabels(clf) if clf.reads_tokens else NgramLabels(clf)
 
 
 # --- tags of words --------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
-"""Images: how a run reads and examines them, and the transform between a file and pixel values."""
+"""Images: how a run, a command and a server read them, and the transform between a file and pixel values."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,24 +19,121 @@ from glassformer.checkpoints.hub import is_at_hand, resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
 from glassformer.checkpoints.settings import ABOUT
 from glassformer.config import nearest
+from glassformer.data.checks import is_missing
+from glassformer.data.columns import find_column
 from glassformer.data.dataset import Dataset
 from glassformer.data.findings import DoctorReport
-from glassformer.data.image import ImageRange, leave_out, refuse_unreadable
+from glassformer.data.image import (
+    FORMATS,
+    ImageRange,
+    leave_out,
+    open_picture,
+    picture_files,
+    refuse_unreadable,
+    unreadable,
+)
+from glassformer.data.image_bounds import check_file
 from glassformer.data.image_doctor import examine_pictures
-from glassformer.data.image_sources import load_image_dataset
-from glassformer.data.transform import ImageTransform
-from glassformer.errors import ConfigError
+from glassformer.data.image_sources import IMAGE_COLUMNS, beside, load_image_dataset
+from glassformer.data.tables import READERS, Table
+from glassformer.data.transform import ImageTransform, PixelTable
+from glassformer.errors import ConfigError, DataError, InputError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, options
+from glassformer.inputs.rows import STDIN, WAY_OUT, Given, Row, read_columns
+from glassformer.inputs.served import Item, Served, TooLargeError
 from glassformer.inputs.start import check_start
+from glassformer.process import without_warnings
 
 TRANSFORM_FILE = "preprocessor_config.json"
+
+
+class ServedImages(Served):
+    """Images in base64; each is opened, then decoded, in the threads of ``Decoding``."""
+
+    kind, field, long_field, neutral, noun = "image", "image", "image", None, "pictures"
+    element_is, decoded = "The bytes of a picture file, in base64", True
+    examples = "example.png", "example.jpg"
+    too_long = "It takes a server with a larger --explain-tokens"
+
+    def __init__(self, clf: Any, limits: Any, name: str):
+        self.clf, self.limits, self.max_length = clf, limits, None
+        self.most = clf.model_.config.embedding.num_tokens
+
+    def guess(self, x: Any) -> int:
+        return self.most
+
+    def least(self, size: int) -> int:
+        return self.most
+
+    def length(self, x: Any) -> int:
+        return 0
+
+    def open_all(self, contents: Sequence[str], what: str) -> list[tuple[bytes, int]]:
+        """Each image as ``opened`` gives it.
+
+        Raises:
+            DataError: one that cannot be used; it is named. Also, images that are too large together.
+        """
+        opened = [self.opened(content, f"{what}[{i}]") for i, content in enumerate(contents)]
+        pixels = sum(pixels for _, pixels in opened)
+        if pixels > self.limits.request_pixels:
+            most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
+            raise TooLargeError(most, where=what, fix="Send several requests, or scale them down")
+        return opened
+
+    def opened(self, content: str, where: str) -> tuple[bytes, int]:
+        """Base64 as the bytes of an image, and the pixels that its header speaks of: few enough."""
+        from PIL import Image
+
+        try:
+            found = base64.b64decode("".join(content.split()), validate=True)  # in lines, as base64 writes it
+        except (binascii.Error, ValueError):
+            what = "a URL, which is not opened" if ":" in content[:12] else "not base64"
+            fix = "Send the file's bytes in base64, without a prefix"
+            raise DataError(what, where=where, fix=fix) from None
+        try:
+            check_file(found, where, self.limits.pixels)
+            with (
+                without_warnings(r"PIL\."),  # on odd metadata
+                Image.open(io.BytesIO(found), formats=FORMATS) as image,
+            ):
+                width, height = image.size
+        except InputError:
+            raise
+        except Exception:  # whatever a decoder says of a header that it cannot read
+            known = ", ".join(FORMATS[:6])
+            raise DataError("not a picture that can be read", where=where, fix=f"Known: {known}") from None
+        if width * height > self.limits.pixels:
+            most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
+            raise TooLargeError(most, where=where, fix="Scale it down")
+        return found, width * height
+
+    def decode(self, content: bytes, where: str) -> Item:
+        """The bytes of an image as pixels ``[C, H, W]`` uint8; raises DataError for a damaged one."""
+        return Item(self.clf.transform_.picture(content, where), self.most)
+
+    def trial(self, text: str) -> Item:
+        shape = self.clf.transform_.channels, *self.clf.transform_.size
+        return Item(np.zeros(shape, np.uint8), self.most)
+
+    def to_explain(self, x: str) -> tuple[bytes, int]:
+        return self.opened(x, self.field)[0], self.most
+
+    def join(self, items: Sequence[Item]) -> PixelTable:
+        return PixelTable(np.stack([item.encoded for item in items]))
+
+    def about(self) -> dict[str, Any]:
+        return {"size": list(self.clf.transform_.size), "channels": self.clf.transform_.channels}
 
 
 class Images(Inputs):
     """One image an example."""
 
+    noun, shape, placeholder = "pictures", "pixels [B, channels, height, width]", "PICTURE.png"
+    has_images = True
+    columns, served = ("image", "img", "picture", "photo"), ServedImages
     packages = ("pillow", "kornia", "safetensors", "scikit-learn")
     severities = ("warning", "note")
     notes = "notes"
@@ -64,6 +165,89 @@ class Images(Inputs):
 
     def example_fixture(self) -> Sequence[Any]:
         return list(np.random.default_rng(1).integers(0, 256, (7, 8, 8, 3)).astype(np.uint8))
+
+    def rows(self, given: Given) -> list[Row]:
+        """Files, folders of them, and tables that name files."""
+        found: list[Row] = []
+        for word in given.words:
+            named = word.lower().endswith(tuple(READERS)) and os.path.isfile(word)
+            found += table_of_pictures(Path(word), given) if named else map(Row, pictures([word]))
+        return marked_pictures(found, saved_range(given.folder)) if given.skip else found
+
+    def check_cell(self, x: Any, clf: Any) -> None:
+        if not isinstance(x, bytes):
+            raise DataError("the picture is missing")
+        open_picture(x, image_range=clf.transform_.image_range)
+
+    def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
+        if numbers:
+            raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
+        return pictures(given.words)
+
+    def title(self, x: Any) -> str:
+        return x
+
+
+def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
+    """Rows of pictures, those that cannot be read marked."""
+    read = [row for row in rows if row.error is None]
+    texts = [row.text for row in read]
+    for i, error in unreadable(texts, "PICTURE", decode=True, image_range=image_range).items():
+        read[i].error = error.what
+    return list(rows)
+
+
+def pictures(words: Sequence[str]) -> list[str]:
+    """The picture files of the arguments; a folder stands for all in it, in order of name.
+
+    Raises:
+        DataError: no such file, or a folder without pictures.
+    """
+    found: list[str] = []
+    for argument in words:
+        path = Path(argument)
+        if path.is_dir():
+            files = [str(p) for p in picture_files(path)]
+            if not files:
+                raise DataError("no pictures in this folder", where=argument, fix="Name their files")
+            found += files
+        elif path.is_file():
+            found.append(argument)
+        else:
+            fix = "Check the path: this model reads pictures"
+            fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
+            raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
+    return found
+
+
+def table_of_pictures(path: Path, given: Given) -> list[Row]:
+    """Read a table whose column names picture files; the files are looked for beside the table.
+
+    Raises:
+        DataError: no such column, or it holds pictures themselves.
+    """
+
+    def choose(table: Table) -> tuple[str]:
+        column = find_column(table, None, IMAGE_COLUMNS, "image")
+        if column is None:
+            what = f"no column of pictures (columns: {', '.join(table.names)})"
+            raise DataError(what, where=str(path), fix=f"Call it one of {', '.join(IMAGE_COLUMNS)}")
+        return (column,)
+
+    found = []
+    for values, row in read_columns(path, choose, given):
+        if values and is_missing(values[0]):
+            row.error = "no picture is named"
+            if not given.skip:
+                fix = f"Name one, {WAY_OUT}"
+                raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
+            values = ()
+        if values and not isinstance(values[0], str):
+            fix = "Give --out a name that ends in .parquet"
+            raise DataError("holds pictures, not names of files", where=f"{path}, row {row.row}", fix=fix)
+        row.text = beside(values[0], str(path)) if values else ""
+        found.append(row)
+    return found
 
 
 def first_range(image: Any, model: Any, folder: Path) -> ImageRange:

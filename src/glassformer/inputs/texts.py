@@ -1,23 +1,192 @@
-"""Texts, or pairs of them: how a run reads and examines them."""
+"""Texts, or pairs of them: how a run reads and examines them, how a command and a server read them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
+from glassformer.data.columns import TEXT_COLUMNS, find_text, parquet_texts
 from glassformer.data.dataset import TextDataset, TextSplit
 from glassformer.data.doctor import DoctorReport, examine
 from glassformer.data.pairs import SCORED_SOURCES, load_scored_pairs
+from glassformer.data.rejected import with_others
 from glassformer.data.sources import load_text_dataset
-from glassformer.data.text_pairs import TextPair
-from glassformer.inputs.inputs import Inputs, options
+from glassformer.data.tables import STREAMED, StreamedTable
+from glassformer.data.text import TokenTable, Windows
+from glassformer.data.text_pairs import TextPair, check_inputs
+from glassformer.errors import ConfigError, DataError
+from glassformer.inputs.inputs import Gathered, Inputs, options
+from glassformer.inputs.pairs import gather_pairs
+from glassformer.inputs.rows import (
+    Given,
+    Layout,
+    Row,
+    carried,
+    gather_rows,
+    refusal,
+    refuse_unreadable,
+    row_of,
+    unreadable_row,
+    usable,
+)
+from glassformer.inputs.served import Item, Served
+from glassformer.reading import Unchanged
 
 COLUMNS = ("text_column", "label_column", "label_separator", "pair_column", "number_format")
+MOST_OVERLAP = 32  # windows that a token of a long text may stand in
+
+
+class ServedTexts(Served):
+    """Texts or pairs of texts, cut or in windows."""
+
+    pair = staticmethod(TextPair)
+
+    def __init__(self, clf: Any, limits: Any, name: str):
+        self.clf, self.limits, self.pairs = clf, limits, bool(getattr(clf, "reads_pairs", False))
+        self.of_tokens = clf.reads_tokens  # else a text counts by its length alone
+        cut, stride = clf.long_texts == "cut", getattr(clf, "window_stride", None)
+        self.max_length = clf.max_length if self.of_tokens else None
+        self.most = clf.max_length if self.of_tokens and cut else limits.characters
+        if self.pairs:
+            self.neutral = ["A man plays a guitar.", "Somebody makes music."]
+        if not cut and stride and stride * MOST_OVERLAP < clf.max_length:
+            windows = f"its windows of {clf.max_length} tokens begin every {stride}"
+            what = f"{windows}: a text is read {MOST_OVERLAP} times over"
+            raise ConfigError(what, where=name, fix="Use a larger window_stride")
+
+    def table(self, texts: list[str]) -> Windows:
+        return self.clf.evaluation_table(texts)
+
+    def encode(self, inputs: Sequence[str], what: str = "inputs") -> list[Item]:
+        windows = self.table(self.clf.check(inputs, what))
+        table, owners, items = windows.table, windows.owners, []
+        for i, text in enumerate(inputs):
+            own = table.select([i] if owners is None else owners == i)
+            # Features of a linear model: an n-gram more or less costs nothing.
+            tokens = len(own.ids) if self.of_tokens else self.guess(text)
+            items.append(Item(own, tokens, self.of_tokens and owners is None and bool(own.truncated[0])))
+        return items
+
+    def to_explain(self, x: str) -> tuple[str, int]:
+        x, tokens = super().to_explain(x)
+        return x, tokens if self.of_tokens else 0
+
+    def join(self, items: Sequence[Item]) -> Windows:
+        tables = [item.encoded for item in items]
+        table = TokenTable.joined(tables)
+        table = replace(table, truncated=np.zeros(len(table), bool))
+        cut = getattr(self.clf, "long_texts", "cut") == "cut"
+        owners = None if cut else np.repeat(np.arange(len(items)), list(map(len, tables)))
+        return Windows(table, len(items), owners)
+
+
+class ServedForVectors(ServedTexts):
+    """Texts one by one, each cut where the model ends to read."""
+
+    of_tokens = True
+
+    def __init__(self, clf: Any, limits: Any, name: str):
+        self.clf, self.limits = clf, limits
+        self.max_length = self.most = clf.longest()  # opens a checkpoint as it is
+        clf._how.check_cosine(name)
+
+    def table(self, texts: list[str]) -> Windows:
+        return Windows(self.clf.table(texts), len(texts))
+
+
+# --- a table that is larger than memory may be ----------------------------------------------------
+
+
+LARGE = 4 << 20  # bytes; a file from here on is read piece by piece
+PIECE = 4096  # rows
+
+
+def large_file(given: Sequence[str]) -> Path | None:
+    """The one file that is given, where it is large and of a kind that can be read piece by piece."""
+    path = Path(given[0])
+    one = len(given) == 1 and len(given[0]) < 4096 and path.suffix.lower() in STREAMED
+    return path if one and path.is_file() and path.stat().st_size >= LARGE else None
+
+
+class LargeFile(Gathered):
+    """The rows of a table in pieces of ``PIECE``, as ``read_rows`` gives them; memory does not grow with it.
+
+    Every row is looked at before the first is answered, so that a bad one ends the work before it begins. A
+    file that changes meanwhile ends it too: no answers of two tables come together.
+
+    Raises:
+        DataError: as ``read_rows``, no row can be used, or the file has changed since this was made.
+    """
+
+    all_at_once = False
+
+    def __init__(self, path: Path, given: Given):
+        self._unchanged = Unchanged(path)
+        try:
+            self._look(path, given)
+        except DataError as error:
+            if given.skip or not error.where or ", row " not in error.where:
+                raise
+            with suppress(DataError):  # no row can be used
+                self._look(path, replace(given, skip=True))
+            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+        self._unchanged.check()
+
+    def _look(self, path: Path, given: Given) -> None:
+        """Go through the file once: its columns, and how many rows are good and bad."""
+        self.path, self.skip, self.bad = path, given.skip, 0
+        self._ragged: dict[int, DataError] = {}
+        self._table = StreamedTable(path, refusal(given.skip, self._ragged))
+        self._text = find_text(self._table.sample(), given.text_column, given.trained)
+        columns = tuple(carried([name for name in self._table.names if name != self._text], given.say))
+        self.layout = Layout(columns, False, False)
+        self.good, self.bad, first = 0, 0, None
+        for row in self._rows():
+            self.good, self.bad = self.good + (row.error is None), self.bad + (row.error is not None)
+            first = first or (row if row.error is not None else None)
+        if first is not None and not self.good:
+            usable([first])  # says so
+        self.layout = Layout(columns, False, first is not None)
+
+    def _rows(self) -> Iterator[Row]:
+        ragged = iter(sorted(self._ragged.items()))
+        waiting = next(ragged, None)
+        for number, values in self._table.rows():
+            while waiting is not None and waiting[0] < number:
+                yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+                waiting = next(ragged, None)
+            given = {name: values[name] for name in self.layout.columns}
+            yield row_of(self.path, number, values[self._text], given, self.skip)
+        while waiting is not None:
+            yield unreadable_row(self.path, *waiting, (self._text,), self._table.names)
+            waiting = next(ragged, None)
+
+    def __iter__(self) -> Iterator[list[Row]]:
+        piece: list[Row] = []
+        for row in self._rows():
+            piece.append(row)
+            if len(piece) == PIECE:
+                self._unchanged.check()
+                yield piece
+                piece = []
+        self._unchanged.check()
+        if piece:
+            yield piece
+
+
+# --- the kinds -------------------------------------------------------------------------------------
 
 
 class Texts(Inputs):
-    """One text an example, or two."""
+    """One text an example."""
 
+    noun, single_text, can_be_cut, in_tables, may_be_pairs = "texts", True, True, True, True
+    columns, served = TEXT_COLUMNS, ServedTexts
     packages = ("tokenizers", "safetensors", "scikit-learn")
     fixture_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
 
@@ -52,6 +221,53 @@ class Texts(Inputs):
 
     def example_fixture(self) -> Sequence[Any]:
         return TINY_TEXTS
+
+    def rows(self, given: Given) -> list[Row]:
+        return gather_rows(given)
+
+    def gather(self, given: Given) -> Gathered:
+        large = large_file(given.words)
+        return super().gather(given) if large is None else LargeFile(large, given)
+
+    def likely_columns(self, source: str | Path, schema: Any) -> list[str]:
+        return parquet_texts(source, schema)
+
+    def check_cell(self, x: Any, clf: Any) -> None:
+        check_inputs([x])
+
+    def refuse(self, words: Sequence[str]) -> None:
+        refuse_unreadable(words)
+
+    def of(self, about: Mapping[str, Any]) -> Inputs:
+        return TextPairs() if about.get("pairs") is True else self
+
+    def in_two_columns(self, clf: Any) -> Inputs:
+        return two_columns(clf)
+
+
+class TextPairs(Texts):
+    """Two texts an example."""
+
+    single_text, placeholder = False, '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
+
+    def rows(self, given: Given) -> list[Row]:
+        return gather_pairs(given)
+
+    def gather(self, given: Given) -> Gathered:
+        return Gathered(self.rows(given))
+
+
+def two_columns(clf: Any) -> TextPairs:
+    """What a model reads whose second column is named; raises ConfigError where it reads one text."""
+    if getattr(clf, "pairs_", False) is False:
+        raise ConfigError("this model reads one text, not pairs", where="--pair-column", fix="Leave it out")
+    return TextPairs()
+
+
+class TextsForVectors(Texts):
+    """One text an example, which is made a vector."""
+
+    served = ServedForVectors
 
 
 def _scored(pairs: Any) -> TextDataset:

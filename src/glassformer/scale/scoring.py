@@ -21,13 +21,12 @@ import numpy as np
 from glassformer.checkpoints.files import MANIFEST, disk_errors, file_sha256, replacing
 from glassformer.checkpoints.locks import writing
 from glassformer.config import listed, nearest
-from glassformer.data.columns import TEXT_COLUMNS, parquet_texts, trained_sides
+from glassformer.data.columns import trained_sides
 from glassformer.data.files import check_file
-from glassformer.data.image import open_picture
 from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
-from glassformer.data.text_pairs import check_inputs
 from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
 from glassformer.finite import json_text
+from glassformer.inputs.inputs import Inputs
 from glassformer.outputs import check_new_file
 from glassformer.reading import Unchanged
 from glassformer.scale.engines import mapped, needs
@@ -117,7 +116,6 @@ def _bytes_of(value: Any) -> Any:
 
 
 SHARD_ROWS = 4096
-PICTURE_COLUMNS = ("image", "img", "picture", "photo")
 FORMAT = 2  # of a shard's answers: 2 has the column ``truncated``
 NOTE = b"glassformer"  # key of the Parquet schema's metadata
 
@@ -210,7 +208,7 @@ def score_file(
         if sides.said:
             say(sides.said)
     else:
-        column = find_column(source, load_once(model).NOUN, column, trained_column(model))
+        column = find_column(source, load_once(model).inputs, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows, pair or "")
     if not shards:
         raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
@@ -255,7 +253,9 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
                 writer.write_table(pq.read_table(part).replace_schema_metadata(None))
 
 
-def find_column(source: str | Path, noun: str, wanted: str | None = None, trained: str | None = None) -> str:
+def find_column(
+    source: str | Path, inputs: Inputs, wanted: str | None = None, trained: str | None = None
+) -> str:
     """The column of texts or pictures: the wanted one, the training's if it is there, or by usual names.
 
     Raises:
@@ -269,10 +269,10 @@ def find_column(source: str | Path, noun: str, wanted: str | None = None, traine
         raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
     if wanted is None and trained in names:
         wanted = trained
-    usual = PICTURE_COLUMNS if noun == "pictures" else TEXT_COLUMNS
+    usual, noun = inputs.columns, inputs.noun
     found = [wanted] if wanted is not None else names[:1] if len(names) == 1 else []
     found = found or [name for name in names if name.lower() in usual]
-    found = found or (parquet_texts(source, schema) if noun == "texts" else [])
+    found = found or inputs.likely_columns(source, schema)
     chosen = [name for name in found if name.lower() == usual[0]] or found
     if len(chosen) != 1:
         several = ", ".join(found)
@@ -381,7 +381,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
             chosen = [inputs[i] for i in good]
             places = [seen + i for i in good]
             rows[places] = answers
-            if clf.NOUN == "texts":
+            if clf.inputs.can_be_cut:
                 for i, truncated in zip(places, clf.truncated(chosen).tolist(), strict=True):
                     cut[i] = truncated
             for i, label, share in zip(places, *answer(clf, answers), strict=True):
@@ -405,7 +405,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
     columns = {
         "row": pa.array(np.arange(shard.first + 1, shard.first + shard.rows + 1), pa.int64()),
         **given,
-        **({"truncated": pa.array(cut, pa.bool_())} if clf.NOUN == "texts" else {}),
+        **({"truncated": pa.array(cut, pa.bool_())} if clf.inputs.can_be_cut else {}),
         "error": pa.array(errors, pa.string()),
     }
     return pa.table(columns).replace_schema_metadata({NOTE: note.encode()})
@@ -414,12 +414,7 @@ def _table(clf: Any, shard: Shard, note: str) -> Any:
 def _problem(clf: Any, x: Any) -> str | None:
     """Why this input cannot be scored, None where it can."""
     try:
-        if clf.NOUN == "texts":
-            check_inputs([x])
-        elif not isinstance(x, bytes):
-            return "the picture is missing"
-        else:
-            open_picture(x, image_range=clf.transform_.image_range)
+        clf.inputs.check_cell(x, clf)
     except InputError as error:
         return error.what
     return None
@@ -434,7 +429,7 @@ def _answers(clf: Any, inputs: list[Any]) -> tuple[list[str | None], Any]:
     try:
         return errors, clf.outputs(good)
     except DataError:
-        if clf.NOUN != "texts":
+        if not clf.inputs.can_be_cut:
             raise
     errors = _encodable(clf, inputs, errors)  # one text that cannot be tokenized ends no shard
     good = [x for x, error in zip(inputs, errors, strict=True) if error is None]

@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.resources import files
@@ -25,10 +25,11 @@ from glassformer import __version__
 from glassformer.errors import NotFiniteError
 from glassformer.explain.render import asset
 from glassformer.finite import json_text
+from glassformer.inputs.served import Served
 from glassformer.outputs import printable
 from glassformer.runtime import set_threads
 from glassformer.serve.batcher import Batcher
-from glassformer.serve.decoding import Decoding
+from glassformer.serve.decoding import Decoding, Encoding
 from glassformer.serve.guard import PREDICT, Guard, JsonRoute
 from glassformer.serve.kinds import KINDS, ROUTES, Route, paths_of
 from glassformer.serve.limits import Limits
@@ -42,6 +43,7 @@ from glassformer.serve.schema import (
     ExplainResponse,
     ModelsResponse,
     StateResponse,
+    reading,
 )
 
 log = logging.getLogger("glassformer.serve")
@@ -101,10 +103,10 @@ class Server:
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
         # Pictures take seconds to decode, texts milliseconds: neither waits for the other's threads.
-        self.preparing: dict[str, Executor | Decoding] = {
-            "text": ThreadPoolExecutor(2, "prepare-text"),
-            "image": Decoding(limits.decode_seconds),
-        }
+        self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
+        kinds = [type(served.inputs) for served, _ in models]
+        self.requests = {path: reading(route.request, kinds) for path, route in ROUTES.items()}
+        self.requests[EXPLAIN] = reading(ExplainRequest, kinds)
         threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
         self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)
@@ -117,7 +119,8 @@ class Server:
         loop = asyncio.get_running_loop()
         await checkpoint()  # imports what the first body would otherwise wait for
         for name, served in self.models.items():
-            self.batchers[name] = Batcher(served, self.preparing[served.kind], self.computing, self.metrics)
+            threads = self.decoding if served.inputs.decoded else self.encoding
+            self.batchers[name] = Batcher(served, threads, self.computing, self.metrics)
             await loop.run_in_executor(self.computing, served.warm_up)
             self.about.append(served.about(self.calibrated[name]))
         tasks = [asyncio.create_task(batcher.work()) for batcher in self.batchers.values()]
@@ -129,7 +132,7 @@ class Server:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            for executor in (self.parsing, *self.preparing.values(), self.computing, self.explaining):
+            for executor in (self.parsing, self.encoding, self.decoding, self.computing, self.explaining):
                 executor.shutdown(wait=False, cancel_futures=True)
 
     def full(self, size: int) -> bool:
@@ -139,7 +142,7 @@ class Server:
     def choose(
         self,
         name: str | None,
-        kind: str,
+        reads: type[Served],
         gives: str = "labels",
         pairs: bool = False,
         lacks: Callable[[Any], Problem | None] = lambda target: None,
@@ -151,25 +154,25 @@ class Server:
             Problem: 404 no such model, 422 one that reads something else.
         """
         if name is None:
-            near = [s for s in self.models.values() if (s.kind, s.gives) == (kind, gives)]
+            near = [s for s in self.models.values() if (s.kind, s.gives) == (reads.kind, gives)]
             able = sorted((s for s in near if s.pairs == pairs), key=lambda s: lacks(s.target) is not None)
             if able:
                 return able[0]
             if made_by := KINDS[gives].made_by:
                 raise Problem(422, f"no model here gives {gives}", fix=f"Serve a run of {made_by}")
-            others = [s for s in self.models.values() if s.kind == kind and s.target.made_by]
+            others = [s for s in self.models.values() if s.kind == reads.kind and s.target.made_by]
             ways = [f"POST {paths_of(s.gives)[0]} for {s.name}" for s in others]
             if near and not ways:
                 raise _of_pairs(near[0])
-            what = "pairs of texts" if pairs else "texts" if kind == "text" else "pictures"
+            what = "pairs of texts" if pairs else reads.noun
             raise Problem(422, f"no model here reads {what}", fix=" or ".join(ways) or "Serve one that does")
         if name in self.broken:
             raise Problem(422, f"this model could not be loaded: {self.broken[name]}", where="model")
         if name not in self.models:
             raise Problem(404, "no such model", where="model", fix=f"Known: {', '.join(self.models)}")
         served = self.models[name]
-        if served.kind != kind:
-            other = "texts" if served.kind == "text" else "pictures"
+        if served.kind != reads.kind:
+            other = served.inputs.noun
             raise Problem(422, f"this model reads {other}", where="model", fix=f"Send {other}")
         if served.gives != gives:
             *paths, last = paths_of(served.gives)
@@ -193,14 +196,15 @@ class Server:
                 raise Problem(422, what, where="word", fix="Leave it out")
             gives = [named.gives] if named.target.explains else []
         else:
-            here = {s.gives for s in self.models.values() if (s.kind, s.pairs) == (asked.kind, asked.pairs)}
+            kind = asked.reads.kind, asked.pairs
+            here = {s.gives for s in self.models.values() if (s.kind, s.pairs) == kind}
             gives = [kind.gives for kind in able if kind.gives in here]
-        return self.choose(request.model, asked.kind, [*gives, able[0].gives][0], asked.pairs)
+        return self.choose(request.model, asked.reads, [*gives, able[0].gives][0], asked.pairs)
 
     async def predict(self, route: Route, request: Any) -> dict[str, Any]:
         """From a request to the response, of every kind of model."""
         asked = request.asked()
-        served = self.choose(request.model, asked.kind, route.gives, asked.pairs, route.lacks)
+        served = self.choose(request.model, asked.reads, route.gives, asked.pairs, route.lacks)
         if (problem := route.lacks(served.target)) is not None:
             raise problem
         try:
@@ -300,8 +304,7 @@ def _of_pairs(served: Any) -> Problem:
 
 
 def _unfit(request: Any, error: RequestValidationError) -> Response:
-    route = ROUTES.get(request.url.path)
-    asked = ExplainRequest if route is None else route.request
+    asked = request.app.state.server.requests.get(request.url.path, ExplainRequest)
     return of_validation(error.errors(), list(asked.model_fields)).response()
 
 
@@ -309,7 +312,7 @@ def _add_route(app: FastAPI, server: Server, route: Route) -> None:
     async def answer(request: Any) -> Response:
         return JSONResponse(await server.predict(route, request))
 
-    answer.__annotations__["request"] = route.request  # which FastAPI reads
+    answer.__annotations__["request"] = server.requests[route.path]  # which FastAPI reads
     app.add_api_route(
         route.path,
         answer,
@@ -325,8 +328,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     for route in ROUTES.values():
         _add_route(app, server, route)
 
-    @app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary="What an answer rests on")
-    async def explain(request: ExplainRequest) -> Response:
+    async def explain(request: Any) -> Response:
         asked = request.asked()
         served, method = server.choose_to_explain(request, asked), str(request.method)
         given = served.inputs.pair(*asked.inputs[0]) if asked.pairs else asked.inputs[0]
@@ -335,6 +337,10 @@ def _add_routes(app: FastAPI, server: Server) -> None:
             method = served.methods[0]
         call = partial(served.explain, given, method, request.target, options, request.word)
         return JSONResponse(await server.explain(call, fix="Take another method"))
+
+    explain.__annotations__["request"] = server.requests[EXPLAIN]
+    about = "What an answer rests on"
+    app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary=about)(explain)
 
     @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:

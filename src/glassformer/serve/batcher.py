@@ -16,11 +16,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
-from glassformer.errors import NotFiniteError
-from glassformer.serve.kinds import Item
+from glassformer.errors import InputError, NotFiniteError
+from glassformer.inputs.served import Item
 from glassformer.serve.metrics import Metrics
 from glassformer.serve.models import ServedModel
-from glassformer.serve.problems import Problem
+from glassformer.serve.problems import Problem, of_input
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Batcher:
     """The queue of one model.
 
     Args:
-        preparing: threads that tokenize, or those that decode.
+        preparing: ``Encoding``, or ``Decoding``.
         computing: one thread, shared by all models.
     """
 
@@ -69,7 +69,7 @@ class Batcher:
         job = None
         try:
             async with asyncio.timeout(self.limits.seconds):
-                items = await self.served.inputs.prepared(self.preparing, inputs, what)
+                items = await self.preparing.items(self.served.inputs, inputs, what)
                 exact = sum(item.tokens for item in items)
                 self._admit(exact - guess)
                 guess = exact
@@ -84,6 +84,8 @@ class Batcher:
             raise Problem(
                 503, f"no answer within {self.limits.seconds:g} s", fix="Try again later", again=2
             ) from None
+        except InputError as error:
+            raise of_input(error) from None
         finally:
             if job is not None:
                 job.answer.cancel()  # what is still waiting of it is dropped

@@ -1,4 +1,6 @@
-"""Pictures are decoded in threads that may be given up: one that hangs costs only its own request an answer.
+"""The threads that make batches' items of inputs. Texts take milliseconds; pictures take seconds.
+
+Pictures are decoded in threads that may be given up: one that hangs costs only its own request an answer.
 
     picture ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
                                      └──▶ large: one thread: memory is bounded, and no small one waits for it
@@ -13,12 +15,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Any
 
+from glassformer.inputs.images import ServedImages
+from glassformer.inputs.served import Item, Served
 from glassformer.runtime import return_freed_memory
-from glassformer.serve.kinds import Images, Item
 from glassformer.serve.problems import Problem
 
 SMALL_THREADS, LARGE_THREADS = 2, 1
@@ -118,13 +121,32 @@ class Workers:
                 self._hire()
 
 
-def _decode_large(model: Images, content: bytes, where: str) -> Item:
+def _decode(model: ServedImages, content: bytes, where: str) -> Item:
+    return model.decode(content, where)
+
+
+def _decode_large(model: ServedImages, content: bytes, where: str) -> Item:
     """As ``decode``; a thread has its own heap, which would go on holding the largest picture it has seen."""
     return_freed_memory()  # of the others
     try:
         return model.decode(content, where)
     finally:
         return_freed_memory()
+
+
+class Encoding:
+    """The threads that tokenize the texts of all models."""
+
+    def __init__(self) -> None:
+        self.threads = ThreadPoolExecutor(2, "prepare-text")
+
+    async def items(self, model: Served, inputs: Sequence[Any], what: str) -> list[Item]:
+        """Inputs as a model reads them; raises InputError for one that cannot be used."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, model.encode, inputs, what)
+
+    def shutdown(self, wait: bool = False, cancel_futures: bool = True) -> None:
+        """Let the threads end."""
+        self.threads.shutdown(wait=wait, cancel_futures=cancel_futures)
 
 
 class Decoding:
@@ -138,16 +160,17 @@ class Decoding:
         self.small = Workers(SMALL_THREADS, "decode", seconds)
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
-    async def items(self, model: Images, contents: Sequence[str], what: str) -> list[Item]:
+    async def items(self, model: ServedImages, contents: Sequence[str], what: str) -> list[Item]:
         """Pictures in base64 as a model reads them, one by one; no further one if nobody waits.
 
         Raises:
-            Problem: one that cannot be used, or all that are too large together, before anything is decoded.
+            DataError: one that cannot be used, or all that are too large together; nothing is decoded then.
+            Problem: one that takes too long.
         """
         opened = await self.small.start(lambda: model.open_all(contents, what))
         items = []
         for i, (content, pixels) in enumerate(opened):
-            lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, Images.decode)
+            lane, decode = (self.large, _decode_large) if pixels > LARGE else (self.small, _decode)
             items.append(await lane.start(lambda d=decode, c=content, i=i: d(model, c, f"{what}[{i}]")))
         return items
 

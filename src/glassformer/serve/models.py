@@ -22,10 +22,11 @@ from glassformer.checkpoints.catalog import is_named
 from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
 from glassformer.explain.methods import methods_for, notes_of
 from glassformer.finite import finite
+from glassformer.inputs.served import Item
 from glassformer.nn.int8 import precision_of
 from glassformer.reading import read_regular
 from glassformer.runtime import choose_dtype
-from glassformer.serve.kinds import KINDS, Item, Table
+from glassformer.serve.kinds import KINDS, Table
 from glassformer.serve.limits import Limits
 from glassformer.serve.problems import Problem, of_input, printable, too_many
 from glassformer.targets import target_of
@@ -71,7 +72,7 @@ class ServedModel:
             able = "classifiers, embedders, taggers and answerers are served"
             raise ConfigError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
         self.name, self.clf, self.limits = name, clf, limits
-        self.inputs: Any = KINDS[gives].reads[clf.NOUN](clf, limits, name)
+        self.inputs: Any = clf.INPUTS.served(clf, limits, name)
         self.target: Any = KINDS[gives](clf)
         self.kind, self.pairs, self.gives = self.inputs.kind, self.inputs.pairs, self.target.gives
         # A recipe's sentences are single texts.
@@ -91,7 +92,10 @@ class ServedModel:
 
     def prepare(self, inputs: Sequence[Any], what: str = "inputs") -> list[Item]:
         """Inputs as the model reads them; raises Problem for one that cannot be used."""
-        return self.inputs.prepare(inputs, what)
+        try:
+            return self.inputs.encode(inputs, what)
+        except InputError as error:
+            raise of_input(error) from None
 
     def compute(self, items: Sequence[Item]) -> list[Any]:
         """A row for each input, as ``target`` has it."""
@@ -116,9 +120,11 @@ class ServedModel:
             CheckpointError: it fails on it, or its answer is NaN or infinite.
         """
         try:
-            self.check_answers(self.compute([self.inputs.trial("a")]))
-        except Problem as problem:
-            raise CheckpointError(f"does not answer: {problem.what}", where=self.name) from None
+            one = self.inputs.trial("a")
+        except InputError as error:
+            raise CheckpointError(f"does not answer: {error.what}", where=self.name) from None
+        try:
+            self.check_answers(self.compute([one]))
         except (InputError, MemoryError):
             raise
         except Exception as error:  # whatever weights and settings that do not fit each other end in
@@ -160,7 +166,10 @@ class ServedModel:
             fix = "Leave it out, or use attention"
             raise Problem(422, f"{method} has no option {name!r}", where=name, fix=fix)
         self.check([given], self.inputs.field)
-        x, tokens = self.inputs.to_explain(given)
+        try:
+            x, tokens = self.inputs.to_explain(given)
+        except InputError as error:
+            raise of_input(error) from None
         self.check_explained(tokens, self.inputs.long_field)
         if self.target.of_words:
             options = {**options, "word": word}
@@ -357,11 +366,11 @@ def example_sentences(run: Path) -> list[str]:
 
 def example_image(run: Path, served: ServedModel) -> str | None:
     """The file ``example.png`` or ``example.jpg`` of a run of images, in base64; its data are never shown."""
-    for name in ("example.png", "example.jpg") if served.kind == "image" else ():
+    for name in served.inputs.examples:
         try:
             content = base64.b64encode(read_regular(run / name, MAX_IMAGE_BYTES)).decode()
             served.inputs.opened(content, name)
-        except (OSError, Problem) as error:
+        except (OSError, InputError) as error:
             if (run / name).exists():
                 log.warning("%s", printable(f"{run / name} cannot be shown: {error}"))
         else:

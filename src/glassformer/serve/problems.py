@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 
 from glassformer.config import nearest
 from glassformer.errors import InputError, NotFiniteError
+from glassformer.inputs.served import TooLargeError
 
 JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
@@ -44,8 +45,9 @@ def too_many(inputs: int, most: int, where: str) -> Problem:
 
 
 def of_input(error: InputError, where: str | None = None) -> Problem:
-    """An error of the library as 422."""
-    return Problem(422, error.what, where=where or error.where, fix=error.fix)
+    """An error of the library as 422; as 413 where an input is too large."""
+    status = 413 if isinstance(error, TooLargeError) else 422
+    return Problem(status, error.what, where=where or error.where, fix=error.fix)
 
 
 def of_model(error: NotFiniteError) -> Problem:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import CLS, SEP
+from glassformer.inputs.images import ServedImages
+from glassformer.inputs.served import Served
+from glassformer.inputs.texts import ServedTexts
 from glassformer.serve.problems import Problem
 
 One = TypeVar("One")
@@ -38,7 +41,7 @@ class Asked:
 
     inputs: Sequence[Any]
     where: str
-    kind: str = "text"
+    reads: type[Served] = ServedTexts  # the kind of the inputs
     pairs: bool = False
     places: Mapping[str, str] = field(default_factory=dict)  # of inputs, where the request has other names
 
@@ -77,6 +80,7 @@ class PredictRequest(Request):
     """Texts, pairs of texts or pictures, one kind of them."""
 
     model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
+    READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
     texts: Many[Text] = None
     images: Many[Picture] = None
     pairs: list[Pair] | None = Field(
@@ -90,14 +94,16 @@ class PredictRequest(Request):
     model: Name | None = None
 
     def asked(self) -> Asked:
-        fields = {"texts": self.given("text"), "images": self.given("image"), "pairs": self.pairs}
-        given = [(name, inputs) for name, inputs in fields.items() if inputs is not None]
-        if len(given) != 1:
+        asked = [
+            Asked(inputs, f"{kind.field}s", kind)
+            for kind in self.READS
+            if (inputs := self.given(kind.field)) is not None
+        ]
+        if self.pairs is not None:
+            asked.append(Asked([TextPair(*pair) for pair in self.pairs], "pairs", pairs=True))
+        if len(asked) != 1:
             raise Problem(422, "texts, pairs or images, one of them", where="body", fix=ONE)
-        ((name, inputs),) = given
-        if name == "pairs":
-            return Asked([TextPair(*pair) for pair in inputs], name, pairs=True)
-        return Asked(inputs, name, "image" if name == "images" else "text")
+        return asked[0]
 
 
 class Prediction(Strict):
@@ -133,6 +139,7 @@ class ExplainRequest(Request):
     """One text, one pair or one picture, and how to look at it."""
 
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
+    READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
     text: Text | None = None
     text_pair: Text | None = Field(None, description="The second text, for a model of pairs")
     image: Picture | None = None
@@ -150,16 +157,33 @@ class ExplainRequest(Request):
     head: int | None = Field(None, ge=-1000, le=1000, description="With attention; none: the mean of all")
 
     def asked(self) -> Asked:
-        texts, images = self.given("text"), self.given("image")
-        if (texts is None) == (images is None):
+        asked = [
+            Asked(inputs, kind.field, kind)
+            for kind in self.READS
+            if (inputs := self.given(kind.field)) is not None
+        ]
+        if len(asked) != 1:
             raise Problem(422, "text or image, one of them", where="body", fix=ONE)
-        if self.text_pair is not None and texts is None:
+        if self.text_pair is None:
+            return asked[0]
+        if asked[0].reads is not ServedTexts:
             raise Problem(422, "text_pair without text", where="body", fix="Send both texts of the pair")
-        given = (texts or images or [])[0]  # there is one
-        if self.text_pair is not None:
-            return Asked([(given, self.text_pair)], "text", pairs=True)
-        kind = "image" if texts is None else "text"
-        return Asked([given], kind, kind)
+        return Asked([(asked[0].inputs[0], self.text_pair)], "text", pairs=True)
+
+
+def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Request]:
+    """A request that takes inputs of these kinds, too, each in a field of its own."""
+    known = getattr(request, "READS", None)
+    more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
+    if known is None or not more:
+        return request
+    fields: dict[str, Any] = {}
+    for kind in more:
+        one: Any = Annotated[kind.element | None, Field(description=kind.element_is)]
+        fields |= {f"{kind.field}s": (Many[kind.element], None), kind.field: (one, None)}
+    made = create_model(request.__name__, __base__=request, **fields)
+    made.READS = (*known, *more)  # type: ignore[attr-defined]  # those of labels have it
+    return made
 
 
 class Piece(Strict):

@@ -167,7 +167,7 @@ def fit_auto(
     fit = Fit(clf.configs(), device, join(clf.strategy, device, clf.seed))
     fit.together = bool(clf.validation_fraction)
     fit.examples, fit.held = clf._examples(fit, *data)
-    if clf.NOUN == "texts" and are_pairs(fit.examples.X):
+    if are_pairs(fit.examples.X):
         found = [apart(one) if one.settings.get("train_layers") == 0 else one for one in found]
     kind, classes = clf.kind_, clf.classes_  # as given; those who watch a training see the candidate's
     search = Search(clf, fit, list(callbacks), checkpoints, resume)
@@ -183,7 +183,7 @@ def fit_auto(
                 search.left_out[candidate.name] = PERFECT
             elif limit is not None and search.tried and time.perf_counter() - started > limit:
                 search.left_out[candidate.name] = "time_limit"
-            elif candidate.fine_tunes and clf.NOUN == "pictures" and len(search.X) > MOST_IMAGES:
+            elif candidate.fine_tunes and clf.inputs.has_images and len(search.X) > MOST_IMAGES:
                 search.left_out[candidate.name] = f"more than {MOST_IMAGES:,} images: name the model to do it"
             elif candidate.learns and search.is_foreign(candidate):
                 search.left_out[candidate.name] = FOREIGN
@@ -202,7 +202,7 @@ def fit_auto(
 
 def usual(clf: Any) -> Candidate:
     """The one model that ``auto`` means where nothing is compared."""
-    return SCRATCH if clf.NOUN == "pictures" else fine_tuned(ENCODER)
+    return SCRATCH if clf.inputs.has_images else fine_tuned(ENCODER)
 
 
 def began_alone(checkpoints: str | Path | None) -> bool:
@@ -214,7 +214,7 @@ def began_alone(checkpoints: str | Path | None) -> bool:
 
 def candidates(clf: Any) -> list[Candidate]:
     """From cheap to dear; without the encoder's weights those that need none."""
-    images = clf.NOUN == "pictures"
+    images = clf.inputs.has_images
     encoder = IMAGE_ENCODER if images else ENCODER
     try:
         resolve_checkpoint(encoder)
@@ -266,7 +266,7 @@ class Search:
 
     def is_foreign(self, candidate: Candidate) -> bool:
         """Whether an encoder that was behind when frozen does not know the language of the texts."""
-        if self.clf.NOUN != "texts" or not self.tried or self.tried[-1] is self.best():
+        if self.clf.inputs.has_images or not self.tried or self.tried[-1] is self.best():
             return False
         name = candidate.settings["model"]
         tokenizer = load_tokenizer(resolve_checkpoint(name).path)
@@ -274,7 +274,7 @@ class Search:
 
     def in_time(self, candidate: Candidate) -> Candidate:
         """A candidate that learns images with the epochs that a processor has time for."""
-        if not candidate.fine_tunes or self.clf.NOUN != "pictures":
+        if not candidate.fine_tunes or not self.clf.inputs.has_images:
             return candidate
         fewest, most = IMAGE_EPOCHS
         epochs = min(max(round(SEEN_IMAGES / len(self.X)), fewest), most)

@@ -345,12 +345,6 @@ class Supervised(Explains, Adapts, Estimator):
         """What ``chosen`` gives, as labels ``[n]``; several labels of one example are one ``LabelSet``."""
         return self.kind_.labels(self.chosen(probabilities), self.classes_)
 
-    def export_outputs(self) -> Any:
-        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
-        from glassformer.export.outputs import labels_of
-
-        return labels_of(self)
-
     def embed(self, X: Sequence[Any]) -> np.ndarray:
         """What the head reads of each example, ``[n, D]``, fp32."""
         return self._rows(X, "pooled")
@@ -428,10 +422,14 @@ class Supervised(Explains, Adapts, Estimator):
         self.classes_, self.class_order_ = np.asarray([names[i] for i in order]), order
 
     def check_parts(self, folder: Path) -> None:
-        if hasattr(self.model_.config.embedding, "vocab_size") != (self.NOUN == "texts"):
+        if hasattr(self.model_.config.embedding, "vocab_size") == self.INPUTS.has_images:
             raise CheckpointError(f"holds a model that does not read {self.NOUN}", where=str(folder))
 
     # --- what each kind of example does in its own way ---------------------------------------------
+
+    def export_outputs(self) -> Any:
+        """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
+        raise NotImplementedError
 
     def _is_from_scratch(self) -> bool:
         """Whether the model begins with random weights."""

@@ -477,7 +477,7 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
         fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
         raise DataError(error.what, where=error.where, fix=fix) from None
     context.data = splits
-    if clf.NOUN == "texts" and (cut := int(clf.truncated(split.examples).sum())):
+    if clf.inputs.can_be_cut and (cut := int(clf.truncated(split.examples).sum())):
         context.log(
             f"{cut:,} of {len(split):,} texts are longer than {clf.max_length} tokens and were cut there"
         )

@@ -26,6 +26,7 @@ from glassformer.data.tokenizer_file import check_cut, model_max_length
 from glassformer.errors import CheckpointError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
+from glassformer.inputs.inputs import Inputs
 from glassformer.runtime import computing
 from glassformer.targets import kind_on_hub
 from glassformer.targets.multiclass import Classes
@@ -126,16 +127,9 @@ class SavedModel:
     task: Task | None  # whose estimator ``load`` gives; None: there is none, and ``load`` says why
 
     @property
-    def pairs(self) -> bool:
-        """Whether it was trained on pairs of texts."""
-        return self.about.get("pairs") is True
-
-    @property
-    def reads(self) -> str | None:
-        """What it reads: texts, pairs, pictures, questions, sentences; None: only the model can tell."""
-        if self.task is None or not self.about:
-            return None
-        return "pairs" if self.pairs else getattr(self.task.estimator, "NOUN", None)
+    def inputs(self) -> Inputs | None:
+        """The kind of what it reads; None: only the model can tell."""
+        return None if self.task is None or not self.about else self.task.estimator.INPUTS.of(self.about)
 
 
 def describe(folder: str | Path) -> SavedModel:

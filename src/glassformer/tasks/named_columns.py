@@ -19,6 +19,7 @@ from glassformer.data.in_memory import (
     take_columns,
 )
 from glassformer.errors import CheckpointError, DataError, OtherOrderWarning, UnnamedColumnsWarning
+from glassformer.inputs.inputs import Inputs
 from glassformer.train.config import outside
 
 
@@ -30,12 +31,23 @@ class NamedColumns:
     aside. A model that was fitted without names takes the columns of a table as they stand.
     """
 
-    NOUN: ClassVar[str]  # what the examples are called in messages
+    INPUTS: ClassVar[Inputs]  # the kind of the examples
+    NOUN: ClassVar[str]  # what they are called in messages
     TARGETS: ClassVar[str] = "labels"  # and what is learned of them
     MOST: ClassVar[int] = 1  # columns that an example may have
 
     feature_names_in_: np.ndarray
     n_features_in_: int
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if isinstance(own := getattr(cls, "INPUTS", None), Inputs):
+            cls.NOUN = own.noun
+
+    @property
+    def inputs(self) -> Inputs:
+        """The kind of what this model reads."""
+        return self.INPUTS
 
     @staticmethod
     def is_example(row: Any) -> bool:

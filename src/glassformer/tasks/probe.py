@@ -290,7 +290,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         from glassformer.explain.view import picture_url
 
         opened = self._opened()
-        if opened.NOUN != "pictures":
+        if not opened.INPUTS.has_images:
             fix = "Use gf.Embedder, whose explain_similarity is of texts"
             raise ConfigError("a probe explains pictures", where="explain_similarity", fix=fix)
         if self.pooling != "patches":
@@ -309,7 +309,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
     def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
         """The states of each picture's patches, ``[P, D]`` fp32; a class token is none."""
         opened = self._opened()
-        if opened.NOUN != "pictures":
+        if not opened.INPUTS.has_images:
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
         table, model = opened.encode(opened.check(X)), opened.predictor()
         device = next(model.parameters()).device
@@ -324,7 +324,11 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return out
 
     @property
-    def NOUN(self) -> str:  # type: ignore[override]  # that of the backbone
+    def INPUTS(self) -> Any:  # type: ignore[override]  # that of the backbone
+        return self._opened().INPUTS
+
+    @property
+    def NOUN(self) -> str:  # type: ignore[override]  # as well
         return self._opened().NOUN
 
     @property

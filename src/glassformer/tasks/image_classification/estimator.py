@@ -21,6 +21,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.evaluate.predict import predict_pictures
 from glassformer.finite import finite
 from glassformer.inputs.images import (
+    Images,
     build_transform,
     has_fixed_features,
     is_image_architecture,
@@ -57,7 +58,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     Fitted state beside that of ``Supervised``: ``transform_``.
     """
 
-    NOUN, CHUNK = "pictures", 1024
+    INPUTS, CHUNK = Images(), 1024
 
     batch_size: int | None
     transform_: ImageTransform
@@ -168,6 +169,11 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _table_arrays(self, table: PixelTable) -> list[np.ndarray]:
         return [table.pixels]
+
+    def export_outputs(self) -> Any:
+        from glassformer.export.outputs import ImageLabels
+
+        return ImageLabels(self)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         save_transform(self.transform_, folder)

@@ -24,6 +24,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.finite import finite
+from glassformer.inputs.texts import Texts
 from glassformer.models.text import TextEncoder, look_beside
 from glassformer.runtime import computes, computing
 from glassformer.sklearn_base import check_is_fitted
@@ -50,7 +51,7 @@ class MaskedLM(Estimator, MaskTextConfig, PretrainModelConfig, PretrainFitConfig
     ``history_``, ``chunks_`` (examples an epoch), ``train_seconds_``, ``weights_source_``.
     """
 
-    RECIPE, NOUN = PretrainRecipe, "texts"
+    RECIPE, INPUTS = PretrainRecipe, Texts()
     TASK = PretrainRecipe.task
 
     # --- training --------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from glassformer.errors import CheckpointError, ConfigError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.images import (
+    Images,
     build_transform,
     has_fixed_features,
     is_image_architecture,
@@ -76,7 +77,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     variance 1, so that 1 is what a gray answer has; ``accuracy`` is 1 - loss, the share explained.
     """
 
-    RECIPE, NOUN, is_example = PatchesRecipe, "pictures", staticmethod(is_record)
+    RECIPE, INPUTS, is_example = PatchesRecipe, Images(), staticmethod(is_record)
     TASK = PatchesRecipe.task
 
     transform_: ImageTransform = fitted()

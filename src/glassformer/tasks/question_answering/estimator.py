@@ -31,6 +31,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.windows import LONGEST, QuestionRows, encode_questions
 from glassformer.errors import CheckpointError, DataError
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of
+from glassformer.inputs.questions import Questions
 from glassformer.targets.answer_span import FIGURES, best_threshold, scores_of
 from glassformer.tasks.build import (
     build_model,
@@ -75,7 +76,7 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
     questions; None: it always answers, as training had no question without an answer).
     """
 
-    RECIPE, NOUN, MOST, is_example = AnsweringRecipe, "questions", 2, staticmethod(is_example)
+    RECIPE, INPUTS, MOST, is_example = AnsweringRecipe, Questions(), 2, staticmethod(is_example)
     SAVED_AS = "TextAnswerer"
     FIGURES = (*Estimator.FIGURES, "length", "threshold")
 

@@ -14,6 +14,7 @@ from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
 from glassformer.errors import ConfigError, DataError
 from glassformer.explain.similarity import SimilarityExplanation, contributions
+from glassformer.inputs.texts import TextsForVectors
 from glassformer.models.sentences import Dense, token_limit
 from glassformer.runtime import choose_dtype, computes, computing
 from glassformer.targets.multiclass import Classes
@@ -35,7 +36,7 @@ APART = 3 * 2.0**-9 + 2.0**-11
 class Answers:
     """The questions that an ``Embedder`` answers from its vectors."""
 
-    NOUN = "texts"
+    INPUTS = TextsForVectors()
     check = staticmethod(check_texts)
     precision: Any
     model_: Any

@@ -37,6 +37,8 @@ from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
+from glassformer.inputs.inputs import Inputs
+from glassformer.inputs.texts import TextPairs, Texts
 from glassformer.models.sentences import Sentences
 from glassformer.nn.pairs import tells_sides
 from glassformer.runtime import computes, computing, own_generators
@@ -71,7 +73,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     ``pairs_`` (whether it reads pairs; None: others trained it, and it reads both).
     """
 
-    NOUN, CHUNK, MOST = "texts", 16_384, 2
+    INPUTS, CHUNK, MOST = Texts(), 16_384, 2
 
     tokenizer_: Any  # a tokenizers.Tokenizer; of a linear model its Ngrams
     truncated_: int
@@ -104,6 +106,10 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     def reads_pairs(self) -> bool:
         """Whether inputs are pairs; what others trained reads one text unless a subclass knows better."""
         return bool(self.pairs_)
+
+    @property
+    def inputs(self) -> Inputs:
+        return TextPairs() if self.reads_pairs else self.INPUTS
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -324,6 +330,11 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
     def _table_arrays(self, table: TokenTable | Windows) -> list[np.ndarray]:
         table = table.table if isinstance(table, Windows) else table
         return [table.ids, table.starts, *([] if table.segments is None else [table.segments])]
+
+    def export_outputs(self) -> Any:
+        from glassformer.export.outputs import NgramLabels, TextLabels
+
+        return TextLabels(self) if self.reads_tokens else NgramLabels(self)
 
     def write_parts(self, folder: Path) -> dict[str, Any]:
         pairs = {"pairs": self.pairs_} if self.pairs_ is not False else {}

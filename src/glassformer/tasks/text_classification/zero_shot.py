@@ -20,6 +20,7 @@ from glassformer.data.text_pairs import TextPair, encode_pairs, without_segments
 from glassformer.errors import ConfigError
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import finite
+from glassformer.inputs.texts import Texts
 from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.text_classification.estimator import ENTAILS, TextClassifier
@@ -36,7 +37,8 @@ class ZeroShotClassifier:
     are the labels in the order given.
     """
 
-    NOUN, RECIPE = "texts", TextClassifier.RECIPE
+    INPUTS = inputs = Texts()
+    NOUN, RECIPE = INPUTS.noun, TextClassifier.RECIPE
     kind_ = Classes()  # one label a text is given, whatever the model's own classes
 
     def __init__(

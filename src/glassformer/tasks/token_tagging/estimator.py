@@ -37,6 +37,7 @@ from glassformer.data.windows import WordRows, encode_words
 from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
 from glassformer.evaluate.predict import softmax
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
+from glassformer.inputs.sentences import Sentences
 from glassformer.targets.token_tags import MEASURE, tag_figures
 from glassformer.tasks.build import (
     build_model,
@@ -81,7 +82,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
     ``whole_words_`` (those that keep their punctuation in a text; None: it is split at white space alone).
     """
 
-    RECIPE, NOUN, TARGETS, is_example = TaggingRecipe, "sentences", "tags", staticmethod(is_sentence)
+    RECIPE, INPUTS, TARGETS, is_example = TaggingRecipe, Sentences(), "tags", staticmethod(is_sentence)
     FIGURES = (*Estimator.FIGURES, "scheme", "repaired", "length", "temperature", "whole_words")
 
     tokenizer_: Tokenizer = fitted()

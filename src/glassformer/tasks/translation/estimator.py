@@ -36,6 +36,7 @@ from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.explain.alignment import Alignment
+from glassformer.inputs.texts import Texts
 from glassformer.models.decode import Hypothesis, Limits, beam_search, room
 from glassformer.models.seq2seq import TransformerSeq2Seq, transformer
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
@@ -66,7 +67,7 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
     cut), ``train_seconds_``.
     """
 
-    RECIPE, NOUN = TranslationRecipe, "texts"
+    RECIPE, INPUTS = TranslationRecipe, Texts()
     TASK = TranslationRecipe.task
 
     # --- training --------------------------------------------------------------------------------

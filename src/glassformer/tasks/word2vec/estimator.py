@@ -27,6 +27,7 @@ from glassformer.data.tags import is_sentence
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
+from glassformer.inputs import sentences
 from glassformer.models.skipgram import SkipGram
 from glassformer.runtime import computing, drawing_own, own_generators, set_seed
 from glassformer.tasks.estimator import FORMAT, Estimator, fitted, with_settings
@@ -61,7 +62,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
     ``train_seconds_``.
     """
 
-    RECIPE, NOUN, is_example = VectorsRecipe, "sentences", staticmethod(is_sentence)
+    RECIPE, INPUTS, is_example = VectorsRecipe, sentences.Sentences(), staticmethod(is_sentence)
     FIGURES = ("train_seconds",)
     ALONE = "word vectors are trained by threads of one process"
 

@@ -1,0 +1,86 @@
+"""Questions, each with the text that its answer stands in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from glassformer.data.answered import columns_of, is_nested, load_answered
+from glassformer.data.questions import check_questions
+from glassformer.data.tables import PLAIN
+from glassformer.data.text_pairs import TextPair
+from glassformer.data.windows import joined_questions
+from glassformer.inputs.inputs import Inputs
+from glassformer.inputs.pairs import gather_pairs, pairs_in
+from glassformer.inputs.rows import STDIN, Given, Row, counted, is_picture, names_a_file, refuse_unreadable
+from glassformer.inputs.served import CHARS_PER_TOKEN, Item, Served
+
+SIDES = ("question", "text")
+
+
+class ServedQuestions(Served):
+    """(question, context) each."""
+
+    pairs, long_field = True, "text_pair"
+    neutral = ("Where was Ada born?", "Ada was born in Hanoi in 1923.")
+
+    def guess(self, x: Sequence[str]) -> int:
+        return 2 * self.length(x) // CHARS_PER_TOKEN + 4
+
+    def length(self, x: Sequence[str]) -> int:
+        return sum(map(len, x))
+
+    def encode(self, inputs: Sequence[Sequence[str]], what: str = "questions") -> list[Item]:
+        questions = check_questions(list(map(tuple, inputs)), what)
+        parts = [self.clf.encode([question]) for question in questions]
+        return [
+            Item(rows, len(rows.table.ids), bool(rows.table.truncated.any()), question)
+            for question, rows in zip(questions, parts, strict=True)
+        ]
+
+    def join(self, items: Sequence[Item]) -> Any:
+        return joined_questions([item.encoded for item in items])
+
+
+class Questions(Inputs):
+    """A question and its text an example."""
+
+    noun, placeholder = "questions", '"A QUESTION" "A TEXT WITH ITS ANSWER"'
+    served = ServedQuestions
+
+    def rows(self, given: Given) -> list[Row]:
+        """Two words for each, and names of files: SQuAD's JSON, tables with columns question and context;
+        ``.txt`` files and ``-`` for standard input have both in a line, a tab between them."""
+        refuse_unreadable(given.words, given.skip)
+        found: list[Row] = []
+        texts: list[str] = []
+
+        def pairs(behind: int) -> list[Row]:
+            return gather_pairs(replace(given, words=texts), SIDES, behind - len(texts)) if texts else []
+
+        for number, word in enumerate(given.words, 1):
+            table = names_a_file(word) and not is_picture(word) and not word.lower().endswith(PLAIN)
+            if word != STDIN and not table:
+                texts.append(word)
+                continue
+            found, texts = [*found, *pairs(number)], []
+            if word == STDIN:
+                found += gather_pairs(replace(given, words=[word]))
+            else:
+                found += counted(partial(_of_file, Path(word)), given)
+        return [*found, *pairs(len(given.words) + 1)]
+
+
+def _of_file(path: Path, given: Given) -> list[Row]:
+    if path.is_file() and is_nested(path):
+        data = load_answered(path, on_bad_row="skip" if given.skip else "refuse", need_answers=False)
+        (split,) = data.splits.values()
+        rows = split.rows or range(1, len(split) + 1)
+        good = [Row(TextPair(*q), row, str(path)) for q, row in zip(split.questions, rows, strict=True)]
+        bad = [Row(TextPair("", ""), row.row, str(path), error=row.reason) for row in data.rejected]
+        return sorted([*good, *bad], key=lambda row: row.row or 0)
+    named = given.text_column, given.pair_column
+    return pairs_in(path, lambda table: columns_of(table, *named), given)

@@ -1,0 +1,493 @@
+"""What a command is given to read: texts, files of them, standard input.
+
+Each input becomes a ``Row`` with its place, its other columns and what is wrong with it. What pairs,
+questions, sentences and images have for themselves stands in the file of each kind.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from glassformer.errors import DataError
+from glassformer.finite import json_text
+
+WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
+STDIN = "-"  # as an argument: the texts come from standard input
+MOST_STDIN = 256 * 2**20  # bytes
+MOST_COLUMNS = 200  # of the user's own, next to the predictions
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a command is given to read, and how.
+
+    Attributes:
+        words: texts, names of files and of folders, ``-`` for standard input.
+        text_column, pair_column: of tables; None: they are found.
+        trained: columns that the model was trained on, which are looked for first.
+        folder: of the model.
+        skip: an input that cannot be used is marked; else it ends the reading.
+        say: is told what is worth knowing of how a file is read.
+    """
+
+    words: Sequence[str]
+    text_column: str | None = None
+    pair_column: str | None = None
+    trained: Sequence[str | None] = ()
+    folder: Path = Path()
+    skip: bool = False
+    say: Callable[[str], None] = lambda line: None
+
+
+AS_FOUND = Given(())  # columns are found, and the first row that cannot be used ends the reading
+
+
+@dataclass
+class Row:
+    """One input: a text, a pair of texts or the path of an image."""
+
+    text: Any
+    row: int | None = None  # in its file, counted as that shows it
+    file: str = ""  # "" of what was given on the command line
+    given: dict[str, str] = field(default_factory=dict)  # the file's other columns
+    error: str | None = None  # why it has no prediction
+    words: Sequence[str] | None = None  # of a sentence that its file gives in words
+
+
+def usable(rows: Sequence[Row]) -> list[str]:
+    """The texts of the rows that can be answered.
+
+    Raises:
+        DataError: there is none.
+    """
+    texts = [row.text for row in rows if row.error is None]
+    if not rows:
+        raise DataError("nothing to answer", where="predict", fix="Give at least one text")
+    if not texts:
+        first = rows[0]
+        where = f"{first.file}, row {first.row}" if first.row else first.file or None
+        raise DataError(f"no row can be used; {first.error}", where=where, fix="Give at least one text")
+    return texts
+
+
+def text_row(text: str, number: int, skip: bool) -> Row:
+    """A text from the command line; with ``skip`` one that cannot be used is marked.
+
+    Args:
+        number: of the argument, from 1.
+
+    Raises:
+        DataError: it cannot be used, without ``skip``.
+    """
+    return Row(text, error=_problem(text, f"TEXT {number}", skip, "Give another text"))
+
+
+EMPTY = "the line is empty"
+
+
+def line_rows(lines: dict[int, str], file: str, skip: bool) -> list[Row]:
+    """A row for each line up to the last; an empty one keeps its place and is marked, whatever ``skip`` says.
+
+    Args:
+        lines: number, from 1 -> line.
+
+    Raises:
+        DataError: a line that cannot be used, without ``skip``.
+    """
+    rows = []
+    for number in range(1, max(lines) + 1 if lines else 1):
+        line = lines.get(number, "").rstrip("\r\n")
+        error = _problem(line, f"{file}, row {number}", skip) if line.strip() else EMPTY
+        rows.append(Row(line, number, file, error=error))
+    return rows
+
+
+def row_of(path: Path, number: int, text: Any, given: dict[str, Any], skip: bool) -> Row:
+    """A row of a table; with ``skip`` one that cannot be used is marked.
+
+    Raises:
+        DataError: it cannot be used, without ``skip``.
+    """
+    cells = {name: as_cell(value) for name, value in given.items()}
+    found = Row(text if isinstance(text, str) else "", number, str(path), cells)
+    found.error = _problem(text, f"{path}, row {number}", skip)
+    return found
+
+
+def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, int], None]:
+    """What ``read_table`` is told to do with a row that cannot be read: end, or note it in ``ragged``."""
+
+    def refuse(error: DataError, row: int) -> None:
+        if not skip:
+            raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
+        ragged[row] = error
+
+    return refuse
+
+
+def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
+    """The rows of a file; where the first that cannot be used ends the reading, the others are counted.
+
+    Args:
+        read: reads the file as it is told.
+    """
+    try:
+        return read(given)
+    except DataError as error:
+        if given.skip or not error.where or ", row " not in error.where:
+            raise
+        from glassformer.data.rejected import with_others
+
+        bad = 0
+        with suppress(DataError):
+            bad = sum(row.error is not None for row in read(replace(given, skip=True)))
+        raise DataError(with_others(error.what, bad), where=error.where, fix=error.fix) from None
+
+
+def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
+    """The rows of a table or a ``.txt`` file, in their order; empty lines of a ``.txt`` keep their places.
+
+    Raises:
+        DataError: a file that cannot be read, or (without ``skip``) a row that cannot be used.
+    """
+    from glassformer.data.columns import find_text
+    from glassformer.data.files import check_utf8, text_lines
+    from glassformer.data.tables import is_plain
+
+    if is_plain(path):
+        check_utf8(path)
+        rows = line_rows(dict(enumerate(text_lines(path), 1)), str(path), given.skip)
+        if all(row.error == EMPTY for row in rows):
+            raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+        return rows
+    found = []
+    for values, row in read_columns(
+        path, lambda table: (find_text(table, given.text_column, given.trained),), given
+    ):
+        if row.error is None:
+            row.text = values[0] if isinstance(values[0], str) else ""
+            row.error = _problem(values[0], f"{path}, row {row.row}", given.skip)
+        found.append(row)
+    return found
+
+
+def read_columns(
+    path: Path, choose: Callable[[Any], tuple[str, ...]], given: Given
+) -> list[tuple[tuple[Any, ...], Row]]:
+    """The values of a table's columns that ``choose`` names, row for row, each with a ``Row`` of the others.
+
+    Ragged rows are marked with ``given.skip``, and have no values; else the first ends the reading.
+    """
+    from glassformer.data.tables import NO_ROWS, read_table
+
+    ragged: dict[int, DataError] = {}
+    try:
+        table = read_table(path, refusal(given.skip, ragged))
+    except DataError as error:
+        if not ragged or error.what != NO_ROWS:
+            raise
+        row, first = next(iter(ragged.items()))
+        what = f"no row can be used; {first.what}"
+        raise DataError(what, where=f"{path}, row {row}", fix=first.fix) from None
+    if table.said:
+        given.say(table.said)
+    columns = choose(table)
+    others = carried([name for name in table.names if name not in columns], given.say)
+    values = {name: table.read(name) for name in others}
+    rows: list[tuple[tuple[Any, ...], Row]] = []
+    for i, chosen in enumerate(zip(*map(table.read, columns), strict=True)):
+        cells = {name: as_cell(values[name][i]) for name in others}
+        rows.append((chosen, Row("", table.rows[i], str(path), cells)))
+    rows += [((), unreadable_row(path, row, error, columns, table.names)) for row, error in ragged.items()]
+    return sorted(rows, key=lambda item: item[1].row or 0)
+
+
+def carried(names: Sequence[str], say: Callable[[str], None]) -> list[str]:
+    """Those of a table's other columns that stand beside the answers; that there are more is said."""
+    if (more := len(names) - MOST_COLUMNS) > 0:
+        those = f"behind {names[MOST_COLUMNS - 1]!r}"
+        say(f"{more:,} of {len(names):,} other columns, those {those}, are not written beside the answers")
+    return list(names[:MOST_COLUMNS])
+
+
+def unreadable_row(path: Path, row: int, error: DataError, texts: Sequence[str], names: Sequence[str]) -> Row:
+    """A row without an answer, with those of its cells that can be read.
+
+    Args:
+        texts: the columns of texts.
+        names: of all columns, in the file's order; of a row with too few or too many cells those that stand
+            to the left of its texts are kept, since a stray separator moves the others.
+    """
+    values: dict[str, Any] = getattr(error, "values", {})
+    if getattr(error, "ragged", False):
+        values = {name: values.get(name) for name in takewhile(lambda name: name not in texts, names)}
+    text = values.get(texts[0]) if len(texts) == 1 else None
+    given = {name: as_cell(values.get(name)) for name in names if name not in texts}
+    given = dict(list(given.items())[:MOST_COLUMNS])
+    return Row(text if isinstance(text, str) else "", row, str(path), given, error=error.what)
+
+
+def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None:
+    from glassformer.data.checks import check_cells
+
+    try:
+        check_cells([text])
+    except DataError as error:
+        if not skip:
+            fix = f"{instead or error.fix or 'Correct it'}, {WAY_OUT}"
+            raise DataError(error.what, where=where, fix=fix) from None
+        return error.what
+    return None
+
+
+def as_cell(value: Any) -> str:
+    """A value of a user's column as a cell of a CSV file; bytes are left out."""
+    if value is None or isinstance(value, bytes):
+        return ""
+    if isinstance(value, list | dict):
+        return json_text(value, default=lambda x: None)
+    return str(value)
+
+
+class Layout(NamedTuple):
+    """What stands beside the answers of some rows."""
+
+    columns: tuple[str, ...]  # the user's own
+    files: bool  # whether the rows come from several
+    errors: bool  # whether a row has no answer
+    pairs: bool = False  # of texts
+
+
+def layout_of(rows: Sequence[Row]) -> Layout:
+    """Of rows that are all in memory."""
+    from glassformer.data.text_pairs import TextPair
+
+    columns = tuple(dict.fromkeys(name for row in rows for name in row.given))
+    several = len({row.file for row in rows if row.file}) > 1
+    pairs = any(isinstance(row.text, TextPair) for row in rows)
+    return Layout(columns, several, any(row.error is not None for row in rows), pairs)
+
+
+def columns_beside(layout: Layout, taken: Sequence[str]) -> dict[str, Callable[[Row], str]]:
+    """The user's columns by their names in our table, each with what gives the cell of a row.
+
+    A column whose name is ``taken`` is called ``given:NAME``.
+    """
+    out: dict[str, Callable[[Row], str]] = {"file": lambda row: row.file} if layout.files else {}
+    for name in layout.columns:
+        shown = f"given:{name}" if name in (*taken, *out) or name.startswith(("p:", "given:")) else name
+        out[shown] = partial(_given, name)
+    return out
+
+
+def _given(name: str, row: Row) -> str:
+    return row.given.get(name, "")
+
+
+def without_answer(rows: Sequence[Row]) -> str:
+    """How many rows have no answer, by kind; empty where all have one."""
+    from glassformer.data.rejected import RejectedRow
+
+    bad = [RejectedRow(r.file, r.row or i, r.error) for i, r in enumerate(rows, 1) if r.error is not None]
+    return said_of(bad)
+
+
+def said_of(bad: Sequence[Any]) -> str:
+    """The same of rows that are rejected."""
+    from glassformer.data.rejected import by_kind, in_other_encoding
+
+    if not bad:
+        return ""
+    count = "1 row has" if len(bad) == 1 else f"{len(bad):,} rows have"
+    return f"{count} no answer: {by_kind(bad)}{in_other_encoding(bad)}"
+
+
+# A word that ends so is a file, too, although it would not be read.
+OTHER_ENDS = (
+    *(".xlsx", ".xls", ".ods", ".feather", ".arrow", ".jsonlines", ".gz", ".zip", ".bz2", ".xz", ".zst"),
+    *(".pdf", ".docx", ".html", ".xml", ".md", ".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"),
+)
+
+
+def gather_rows(given: Given, first: int = 1) -> list[Row]:
+    """The texts that are given, row for row: those of a file keep their places and their other columns.
+
+    Args:
+        first: the number of the first word, in messages.
+
+    Raises:
+        DataError: a file is missing or cannot be used, or a text is empty; file and row are named.
+    """
+    found: list[Row] = []
+    for number, argument in enumerate(given.words, first):
+        if argument == STDIN:
+            lines = dict(zip(*reversed(read_stdin()), strict=True))
+            found += line_rows(lines, "standard input", given.skip)
+        elif not names_a_file(argument):
+            found.append(text_row(argument, number, given.skip))
+        elif is_picture(argument):
+            raise no_picture(argument)
+        else:
+            found += counted(partial(read_rows, Path(argument)), given)
+    return found
+
+
+def check_encodings(given: Sequence[str]) -> None:
+    """Raises DataError for a file of texts that is not there or not UTF-8, before the model is loaded."""
+    from glassformer.data.files import check_file, check_utf8
+    from glassformer.data.tables import PLAIN, READERS
+
+    ends = tuple(end for end in (PLAIN, *READERS) if end != ".parquet")
+    for argument in given:
+        if argument.lower().endswith(ends) and os.path.isfile(argument):
+            check_utf8(Path(argument))
+        elif argument.lower().endswith(ends) and names_a_file(argument):
+            check_file(Path(argument))  # before torch is imported, too
+
+
+def is_picture(argument: str) -> bool:
+    """Whether an argument is named as pictures are."""
+    from glassformer.data.image import is_image_name
+
+    return is_image_name(argument)
+
+
+def refuse_folder(argument: str) -> None:
+    """Raises DataError for a folder where a text or a file is wanted: nobody means its name as a text."""
+    if not os.path.isdir(argument):  # False, not an error, for a text too long to be a name
+        return
+    from glassformer.data.folders import name_one, tables_in
+    from glassformer.data.tables import PLAIN
+
+    path = Path(argument)
+    files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
+    fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
+    raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
+
+
+def _as_text(argument: str) -> str:
+    """How the name of a file or folder is given as a text."""
+    return (
+        f"a text of this name is read from standard input: echo {shlex.quote(argument)} | glassformer ... -"
+    )
+
+
+def no_picture(argument: str) -> DataError:
+    """What is said of a picture that is given to a model of texts."""
+    return DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+
+
+def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
+    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text.
+
+    Args:
+        skip: a text that cannot be used is not refused.
+    """
+    from glassformer.data.files import check_file
+
+    for number, argument in enumerate(given, 1):
+        if argument == STDIN:
+            continue
+        if not names_a_file(argument):
+            text_row(argument, number, skip)
+        elif is_picture(argument):
+            raise no_picture(argument)
+        else:
+            check_file(Path(argument))
+
+
+def names_a_file(argument: str) -> bool:
+    """Whether an argument is a file, or a word that ends as the files do that can be read.
+
+    Raises:
+        DataError: it is a folder, whose name nobody means as a text, or a file whose name has no ending that
+            says how it is read.
+    """
+    from glassformer.data.tables import PLAIN, READERS
+
+    refuse_folder(argument)
+    if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
+        if not any(map(str.isalpha, Path(argument).suffix)):
+            what = f"a file whose name has no ending, such as {PLAIN}, that says how it is read"
+            raise DataError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
+        return True
+    if len(argument.split()) != 1:
+        return False
+    path = Path(argument)
+    if os.path.exists(argument):
+        what = "a pipe or a device, which is not read"
+        raise DataError(what, where=argument, fix="Give a file, or its lines on standard input: -")
+    if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
+        what = "no such file or folder"
+        raise DataError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
+    return argument.lower().endswith((PLAIN, *READERS, *OTHER_ENDS))
+
+
+def read_stdin() -> tuple[list[str], list[int]]:
+    """The lines of standard input that are not blank, and their numbers from 1.
+
+    Raises:
+        DataError: too much, not UTF-8, or nothing at all.
+    """
+    from glassformer.data.files import split_lines
+
+    where = "standard input"
+    content = sys.stdin.buffer.read(MOST_STDIN + 1)
+    if len(content) > MOST_STDIN:
+        raise DataError(
+            f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
+        )
+    try:
+        lines = split_lines(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
+    kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
+    if not kept:
+        fix = "Give one text a line; it was read because '-' stands among the texts"
+        raise DataError("no text", where=where, fix=fix)
+    return [line for line, _ in kept], [row for _, row in kept]
+
+
+def read_with_columns(
+    path: Path, text_column: str | None, say: Callable[[str], None]
+) -> tuple[list[str], list[int], list[dict[str, Any]]]:
+    """The texts of a table or a ``.txt`` file, their rows, and what stands beside each in its row, by column.
+
+    Columns of bytes (pictures) are left out.
+
+    Raises:
+        DataError: a file that cannot be read, or a text that cannot be used.
+    """
+    from glassformer.data.checks import check_texts
+    from glassformer.data.columns import find_text
+    from glassformer.data.files import read_lines
+    from glassformer.data.tables import is_plain, read_table
+
+    if is_plain(path):
+        lines, rows = read_lines(path)
+        return check_texts(lines, str(path), rows), rows, [{} for _ in lines]
+    table = read_table(path)
+    if table.said:
+        say(table.said)
+    column = find_text(table, text_column)
+    texts = check_texts(table.read(column), table.origin, table.rows)
+    beside: list[dict[str, Any]] = [{} for _ in texts]
+    for name in table.names:
+        values = [] if name == column else table.read(name)
+        if any(isinstance(value, bytes | dict) for value in values):
+            continue
+        for own, value in zip(beside, values, strict=False):
+            if isinstance(value, float) and not math.isfinite(value):
+                value = None  # JSON has no word for it
+            own[name] = value if value is None or isinstance(value, str | int | float) else str(value)
+    return texts, list(table.rows), beside
