@@ -460,10 +460,20 @@ class TableKeys(Section):
 
 @dataclasses.dataclass(frozen=True)
 class KnownRecipe:
-    """What a page must know of recipes: this one's keys with defaults, and the shipped one of its name."""
+    """What a page must know of recipes: this one's keys with defaults, the shipped one of its name, and what
+    its task reads.
+
+    Attributes:
+        noun: what examples are called.
+        shape: what goes into the model.
+        has_images: whether an example is seen, not read.
+    """
 
     defaults: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     shipped: dict[str, Any] | None = None
+    noun: str = "texts"
+    shape: str = "tokens [N]"
+    has_images: bool = False
 
 
 NOTHING_KNOWN = KnownRecipe()

@@ -203,14 +203,14 @@ def looks(run: LabeledRun) -> Section | None:
     examples, left_out = maps.prepare(run.maps)
     if not examples:
         return None
-    note = part("classes", "looks_note", run.noun).strip()
+    note = part("classes", "looks_note", run.known.has_images).strip()
     needs = ["attention.js", *(["pictures"] if any(view.picture for view in examples) else [])]
-    body = part("classes", "looks", examples, run.noun, left_out)
+    body = part("classes", "looks", examples, run.known.has_images, left_out)
     return Section("looks", "Attention", note, body, needs)
 
 
 def letters(run: Run) -> str:
-    return part("classes", "letters", run.noun, reads_features(run.metrics)).strip()
+    return part("classes", "letters", run.known, reads_features(run.metrics)).strip()
 
 
 def solved_at_once(steps: Sequence[Any], evaluations: Sequence[Any]) -> bool:

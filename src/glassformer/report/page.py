@@ -10,7 +10,7 @@ browser run and style only what is shipped here, so that a review cannot bring a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,6 @@ from glassformer.report.run import Run, read_folder
 
 TEMPLATES = Path(__file__).parent / "templates"
 MAX_ROWS = 200  # of one table or list
-TOKENS = {"texts": "tokens [N]", "pictures": "pixels [B, channels, height, width]"}
 FEATURES = "n-grams of a text [N]"  # what goes into a model whose first box is of features
 TRAIN, HELD = ("train", "training"), ("held", "validation")  # the lines of a chart: color, name
 FILTERS = {
@@ -73,7 +72,7 @@ class Kind:
     sections: Sequence[Callable[[Any], Section | None]]
     verdict: Callable[[Any], str] = lambda run: ""
     about: Callable[[Any], dict[str, Any]] = lambda run: {}  # facts of the head, beside those of every run
-    source: Callable[[Any], str] = lambda run: TOKENS[run.noun]  # what goes into the model, with its shape
+    source: Callable[[Any], str] = lambda run: run.known.shape  # what goes into the model, with its shape
     letters: Callable[[Any], str] = lambda run: "N tokens in all"  # of the shapes, explained
     read: Callable[[Path], Run] = read_folder
 
@@ -88,8 +87,8 @@ def write_kind(folder: str | Path, kind: Kind, known: KnownRecipe = NOTHING_KNOW
         DataError: no metrics.json, or a damaged file, which is named.
         ConfigError: config.toml is not TOML.
     """
-    run = kind.read(Path(folder))
-    return write_page(run.folder / "report.html", render(run, kind, known))
+    run = replace(kind.read(Path(folder)), known=known)
+    return write_page(run.folder / "report.html", render(run, kind))
 
 
 def write_page(path: Path, html: str) -> Path:
@@ -98,7 +97,7 @@ def write_page(path: Path, html: str) -> Path:
     return path
 
 
-def render(run: Run, kind: Kind, known: KnownRecipe = NOTHING_KNOWN) -> str:
+def render(run: Run, kind: Kind) -> str:
     """The page's HTML."""
     metrics, config = run.metrics, run.config
     source = FEATURES if reads_features(metrics) else kind.source(run)
@@ -118,7 +117,7 @@ def render(run: Run, kind: Kind, known: KnownRecipe = NOTHING_KNOWN) -> str:
         *(make(run) for make in kind.sections),
         data_section(run),
         model_section(architecture(metrics, source), kind.letters(run)),
-        settings_section(run, known),
+        settings_section(run),
         cost_section(metrics),
     ]
     return render_page(
@@ -255,13 +254,13 @@ def model_section(drawn: Sequence[Markup], letters: str) -> Section | None:
     return Section("model", "The model", note, part("parts", "model", drawn))
 
 
-def settings_section(run: Run, known: KnownRecipe) -> Section | None:
+def settings_section(run: Run) -> Section | None:
     """What the recipe sets, and what it expects."""
-    every = tables.settings(run.config, known.defaults)
+    every = tables.settings(run.config, run.known.defaults)
     if not every:
         return None
     note = "Settings that differ from their default. config.toml has all of them."
-    expectation = tables.expectation(run.config, known.shipped, known.defaults)
+    expectation = tables.expectation(run.config, run.known.shipped, run.known.defaults)
     body = part("parts", "settings", tables.changed(every), every, expectation)
     return Section("settings", "Settings", note, body)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from glassformer.config import read_toml
+from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
 from glassformer.errors import DataError
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.targets.multiclass import Classes
@@ -50,11 +50,12 @@ class Run:
     evaluations: list[dict[str, Any]]
     doctor: dict[str, Any]
     calibration: dict[str, Any]  # from calibration.json, where the run was calibrated
+    known: KnownRecipe = field(default=NOTHING_KNOWN, kw_only=True)
 
     @property
     def noun(self) -> str:
         """What the examples are called."""
-        return "pictures" if "image" in self.config else "texts"  # the section of how pictures are read
+        return self.known.noun
 
     @property
     def measure(self) -> str:

@@ -162,8 +162,9 @@ def known_recipe(folder: str | Path) -> KnownRecipe:
     Raises:
         ConfigError: config.toml is not TOML.
     """
-    path = Path(folder) / "config.toml"
-    return known_recipe_of(read_toml(path) if path.is_file() else {})
+    path, inputs = Path(folder) / "config.toml", task_of(folder).estimator.INPUTS
+    known = known_recipe_of(read_toml(path) if path.is_file() else {})
+    return replace(known, noun=inputs.noun, shape=inputs.shape, has_images=inputs.has_images)
 
 
 def known_recipe_of(config: Mapping[str, Any]) -> KnownRecipe:
