@@ -183,7 +183,7 @@ def stability(
     for one_input in inputs:
         whole = one_input
         if clf.inputs.has_images:
-            whole = np.moveaxis(clf.transform_.picture(one_input), 0, -1)  # uint8 at the model's size
+            whole = np.moveaxis(clf.pixels(one_input), 0, -1)  # uint8 at the model's size
         changed = change(whole, rng)
         if changed is not None:
             one = _alike(clf, whole, changed[0], method, options)

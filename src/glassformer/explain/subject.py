@@ -351,7 +351,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
     """
     model = model_of(clf)
     device = next(model.parameters()).device
-    pixels = np.array(clf.transform_.picture(picture))  # [C, height, width] uint8, of its own
+    pixels = np.array(clf.pixels(picture))  # [C, height, width] uint8, of its own
     values = clf.transform_.normalize(torch.from_numpy(pixels)[None].to(device))
     height, width = (int(size) for size in model.config.embedding.patch_size)
     grid = (pixels.shape[1] // height, pixels.shape[2] // width)

@@ -387,7 +387,7 @@ class ImageLabels(Labels):
         return super().about() | {"size": list(t.size), **scale, RANGE: t.image_range}
 
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
-        pixels = np.stack([self.clf.transform_.picture(x) for x in samples])
+        pixels = np.stack([self.clf.pixels(x) for x in samples])
         parts = [pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)]
         return np.concatenate([self.chosen(run({"pixels": part})) for part in parts])
 

@@ -110,9 +110,9 @@ class ServedImages(Served):
             raise TooLargeError(most, where=where, fix="Scale it down")
         return found, width * height
 
-    def decode(self, content: bytes, where: str) -> Item:
+    def decode(self, content: Any, where: str) -> Item:
         """The bytes of an image as pixels ``[C, H, W]`` uint8; raises DataError for a damaged one."""
-        return Item(self.clf.transform_.picture(content, where), self.most)
+        return Item(self.clf.pixels(content, where), self.most)
 
     def trial(self, text: str) -> Item:
         shape = self.clf.transform_.channels, *self.clf.transform_.size

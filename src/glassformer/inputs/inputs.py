@@ -30,7 +30,7 @@ class Gathered:
 class Inputs:
     """A kind of input: an estimator names its own as ``INPUTS``, and nobody knows a kind by name."""
 
-    noun: ClassVar[str]  # what examples are called in messages, reports and JSON
+    noun: ClassVar[str] = "examples"  # what they are called in messages, reports and JSON
     shape: ClassVar[str] = "tokens [N]"  # what goes into the model, in a report
     placeholder: ClassVar[str] = '"A TEXT OF YOUR OWN"'  # an example, in a proposed command
     single_text: ClassVar[bool] = False  # whether an example is one text, as the sentences of a recipe are

@@ -1,4 +1,4 @@
-"""Questions, each with the text that its answer stands in."""
+"""Questions, each with the text that contains its answer."""
 
 from __future__ import annotations
 

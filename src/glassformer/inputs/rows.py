@@ -1,7 +1,7 @@
 """What a command is given to read: texts, files of them, standard input.
 
-Each input becomes a ``Row`` with its place, its other columns and what is wrong with it. What pairs,
-questions, sentences and images have for themselves stands in the file of each kind.
+Each input becomes a ``Row`` with its place, its other columns and what is wrong with it. The
+files of the other kinds read pairs, questions, sentences and images.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Given:
         trained: columns that the model was trained on, which are looked for first.
         folder: of the model.
         skip: an input that cannot be used is marked; else it ends the reading.
-        say: is told what is worth knowing of how a file is read.
+        say: takes a line on how a file is read.
     """
 
     words: Sequence[str]
@@ -139,7 +139,7 @@ def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
     """The rows of a file; where the first that cannot be used ends the reading, the others are counted.
 
     Args:
-        read: reads the file as it is told.
+        read: reads the file, as the given settings say.
     """
     try:
         return read(given)
@@ -391,7 +391,7 @@ def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
     """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text.
 
     Args:
-        skip: a text that cannot be used is not refused.
+        skip: a text that cannot be used raises no error.
     """
     from glassformer.data.files import check_file
 

@@ -17,7 +17,7 @@ CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
 
 
 class TooLargeError(DataError):
-    """An input, or several together, beyond what a server takes; it answers with 413."""
+    """An input, or several together, beyond what a server takes: HTTP 413."""
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ from glassformer.serve.schema import (
     ErrorResponse,
     ExplainRequest,
     ExplainResponse,
-    ModelsResponse,
     StateResponse,
+    listing,
     reading,
 )
 
@@ -104,9 +104,9 @@ class Server:
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
         # Pictures take seconds to decode, texts milliseconds: neither waits for the other's threads.
         self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
-        kinds = [type(served.inputs) for served, _ in models]
-        self.requests = {path: reading(route.request, kinds) for path, route in ROUTES.items()}
-        self.requests[EXPLAIN] = reading(ExplainRequest, kinds)
+        self.kinds = [type(served.inputs) for served, _ in models]
+        self.requests = {path: reading(route.request, self.kinds) for path, route in ROUTES.items()}
+        self.requests[EXPLAIN] = reading(ExplainRequest, self.kinds)
         threads = (next(iter(self.models.values())).clf.threads,)  # torch counts them for each thread anew
         self.computing = ThreadPoolExecutor(1, "compute", _stand_back, threads)
         self.explaining = ThreadPoolExecutor(1, "explain", _stand_back, threads)
@@ -342,7 +342,7 @@ def _add_routes(app: FastAPI, server: Server) -> None:
     about = "What an answer rests on"
     app.post(EXPLAIN, response_model=ExplainResponse, responses=WRONG, summary=about)(explain)
 
-    @app.get("/v1/models", response_model=ModelsResponse, responses={401: WRONG[401], 400: WRONG[400]})
+    @app.get("/v1/models", response_model=listing(server.kinds), responses={401: WRONG[401], 400: WRONG[400]})
     async def models() -> Response:
         """What is served here."""
         broken = [{"name": name, "error": error} for name, error in server.broken.items()]

@@ -172,7 +172,7 @@ class ExplainRequest(Request):
 
 
 def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Request]:
-    """A request that takes inputs of these kinds, too, each in a field of its own."""
+    """A request that also takes inputs of these kinds, each in a separate field."""
     known = getattr(request, "READS", None)
     more = [kind for kind in dict.fromkeys(kinds) if known and kind.field not in request.model_fields]
     if known is None or not more:
@@ -181,7 +181,7 @@ def reading(request: type[Request], kinds: Sequence[type[Served]]) -> type[Reque
     for kind in more:
         one: Any = Annotated[kind.element | None, Field(description=kind.element_is)]
         fields |= {f"{kind.field}s": (Many[kind.element], None), kind.field: (one, None)}
-    made = create_model(request.__name__, __base__=request, **fields)
+    made = create_model(request.__name__, __base__=request, __doc__=request.__doc__, **fields)
     made.READS = (*known, *more)  # type: ignore[attr-defined]  # those of labels have it
     return made
 
@@ -444,6 +444,15 @@ class BrokenModel(Strict):
 class ModelsResponse(Strict):
     models: list[Model]
     broken: list[BrokenModel] = Field([], description="Models that were named but could not be loaded")
+
+
+def listing(kinds: Sequence[type[Served]]) -> type[ModelsResponse]:
+    """The list of models that read these kinds of inputs."""
+    names = tuple(dict.fromkeys(("text", "image", *(kind.kind for kind in kinds))))
+    fields: dict[str, Any] = {"kind": (Literal[names], ...)}
+    model = create_model("Model", __base__=Model, **fields)
+    fields = {"models": (list[model], ...)}  # type: ignore[valid-type]  # made at run time
+    return create_model("ModelsResponse", __base__=ModelsResponse, **fields)
 
 
 class StateResponse(Strict):

@@ -54,20 +54,21 @@ def labelled(
     name: str,
     recipe: type,
     estimator: type[Any],
-    inputs: Inputs,
     target: Classes,
     label_of: Callable[[Any], Any],
     report: str,
     **more: Any,
 ) -> Task:
-    """The task that learns one target from one kind of input.
+    """The task that learns one target from the inputs of an estimator.
 
     Args:
         name: as a recipe's ``task`` says it.
-        label_of: the target of an example of ``inputs.example_fixture()``, for the contract tests.
+        label_of: the target of an example of ``INPUTS.example_fixture()``, for the contract tests.
         report: the kind of report.
         more: fields of ``Task`` that differ from the usual ones.
     """
+
+    inputs: Inputs = estimator.INPUTS
 
     def made() -> tuple[Any, tuple]:
         examples = inputs.example_fixture()
@@ -91,14 +92,13 @@ def labelled(
         "folds": LabelsOutOfFold,
         "export": export,
     }
-    return Task(name=name, recipe=recipe, estimator=estimator, inputs=inputs, target=target, **usual | more)
+    return Task(name=name, recipe=recipe, estimator=estimator, target=target, **usual | more)
 
 
 def parts_of(task: Task) -> tuple[Inputs, Classes]:
     """What a task of labels or numbers reads, and what it learns."""
-    assert task.inputs is not None
     assert isinstance(task.target, Classes)
-    return task.inputs, task.target
+    return task.estimator.INPUTS, task.target
 
 
 # --- data -----------------------------------------------------------------------------------------

@@ -31,8 +31,8 @@ class NamedColumns:
     aside. A model that was fitted without names takes the columns of a table as they stand.
     """
 
-    INPUTS: ClassVar[Inputs]  # the kind of the examples
-    NOUN: ClassVar[str]  # what they are called in messages
+    INPUTS: ClassVar[Inputs] = Inputs()  # the kind of the examples
+    NOUN: ClassVar[str] = Inputs.noun  # what they are called in messages
     TARGETS: ClassVar[str] = "labels"  # and what is learned of them
     MOST: ClassVar[int] = 1  # columns that an example may have
 

@@ -12,7 +12,6 @@ from glassformer.config import KnownRecipe
 from glassformer.data.doctor import DoctorReport, Severity
 from glassformer.data.files import as_recipes_say
 from glassformer.finite import json_text
-from glassformer.inputs.inputs import Inputs
 from glassformer.targets.target import NOTHING, Target
 from glassformer.train.callbacks import Count, uncounted
 
@@ -73,7 +72,7 @@ class Task:
         predict_records: (estimator, texts) -> what is found in each, for JSON; for tasks without labels.
         export: ``(estimator, form, folder, samples, **options)`` -> the facts of the export.
         opens: heads of other people's checkpoints that ``estimator.opened`` makes use of.
-        inputs, target: the kinds of what is read and of what is predicted.
+        target: the kind of what is predicted.
         read: (recipe, source or None) -> the data set before it is split.
         folds: an ``OutOfFold``; None: no cross-validation.
         gives: labels, numbers, vectors, tags or answers, over HTTP; None: it is not served.
@@ -98,7 +97,6 @@ class Task:
     predict_records: Callable[[Any, Sequence[Any]], list[dict[str, Any]]] | None = None
     export: Callable[..., dict[str, Any]] | None = None
     opens: Sequence[str] = ()
-    inputs: Inputs | None = None
     target: Target = NOTHING
     read: Callable[..., Any] | None = None
     folds: type[Any] | None = None

@@ -88,6 +88,10 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
             raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.begun)
 
+    def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
+        """One example as the model reads it, ``[C, H, W]`` uint8."""
+        return self.transform_.picture(example, where)
+
     def encode(self, examples: Sequence[Any]) -> PixelTable:
         return read_pictures(examples, self.transform_)
 

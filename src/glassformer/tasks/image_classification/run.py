@@ -20,7 +20,6 @@ from glassformer.data.transform import read_pictures
 from glassformer.evaluate.baselines import pixel_features, pixel_logistic
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
-from glassformer.inputs.images import Images
 from glassformer.runtime import computing
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.image_classification.estimator import ImageClassifier
@@ -173,7 +172,6 @@ TASK = labelled(
     "image-classification",
     ImageRecipe,
     ImageClassifier,
-    Images(),
     Classes(),
     label_of=lambda image: int(image.mean() > 127),  # is it bright?
     report="classes",

@@ -4,7 +4,6 @@ A run leaves ``predictions.csv`` and ``numbers.json`` (points of the figures, th
 beside what every run leaves.
 """
 
-from glassformer.inputs.images import Images
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, pixel_ridge
 from glassformer.tasks.image_regression.estimator import ImageRegressor
 from glassformer.tasks.image_regression.recipe import ImageNumberRecipe
@@ -14,7 +13,6 @@ TASK = labelled(
     "image-regression",
     ImageNumberRecipe,
     ImageRegressor,
-    Images(),
     Numbers(),
     label_of=lambda image: float(image.mean()),  # how bright is it?
     report="numbers",

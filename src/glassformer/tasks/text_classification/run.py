@@ -21,7 +21,6 @@ from glassformer.data.tokenizer_file import id_count
 from glassformer.evaluate.baselines import bag_of_embeddings, tfidf_logistic, word_features
 from glassformer.explain.attention import rollout
 from glassformer.explain.methods import explain_input
-from glassformer.inputs.texts import Texts
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.packing import Packing
@@ -209,7 +208,6 @@ TASK = labelled(
     "text-classification",
     Recipe,
     TextClassifier,
-    Texts(),
     Classes(),
     label_of=lambda text: int("dog" in text),  # does it name a dog?
     report="classes",

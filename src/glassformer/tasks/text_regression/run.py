@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.inputs.texts import Texts
 from glassformer.targets.regression import Numbers, as_baseline, mean_number, tfidf_ridge
 from glassformer.tasks.frozen import fit_frozen, left_out
 from glassformer.tasks.labelled import evaluate, labelled, show_numbers
@@ -39,7 +38,6 @@ TASK = labelled(
     "text-regression",
     TextNumberRecipe,
     TextRegressor,
-    Texts(),
     Numbers(),
     label_of=lambda text: float(len(text)),  # how many letters has a text?
     report="numbers",

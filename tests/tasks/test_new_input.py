@@ -1,0 +1,204 @@
+"""A kind of input that nobody knows, two images, works wherever a model is asked once its task is registered."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from glassformer.cli.app import main
+from glassformer.config import setting
+from glassformer.data.dataset import Dataset
+from glassformer.data.findings import DoctorReport
+from glassformer.data.image import open_picture
+from glassformer.data.image_sources import ImageSplit, beside
+from glassformer.data.tables import read_table
+from glassformer.data.transform import PixelTable, read_pictures
+from glassformer.export.outputs import ImageLabels
+from glassformer.inputs.images import Images, ServedImages
+from glassformer.inputs.rows import Given, Row, read_columns
+from glassformer.serve.app import create_app
+from glassformer.serve.limits import Limits
+from glassformer.serve.models import load_models
+from glassformer.targets.multiclass import Classes
+from glassformer.tasks.catalog import TASKS
+from glassformer.tasks.decisions import Classifier
+from glassformer.tasks.estimator import with_settings
+from glassformer.tasks.image_classification.estimator import ImageModel
+from glassformer.tasks.image_classification.recipe import (
+    ImageConfig,
+    ImageDataConfig,
+    ImageEvaluateConfig,
+    ImageFitConfig,
+    ImageModelConfig,
+)
+from glassformer.tasks.labelled import labelled
+from glassformer.tasks.sections import RecipeKeys
+
+COLUMNS = ("first", "second")
+
+
+class Two(NamedTuple):
+    first: Any
+    second: Any
+
+
+def pasted(two: Two) -> np.ndarray:
+    """Both side by side."""
+    return np.concatenate([np.asarray(open_picture(x).resize((8, 8))) for x in two], 1)
+
+
+class ServedTwo(ServedImages):
+    kind = field = "image_pair"
+    element, element_is, noun, examples = list[str], "Two images in base64", "pairs of images", ()
+
+    def opened(self, content: Any, where: str) -> tuple[Any, int]:
+        (a, m), (b, n) = (super(ServedTwo, self).opened(x, f"{where}[{i}]") for i, x in enumerate(content))
+        return Two(a, b), m + n
+
+
+class TwoImages(Images):
+    noun, placeholder, columns, served = "image pairs", "FIRST.png SECOND.png", (), ServedTwo
+
+    def read(self, recipe: Any, source: str, numbers: bool, **part: Any) -> Dataset:
+        table = read_table(Path(source))
+        sides = ([beside(x, source) for x in table.read(name)] for name in COLUMNS)
+        pairs = [Two(*pair) for pair in zip(*sides, strict=True)]
+        return Dataset("pairs", {"train": ImageSplit(pairs, table.read("label"), source, table.rows)})
+
+    def check(self, recipe: Any, splits: Any, folder: Path) -> None:
+        pass
+
+    def examine(self, dataset: Any, est: Any, recipe: Any, held_out: Any) -> DoctorReport:
+        return DoctorReport(dataset.name, [], {})
+
+    def rows(self, given: Given) -> list[Row]:
+        if not given.words[0].endswith(".csv"):
+            return [Row(Two(*pair)) for pair in zip(given.words[::2], given.words[1::2], strict=True)]
+        table = Path(given.words[0])
+        found = read_columns(table, lambda table: COLUMNS, given)
+        for values, row in found:
+            row.text = Two(*(beside(x, str(table)) for x in values))
+        return [row for _, row in found]
+
+    def explained(self, given: Given, numbers: Any) -> list[Any]:
+        return [row.text for row in self.rows(given)]
+
+    def title(self, x: Any) -> str:
+        return " and ".join(x)
+
+
+class TwoLabels(ImageLabels):
+    def samples(self, run: Any, count: int, seed: int = 0) -> Any:
+        found, _ = super().samples(run, 2 * count, seed)
+        return [Two(*pair) for pair in zip(found[::2], found[1::2], strict=True)], None
+
+
+@dataclass(frozen=True)
+class TwoRecipe(RecipeKeys):
+    task: Literal["two-images"] = setting("two-images", "which engine runs it")
+    data: ImageDataConfig = field(default_factory=ImageDataConfig)
+    image: ImageConfig = field(default_factory=ImageConfig)
+    model: ImageModelConfig = field(default_factory=ImageModelConfig)
+    train: ImageFitConfig = field(default_factory=ImageFitConfig)
+    evaluate: ImageEvaluateConfig = field(default_factory=ImageEvaluateConfig)
+
+
+@with_settings
+class TwoClassifier(ImageModel, Classifier, ImageFitConfig):
+    RECIPE, INPUTS = TwoRecipe, TwoImages()
+
+    @staticmethod
+    def is_example(row: Any) -> bool:
+        return isinstance(row, Two)
+
+    @staticmethod
+    def check(X: Any, origin: str = "pairs") -> list[Any]:
+        return [Two(*x) for x in X]
+
+    @staticmethod
+    def copies_of(examples: Any) -> list[str]:
+        return list(map(str, examples))
+
+    def pixels(self, example: Two, where: str = "pair") -> np.ndarray:
+        return super().pixels(pasted(example), where)
+
+    def encode(self, examples: Any) -> PixelTable:
+        return read_pictures(list(map(pasted, examples)), self.transform_)
+
+    def _training_table(self, examples: Any) -> PixelTable:
+        return super()._training_table(list(map(pasted, examples)))
+
+    def export_outputs(self) -> TwoLabels:
+        return TwoLabels(self)
+
+
+TASK = labelled("two-images", TwoRecipe, TwoClassifier, Classes(), label_of=str, report="classes")
+RECIPE = """
+task = "two-images"
+data = { source = "pairs.csv", validation_size = 0.2, test_size = 0.2 }
+image = { image_size = 8 }
+model = { model = "vit-tiny", patch_size = 4, d_model = 14, num_layers = 1, num_heads = 2, d_ff = 11 }
+train = { epochs = 2, batch_size = 8, lr = 0.01, precision = "fp32" }
+evaluate = { grid = false }
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Path:
+    """Where a run is going to be; 24 pairs lie beside it, dark or bright each."""
+    monkeypatch.setitem(TASKS, TASK.name, TASK)
+    monkeypatch.chdir(tmp_path)
+    lines = ["first,second,label"]
+    for i in range(24):
+        shades = {"a": 40 * (i % 2), "b": 40 * (i // 2 % 2)}
+        for name, shade in shades.items():
+            Image.fromarray(np.full((9, 9, 3), 100 + shade + i, np.uint8)).save(f"{name}{i}.png")
+        lines.append(f"a{i}.png,b{i}.png,{'same' if shades['a'] == shades['b'] else 'other'}")
+    Path("pairs.csv").write_text("\n".join(lines))
+    Path("two.toml").write_text(RECIPE)
+    return Path("run")
+
+
+def test_two_images_are_trained_asked_explained_exported_and_served(run, capsys):
+    """Predictions are the same from words, tables, HTTP and ONNX, and messages say what they are of."""
+    assert main(["train", "two.toml", "--out", "run"]) == 0
+    assert "next: glassformer predict run FIRST.png SECOND.png" in capsys.readouterr().out
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "test image pairs" in page
+    assert "B image pairs, N patches in all" in page
+    assert main(["predict", "run", "a0.png", "b0.png", "a1.png", "b1.png", "--json"]) == 0
+    typed = json.loads(capsys.readouterr().out)["answers"]
+    assert main(["predict", "run", "pairs.csv", "--json"]) == 0
+    table = json.loads(capsys.readouterr().out)["answers"]
+    for one, wanted in zip(table[:2], typed, strict=True):
+        assert one["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
+    assert (table[1]["row"], len(table)) == (3, 24)
+    assert main(["evaluate", "run"]) == 0
+    assert "test image pairs" in capsys.readouterr().out
+    assert main(["explain", "run", "a0.png", "b0.png", "--out", "page.html"]) == 0
+    assert "a0.png and b0.png" in Path("page.html").read_text(encoding="utf-8")
+    assert main(["export", "run", "--to", "onnx", "--check", "8"]) == 0
+    assert main(["cross-validate", "two.toml", "--folds", "2", "--out", "folds"]) == 0
+
+    def sent(i: int) -> list[str]:
+        return [base64.b64encode(Path(f"{name}{i}.png").read_bytes()).decode() for name in "ab"]
+
+    app = create_app(load_models([run], Limits(), precision="fp32"), Limits())
+    with TestClient(app, base_url="http://localhost") as client:
+        found = client.post("/v1/predict", json={"image_pairs": [sent(0), sent(1)]}).json()["predictions"]
+        for one, wanted in zip(found, typed, strict=True):
+            assert [*one["probabilities"].values()] == pytest.approx(wanted["probabilities"], abs=1e-5)
+        assert client.post("/v1/explain", json={"image_pair": sent(0)}).json()["label"] == typed[0]["label"]
+        wrong = client.post("/v1/predict", json={"image_pair": [sent(0)[0], "x"]}).json()["error"]
+        assert (wrong["what"], wrong["where"]) == ("not base64", "image_pairs[0][1]")
+        assert "no model here reads texts" in client.post("/v1/predict", json={"text": "a"}).text
+        schema = client.get("/openapi.json").json()["components"]["schemas"]
+        assert schema["Model"]["properties"]["kind"]["enum"] == ["text", "image", "image_pair"]
