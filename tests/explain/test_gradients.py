@@ -45,12 +45,12 @@ def test_integrated_gradients_equal_captum_s(any_subject, target):
 
 
 def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
-    assert methods_for(plain.model_) == ["occlusion", "gradient_x_input", "integrated_gradients"]
+    assert methods_for(plain.model_) == ["occlusion", "gradient_x_input", "integrated_gradients", "shapley"]
     for method in ("attention", "rollout", "attention_gradient"):
         with pytest.raises(InputError) as caught:
             plain.explain(TEXT, method=method)
         assert "has no attention to show" in str(caught.value)
-        assert caught.value.fix == "Use occlusion, gradient_x_input or integrated_gradients"
+        assert caught.value.fix == "Use occlusion, gradient_x_input, integrated_gradients or shapley"
     e = plain.explain(TEXT, method="occlusion", trust=True, maps=True)
     assert e.maps is None
     assert e.trust is not None
@@ -180,8 +180,9 @@ def test_options_that_cannot_be(tiny, options, said):
 def test_maps_that_no_answer_went_through_have_no_gradient(kind):
     settings = TINY | {"num_layers": 1, "epochs": 1, "attention": kind}
     clf = TextClassifier(**settings | ({"attention_window": 2} if kind == "local" else {})).fit(TEXTS, LABELS)
-    assert methods_for(clf.model_) == [name for name in OF_LAYERS if name != "attention_gradient"]
+    no_way = ("attention_gradient", "gim", "decomposition")
+    assert methods_for(clf.model_) == [name for name in OF_LAYERS if name not in no_way]
     for method in methods_for(clf.model_):
         assert len(clf.explain(TEXT, method=method).scores)
-    with pytest.raises(InputError, match=f"{kind} attention has no gradient that reaches its maps"):
+    with pytest.raises(InputError, match=f"has {kind} attention, whose maps no gradient reaches"):
         clf.explain(TEXT, method="attention_gradient")

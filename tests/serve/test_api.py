@@ -207,7 +207,7 @@ def test_a_model_without_attention_offers_what_it_has(serve, classifiers):
     running = serve(others={"plain": clf})
     try:
         (about,) = [m for m in running.ask("/v1/models").body["models"] if m["name"] == "plain"]
-        assert about["methods"] == ["occlusion", "gradient_x_input", "integrated_gradients"]
+        assert about["methods"] == ["occlusion", "gradient_x_input", "integrated_gradients", "shapley"]
         assert (about["layers"], about["heads"], about["channels"]) == (None, None, None)
         answer = running.ask("/v1/explain", {"text": "a dull film", "model": "plain"})
         assert (answer.status, answer.body["method"]) == (200, "occlusion")

@@ -13,6 +13,7 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.errors import InputError
 from glassformer.explain.attention import attention, attention_gradient, attention_rollout
+from glassformer.explain.backward import can_decompose, decomposition, gim
 from glassformer.explain.cross import cross as cross_of
 from glassformer.explain.faithfulness import trust as trust_in
 from glassformer.explain.gradients import gradient_x_input, integrated_gradients
@@ -20,6 +21,7 @@ from glassformer.explain.ngrams import ngram_subject, weights
 from glassformer.explain.occlusion import occlusion
 from glassformer.explain.render import Explanation
 from glassformer.explain.result import ABOUT, Scores
+from glassformer.explain.shapley import shapley
 from glassformer.explain.subject import RowView, Subject, attention_maps, picture_subject, text_subject
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
@@ -31,12 +33,17 @@ METHODS: dict[str, Callable[..., Scores]] = {
     "gradient_x_input": gradient_x_input,
     "integrated_gradients": integrated_gradients,
     "attention_gradient": attention_gradient,
+    "gim": gim,
+    "decomposition": decomposition,
     "occlusion": occlusion,
+    "shapley": shapley,
     "weights": weights,
 }
 
 # Those that show attention itself; a model without attention has the others.
 OF_ATTENTION = ("attention", "rollout", "attention_gradient")
+# Those that go through an encoder with full attention step by step.
+SPELLED_OUT = ("gim", "decomposition")
 # Those that look into layers, or hide what goes into them.
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Those of a linear model: its own weights, and what hides parts of the input.
@@ -47,11 +54,24 @@ def methods_for(model: Any) -> list[str]:
     """The methods that can explain answers of a model; the first is the one to begin with."""
     if _is_linear(model):
         return list(OF_LINEAR)
-    if getattr(model, "has_attention", True):
+    able = [name for name in OF_LAYERS if not _why_not(model, name)]
+    return (
+        able if getattr(model, "has_attention", True) else sorted(able, key=lambda name: name != "occlusion")
+    )
+
+
+def _why_not(model: Any, method: str) -> str:
+    """Why a method of ``OF_LAYERS`` cannot explain a model; empty: it can."""
+    if not getattr(model, "has_attention", True) and method in (*OF_ATTENTION, *SPELLED_OUT):
+        return "has no attention to show" if method in OF_ATTENTION else "has no attention"
+    if _kind(model) != "full" and method == "attention_gradient":
         # Local and linear attention make maps to be shown: what is answered does not go through them.
-        return [name for name in OF_LAYERS if name != "attention_gradient" or _kind(model) == "full"]
-    rest = [name for name in OF_LAYERS if name not in OF_ATTENTION]
-    return sorted(rest, key=lambda name: name != "occlusion")
+        return f"has {_kind(model)} attention, whose maps no gradient reaches"
+    if _kind(model) != "full" and method in SPELLED_OUT:
+        return f"has {_kind(model)} attention, which {method} does not know"
+    if method == "decomposition" and not can_decompose(model):
+        return "has a head or a pooling that does not add up over tokens"
+    return ""
 
 
 def _is_linear(model: Any) -> bool:
@@ -80,14 +100,9 @@ def check_attention(clf: Any, method: str) -> None:
         what = f"{method} does not explain {clf.model!r}: {why}"
         raise InputError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}{other}")
     if method not in able:
-        has_maps = getattr(clf.model_, "has_attention", True)
-        raise InputError(
-            f"{_kind(clf.model_)} attention has no gradient that reaches its maps"
-            if has_maps
-            else f"{'a linear model' if clf.model_.fixed else repr(clf.model)} has no attention to show",
-            where=method,
-            fix=f"Use {', '.join(able[:-1])} or {able[-1]}",
-        )
+        name = "a linear model" if clf.model_.fixed else repr(clf.model)
+        what = f"{name} {_why_not(clf.model_, method)}"
+        raise InputError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}")
 
 
 @computes_gradients

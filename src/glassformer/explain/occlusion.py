@@ -59,6 +59,12 @@ def drops(
     return falls, np.tensordot(falls, hidden.astype(np.float64), 1) / np.maximum(covered, 1)
 
 
+def units_of(subject: Subject, unit: Unit) -> np.ndarray:
+    """The unit that each token of ``subject.hideable`` belongs to, counted from 0; patches are their own."""
+    chosen = subject.hideable
+    return np.arange(len(chosen)) if subject.grid is not None or unit == "token" else subject.words[chosen]
+
+
 def occlusion(
     subject: Subject,
     target: int,
@@ -83,13 +89,11 @@ def occlusion(
     if unit not in ("token", "word", "span"):
         raise InputError(f"no unit {unit!r}", where="occlusion", fix="Use token, word or span")
     size = (3 if unit == "span" else 1) if window is None else window
-    chosen = subject.hideable
+    chosen, unit_of = subject.hideable, units_of(subject, unit)
     if subject.grid is not None:
         inside = windows(subject.grid, (size, size), (stride, stride))
         inside = inside.reshape(len(inside), -1)  # [M, P]
-        unit_of = np.arange(len(chosen))
     else:
-        unit_of = np.arange(len(chosen)) if unit == "token" else subject.words[chosen]
         count = int(unit_of.max(initial=-1)) + 1
         if count == 0:
             return Scores(np.zeros(len(subject)))

@@ -121,6 +121,12 @@ ABOUT = {
     "the difference between the two logits, up to the error stated.",
     "attention_gradient": "Attention followed through all layers, where it raises the logit of the label "
     "explained.",
+    "gim": "The first-order part of what each token gives to the logit of the label explained, by a gradient "
+    "that is not weakened where tokens make up for each other.",
+    "decomposition": "The part of the logit that each token has, with attention weights and other factors "
+    "held constant: the scores of all tokens and the biases add up to the logit.",
+    "shapley": "What each token adds to the logit of the label explained, on average over random orders of "
+    "showing tokens: the scores add up to the difference to an input with every token hidden.",
     "weights": "The weights of the words and n-grams of characters that stand in the text, each shared out "
     "among the characters that it stands on: the scores of all tokens and the bias add up to the logit.",
     "occlusion": "How far the logit of the label explained falls when the token is hidden.",
@@ -145,8 +151,8 @@ class Result:
 
     ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty. ``offsets`` are places in
     the text, (0, 0) for special tokens. Attention methods score how much was read, from 0 up. The others
-    score what speaks for the target: negative ones speak against it, in its logit's units for ``occlusion``,
-    ``gradient_x_input``, ``integrated_gradients`` and ``weights``.
+    score what speaks for the target: negative ones speak against it, in its logit's units for all but
+    ``attention_gradient`` and ``gim``.
     """
 
     text: str

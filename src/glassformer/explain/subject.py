@@ -173,8 +173,14 @@ class RowView(nn.Module):
         if set(packing.lengths) != {self.length}:
             what = "a word, or an answer, whose text lacks tokens has no place in it"
             raise InputError(what, where="explain", fix="Hide tokens with by=mask, not by=delete")
-        out = self.model.run_rows(x, packing, trace)
-        out.logits = self.chosen(out.logits, packing.first_rows)
+        return self._chosen(self.model.run_rows(x, packing, trace), packing)
+
+    def answer(self, states: Tensor, packing: Packing) -> ModelOutput:
+        """States ``[N, D]`` -> logits ``[B, C]``."""
+        return self._chosen(self.model.answer(states, packing), packing)
+
+    def _chosen(self, out: ModelOutput, packing: Packing) -> ModelOutput:
+        out.logits = self.chosen(out.logits, packing.first_rows)  # type: ignore[arg-type]  # there is a head
         return out
 
 

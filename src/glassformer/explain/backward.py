@@ -1,0 +1,184 @@
+"""Gradient x input through a backward pass that differs from the plain one where that misleads.
+
+An encoder's forward pass is spelled out for one input, with the values of ``Encoder.forward``, so that a
+method can hold parts of it constant or share out their gradient:
+
+gim             Deviations in norms are constants, the softmax goes back at a higher temperature, and the
+                factors of a product share its gradient (Edin et al., 2025).
+decomposition   Attention weights, deviations in norms and slopes ``f(h) / h`` of activations are constants.
+                What is left is linear: a row's gradient times the row is its exact part of the logit, and the
+                biases have the rest (DecompX, Modarressi et al., 2023; here of the logit alone, in one
+                backward pass, and biases are not shared out among tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glassformer.errors import InputError
+from glassformer.explain.result import Scores
+from glassformer.explain.subject import RowView, Subject
+from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
+from glassformer.nn.pairs import PairPooling
+from glassformer.nn.pooling import AttentionPooling, Pooler, UnitPooling, first_rows
+from glassformer.nn.positions import spread
+from glassformer.packing import Packing
+
+
+def gim(subject: Subject, target: int, *, temperature: float = 2.0) -> Scores:
+    """Gradient x input with the three changes of Gradient Interaction Modifications (Edin et al., 2025).
+
+    Args:
+        temperature: of the softmax in the backward pass; above 1, weights near 1 pass on a gradient too.
+
+    Raises:
+        InputError: a temperature that is not above 0.
+    """
+    if not temperature > 0:
+        raise InputError(f"temperature {temperature}", where="gim", fix="Give a number above 0")
+    rules = Rules(
+        lambda scores: _Softmax.apply(scores, temperature), (0.25, 0.25, 0.5), lambda f, h: f(h), 0.5
+    )
+    scores, _ = _gradient_x_input(subject, target, rules, lambda model, *states: model.answer(*states).logits)
+    return Scores(scores, settings={"temperature": temperature})
+
+
+def decomposition(subject: Subject, target: int) -> Scores:
+    """The exact parts of the logit that the rows have, with what multiplies them held constant (DecompX).
+
+    The scores of all tokens, special ones too, and ``settings["biases"]`` add up to the logit.
+    """
+    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), _by_slope, None)
+    scores, logit = _gradient_x_input(subject, target, rules, _linear_answer)
+    return Scores(scores, settings={"biases": logit - float(scores.sum())})
+
+
+def can_decompose(model: Any) -> bool:
+    """Whether what stands on the states of a model is linear in them once its factors are constants."""
+    if getattr(model, "mlm", None) is not None:
+        return False
+    return not isinstance(getattr(model, "pooling", None), AttentionPooling | PairPooling)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a method does at the places where rows meet each other, or themselves.
+
+    Args:
+        weights: attention scores ``[H, T, T]`` -> weights.
+        shares: of the gradient that reach queries, keys and values.
+        activation: an activation ``f`` and what enters it -> ``f(h)``.
+        gate: share of the gradient for each factor of a gated network; None: the gate is a constant.
+    """
+
+    weights: Callable[[Tensor], Tensor]
+    shares: tuple[float, float, float]
+    activation: Callable[[Callable[[Tensor], Tensor], Tensor], Tensor]
+    gate: float | None
+
+
+def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Callable[..., Tensor]) -> Any:
+    """The scores ``[T]`` fp64 and the logit; ``answer`` makes logits of model, states and packing."""
+    model, packing = subject.model, subject.packing()
+    rows = subject.rows.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
+    with torch.enable_grad():
+        states = spelled_out(model.encoder, rows, packing, rules)
+        logit = answer(model, states, packing)[0, target]
+        (slopes,) = torch.autograd.grad(logit, rows)
+    return (slopes * rows.detach()).double().sum(1).cpu().numpy(), float(logit.detach())
+
+
+# --- the forward pass ---------------------------------------------------------------------------------
+
+
+def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tensor:
+    """``[N, D]`` -> ``[N, D]``: what ``Encoder.forward`` gives in evaluation mode, step by step."""
+    bias = None if encoder.relative is None else encoder.relative(packing.max_length)
+    for layer in encoder.layers:
+        a = _attended(layer.attention, _normed(layer.norm1, x) if layer.pre_norm else x, packing, bias, rules)
+        x = x + layer.scale1(a)
+        if layer.pre_norm:
+            x = x + layer.scale2(_fed(layer.feed_forward, _normed(layer.norm2, x), rules))
+        else:
+            x = _normed(layer.norm1, x)
+            x = _normed(layer.norm2, x + layer.scale2(_fed(layer.feed_forward, x, rules)))
+    return _normed(encoder.final_norm, x)
+
+
+def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
+    qkv = (_shared(t, share) for t, share in zip(attention.project(x), rules.shares, strict=True))
+    out = []
+    for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # of each sequence, [T, H, K]
+        scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
+        if bias is not None:
+            scores = scores + spread(bias, len(q), len(k))
+        out.append(torch.einsum("hts,shk->thk", rules.weights(scores), v))
+    return attention.out(torch.cat(out).flatten(1))
+
+
+def _fed(network: Any, x: Tensor, rules: Rules) -> Tensor:
+    if isinstance(network, GatedFeedForward):
+        gate, up = network.up(x).chunk(2, -1)
+        gate = F.silu(gate)
+        product = (
+            gate.detach() * up if rules.gate is None else _shared(gate, rules.gate) * _shared(up, rules.gate)
+        )
+        return network.down(product)
+    return network.down(rules.activation(ACTIVATIONS[network.activation], network.up(x)))
+
+
+def _normed(norm: nn.Module, x: Tensor) -> Tensor:
+    """Layer norm whose deviation is a constant; the mean stays linear in the row."""
+    if not isinstance(norm, nn.LayerNorm):
+        return x
+    x = x - x.mean(-1, keepdim=True)
+    deviation = (x.square().mean(-1, keepdim=True) + norm.eps).sqrt().detach()
+    return x / deviation * norm.weight + norm.bias
+
+
+def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
+    """Logits ``[B, C]``, linear in the states but for biases."""
+    if isinstance(model, RowView):
+        return model.chosen(_linear_answer(model.model, states, packing), packing.first_rows)
+    if model.spans is not None:
+        return model.spans(states)
+    if isinstance(model.pooling, Pooler):
+        return model.head(_by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing))))
+    if isinstance(model.pooling, UnitPooling):
+        pooled, scaled = model.pooling.each(states, packing), model.pooling(states, packing)
+        return model.head(pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None])
+    return model.head(model.pooling(states, packing))
+
+
+# --- the backward pass --------------------------------------------------------------------------------
+
+
+def _shared(x: Tensor, share: float) -> Tensor:
+    """``x``, which passes on that share of its gradient."""
+    return x if share == 1 else share * x + ((1 - share) * x).detach()
+
+
+def _by_slope(f: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
+    """``f(h)`` as ``h`` times the constant ``f(h) / h``."""
+    slope = torch.where(h == 0, 0.0, f(h) / torch.where(h == 0, 1.0, h))
+    return h * slope.detach()
+
+
+class _Softmax(torch.autograd.Function):
+    """The softmax over the last dimension, whose gradient is that of one at a higher temperature."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, temperature: float) -> Tensor:
+        ctx.save_for_backward((scores / temperature).softmax(-1))
+        return scores.softmax(-1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (weights,) = ctx.saved_tensors
+        return weights * (grad - (grad * weights).sum(-1, keepdim=True)), None
