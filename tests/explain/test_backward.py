@@ -62,7 +62,11 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
     def with_biases(logit, rows):
         slopes = grad(logit, [rows, *biases], allow_unused=True)
         found.append(
-            sum(float((p.detach() * s).sum()) for p, s in zip(biases, slopes[1:], strict=True) if s is not None)
+            sum(
+                float((p.detach() * s).sum())
+                for p, s in zip(biases, slopes[1:], strict=True)
+                if s is not None
+            )
         )
         return slopes[:1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -41,7 +42,14 @@ def test_one_explanation_beside_random_orders_as_judge_has_it():
     np.testing.assert_allclose(told["insertion"], curve.insertion, atol=1e-6)
     assert told["shares"] == list(f.SHARES)
     assert told["deletion"][0] == told["random"]["deletion"][0] == told["random"]["insertion"][-1]
-    assert told["verdict"] == f.verdict_on_one(told["figures"], told["random"]["figures"])
+    passed = {"mask": {"gap": told["operators"]["mask"]["gap"], "wins": 7, "passes": True}}
+    assert passed["mask"].items() <= told["operators"]["mask"].items()
+    assert passed["mask"]["gap"] == pytest.approx(
+        np.trapezoid(curve.insertion - curve.deletion, f.SHARES), abs=1e-5
+    )
+    assert told["verdict"] == f.verdict_on_one(
+        told["operators"], told["figures"], told["random"]["figures"], 7
+    )
     assert json.loads(json.dumps(told)) == told
 
 
@@ -85,19 +93,54 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert f.verdict(table["truth"], randomized=0.8).startswith("Do not believe it: it hardly changes")
     assert f.verdict(table["truth"], randomized=0.1).startswith("Believe it:")
     assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
-    one = judged[0]
-    assert "This explanation passes the test:" in f.verdict_on_one(one["truth"], one["random"])
-    assert "This explanation fails the test:" in f.verdict_on_one(one["lie"], one["random"])
-    barely = {name: value + 1e-4 * f.BETTER[name] for name, value in one["random"].items()}
-    assert "The test cannot tell" in f.verdict_on_one(barely, one["random"])
-    raised = one["truth"] | {"comprehensiveness": -0.038}
-    assert "ranks first raises the probability by 0.038" in f.verdict_on_one(raised, one["random"])
-    for unit in (1e-4, 1.0, 1e6):  # a number's explanation passes whatever it is counted in
-        told = [{name: unit * value for name, value in own.items()} for own in (one["truth"], one["random"])]
-        said = f.verdict_on_one(*told, spread=unit)
-        assert "passes the test: hiding the parts that it ranks first lowers the number by" in said
-        told[0] = {name: unit * value for name, value in barely.items()}
-        assert "the number stays the same within" in f.verdict_on_one(*told, spread=unit)
+
+
+def test_the_verdict_on_one_input_in_words():
+    def verdict(wins, fall=0.4, spread=None):
+        operators = {
+            name: {"wins": w, "passes": None if w is None else w == 19}
+            for name, w in zip(("mask", "delete", "unknown"), wins, strict=False)
+        }
+        return f.verdict_on_one(
+            operators, {"comprehensiveness": fall}, {"comprehensiveness": 0.1}, 19, spread
+        )
+
+    said = verdict((19, 19, 19))
+    assert said.startswith(
+        "This explanation passes the faithfulness test under 3 of 3 ways of hiding parts: "
+    )
+    assert "lowers the probability by 0.400, hiding random parts by 0.100" in said
+    assert said.endswith("of 19 random orders it beats 19 (masked), 19 (deleted), 19 (made unknown).")
+    assert "passes the faithfulness test only when parts are deleted:" in verdict((18, 19, 0))
+    assert "under 2 of 2 ways" in verdict((19, None, 19))
+    assert "fails the faithfulness test:" in verdict((18, 0, 1))
+    assert "fails the faithfulness test and is worse than random:" in verdict((0, 0, 0))
+    assert "The test cannot tell: the probability stays the same within 0.005" in verdict((None,))
+    assert "ranks first raises the probability by 0.038, hiding random parts lowers it" in verdict(
+        (0,), -0.038
+    )
+    assert "lowers the number by 2000" in verdict((19,), 2000.0, 1e6)
+    assert "the number stays the same within 5e+03" in verdict((None,), spread=1e6)
+
+
+def test_a_random_order_passes_rarely_and_the_truth_always():
+    """Under several operators at once, which is what the verdict says."""
+    subject, values = linear_subject()
+    subject = replace(
+        subject,
+        operators=("mask", "mean", "delete"),
+        baselines=subject.baselines
+        | {"mean": lambda: torch.tensor([[0.3, 0.0, 0.0]]).repeat(len(values), 1)},
+    )
+    rng = np.random.default_rng(5)
+    every = [f.trust(subject, rng.random(len(values)), target=1, seed=i)["operators"] for i in range(100)]
+    assert np.mean([all(found["passes"] for found in told.values()) for told in every]) <= 0.05
+    assert np.mean([told["mask"]["passes"] for told in every]) <= 0.11  # 5 expected of 100
+    for i in range(10):
+        truth = f.trust(subject, values, target=1, seed=i)
+        assert all(found["passes"] and found["wins"] == 19 for found in truth["operators"].values())
+        lie = f.trust(subject, -values, target=1, seed=i)
+        assert "is worse than random" in lie["verdict"]
 
 
 def test_every_method_can_be_judged(tiny):

@@ -54,7 +54,8 @@ def explain(
         folder: of a run or of a saved model.
         method: None: rollout, and occlusion of a model without attention.
         target: the label to explain; None: the predicted one.
-        trust: judge each explanation against random orders, which takes about 220 variants of the input.
+        trust: test each explanation against random orders, in about 320 variants of the input for each way
+            of hiding.
         maps: keep the attention maps for a page.
         text_column: of tables; None takes the one of the training, or finds it by its usual names.
         pair_column: of the second texts, for a model of pairs; None: likewise.

@@ -36,7 +36,8 @@ class Explains:
             method: one of ``glassformer.explain.methods``, which has their options too; None: attention, of a
                 model without it occlusion, of a linear one its weights.
             target: the label to explain; None: the predicted one.
-            trust: judge them against random orders: curves and figures in ``trust``, a verdict in ``notes``.
+            trust: test them against random orders, under several ways of hiding parts: curves and figures in
+                ``trust``, a verdict in ``notes``.
             options: of the method; also ``cross=True``: the words of a pair against each other, in ``cross``.
 
         Raises:

@@ -120,8 +120,9 @@ def explain_input(
 
     Args:
         method: None: the estimator's ``EXPLAINED_BY``, or the first of ``methods_for``.
-        trust: judge them against ten random orders, in about 220 variants of the input, which the
-            classifier's own (often faster) number format answers; of words and answers from a text fp32 does.
+        trust: test them against 19 random orders under each way of hiding, in about 320 variants of the
+            input each, which the classifier's own (often faster) number format answers; of words and answers
+            from a text fp32 does.
         cross: of a pair of texts, their words against each other (``cross.py``).
     """
     by: str = method or getattr(clf, "EXPLAINED_BY", None) or methods_for(clf.model_)[0]

@@ -17,7 +17,14 @@ from glassformer.data.text_pairs import JOINT
 from glassformer.data.vocabulary import word_numbers
 from glassformer.data.windows import QuestionRows
 from glassformer.errors import InputError
-from glassformer.explain.subject import RowView, Subject, logits_of, model_of, token_rows
+from glassformer.explain.subject import (
+    RowView,
+    Subject,
+    logits_of,
+    model_of,
+    text_operators,
+    token_rows,
+)
 from glassformer.finite import finite
 from glassformer.runtime import computes_gradients
 
@@ -72,10 +79,8 @@ def word_subject(tagger: Any, words: list[str], word: str | int | None = None) -
         "notes": [f"word {number + 1} of {len(words)}, {words[number]!r}: {label}"],
         "name": f"{words[number]} ({label})",
     }
-    temperature = tagger.temperature_
-    return Subject(
-        view, embedded, baselines, inside, classes, likely, probabilities, shown, temperature=temperature
-    )
+    more = {"temperature": tagger.temperature_, "operators": text_operators(tagger, delete=False)}
+    return Subject(view, embedded, baselines, inside, classes, likely, probabilities, shown, **more)
 
 
 def _counted(words: np.ndarray) -> np.ndarray:
@@ -127,7 +132,9 @@ def answer_subject(answerer: Any, question: Question) -> Subject:
         "name": f"{question.question} ({label})",
     }
     none = int(found.is_none(answerer.threshold_))
-    return Subject(view, embedded, baselines, words, CLASSES, none, shares / shares.sum(), shown)
+    operators = text_operators(answerer, delete=False)
+    probabilities = shares / shares.sum()
+    return Subject(view, embedded, baselines, words, CLASSES, none, probabilities, shown, operators=operators)
 
 
 def _place_of(span: tuple[float, int, int], logits: np.ndarray, rows: QuestionRows) -> tuple[int, int, int]:

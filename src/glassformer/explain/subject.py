@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.config import nearest
@@ -63,6 +64,7 @@ class Subject:
     to_probabilities: Callable[[np.ndarray], np.ndarray] | None = None  # of the classifier; None: a softmax
     lengths: tuple[int, ...] = ()
     spread: float | None = None  # of numbers, about the deviation of the true ones; None: of probabilities
+    operators: tuple[str, ...] = ("mask",)  # the ways of hiding under which an explanation is tested
 
     def __len__(self) -> int:
         return len(self.words)
@@ -250,7 +252,8 @@ def token_rows(
     """What enters a model's encoder for the tokens ``[T]`` of one sequence, ``[T, D]``, and its baselines.
 
     ``mask`` puts the mask (or the unknown token where the vocabulary lacks it), ``unknown`` that token,
-    ``pad`` padding in the place of every word, all at the words' own positions; ``zero``: no vector.
+    ``pad`` padding, ``random`` random pieces of the vocabulary in the place of every word, all at the words'
+    own positions; ``zero``: no vector.
     """
     device = next(model.parameters()).device
     packing = Packing.uniform(1, len(ids), device)
@@ -269,7 +272,24 @@ def token_rows(
         for name, token in hiding.items()
         if token is not None
     }
+    baselines["random"] = lambda: embed(torch.where(special, own, _random_pieces(clf, len(ids)).to(device)))
     return rows, baselines | {"zero": lambda: torch.where(special[:, None], rows, 0.0)}
+
+
+def _random_pieces(clf: Any, count: int) -> Tensor:
+    """Ids of that many pieces of the vocabulary, the same ones in each call; none is a special token."""
+    usual = np.flatnonzero(~Vocabulary.of(clf.tokenizer_).special(clf.tokenizer_))
+    return torch.from_numpy(
+        np.random.default_rng(0).choice(usual, count) if len(usual) else np.zeros(count, int)
+    )
+
+
+def text_operators(clf: Any, *, delete: bool = True) -> tuple[str, ...]:
+    """The ways of hiding words that differ for a tokenizer; ``delete``: words may be left out."""
+    known = Vocabulary.of(clf.tokenizer_)
+    unknown = known.mask is not None and known.unk is not None  # else it is the mask
+    hides = known.mask is not None or known.unk is not None
+    return (*(["mask"] * hides), *(["delete"] * delete), *(["unknown"] * unknown), "random")
 
 
 def logits_of(model: Any, rows: Tensor, lengths: tuple[int, ...] = ()) -> Tensor:
@@ -305,6 +325,7 @@ def text_subject(clf: Any, text: str, judge: nn.Module | None = None) -> Subject
         to_probabilities=None if clf.kind_.joint else clf.chances,
         lengths=lengths,
         spread=spread_of(clf, label),
+        operators=text_operators(clf),
         shown={
             "text": tokens.text,
             "tokens": tokens.names,
@@ -352,8 +373,9 @@ def spread_of(clf: Any, label: Any) -> float | None:
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
     """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
 
-    Baselines: ``mask`` is a picture of the transform's mean colour, ``mean`` one of the picture's own, both
-    at the patches' own positions; ``zero`` is no vector at all.
+    Baselines, all at the patches' own positions: ``mask`` is an image of the transform's mean color, ``mean``
+    one of the image's own, ``blur`` a 4 x 4 grid of its colors, ``shuffle`` its patches in another order;
+    ``zero`` is no vector at all.
     """
     model = model_of(clf)
     device = next(model.parameters()).device
@@ -380,6 +402,8 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         {
             "mask": lambda: embed(torch.zeros_like(values)),
             "mean": lambda: embed(values.mean((2, 3), keepdim=True).expand_as(values)),
+            "blur": lambda: embed(_blurred(values)),
+            "shuffle": lambda: embed(_shuffled(values, height, width)),
             "zero": lambda: torch.where(special[:, None], rows, 0.0),
         },
         words,
@@ -391,6 +415,7 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
         judge=judge,
         to_probabilities=None if clf.kind_.joint else clf.chances,
         spread=spread_of(clf, label),
+        operators=("mask", "mean", "blur", "shuffle"),
         shown={
             "text": "",
             "tokens": [],
@@ -401,3 +426,21 @@ def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> S
             "notes": several_said(clf, probabilities),
         },
     )
+
+
+def _blurred(values: Tensor) -> Tensor:
+    """Images ``[1, C, height, width]`` of which a 4 x 4 grid of colors is left, and what lies between."""
+    size = values.shape[2:]
+    return F.interpolate(F.adaptive_avg_pool2d(values, 4), size=size, mode="bilinear", align_corners=False)
+
+
+def _shuffled(values: Tensor, height: int, width: int) -> Tensor:
+    """Images ``[1, C, rows * height, columns * width]`` with their patches in one other order."""
+    _, channels, *sides = values.shape
+    rows, columns = sides[0] // height, sides[1] // width
+    out, inside = values.clone(), values[:, :, : rows * height, : columns * width]
+    patches = inside.reshape(channels, rows, height, columns, width).permute(1, 3, 0, 2, 4).flatten(0, 1)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(patches))).to(values.device)
+    mixed = patches[order].view(rows, columns, channels, height, width).permute(2, 0, 3, 1, 4)
+    out[0, :, : rows * height, : columns * width] = mixed.reshape(channels, rows * height, columns * width)
+    return out

@@ -31,6 +31,9 @@ Method = Literal[
     "integrated_gradients",
     "gradient_x_input",
     "attention_gradient",
+    "gim",
+    "decomposition",
+    "shapley",
     "weights",
 ]
 

@@ -12,7 +12,7 @@ const METRICS = { // called so, and whether they are shares
   found: ["partners found", true], r2: ["R\u00b2", false], mae: ["mean absolute error", false], spearman: ["Spearman", false],
 };
 const LONGEST_LINK = 8000; // characters of one input in a link
-const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient", "weights"];
+const TARGETED = ["occlusion", "integrated_gradients", "gradient_x_input", "attention_gradient", "gim", "decomposition", "shapley", "weights"];
 const GIVES = { answers: "answer", tags: "tag" }; // what is explained, where it is no label
 const ABOUT = {
   attention: "How much of each part the head\u2019s rows read in one layer. It shows where information was read, not why the answer is what it is.",
@@ -20,6 +20,9 @@ const ABOUT = {
   gradient_x_input: "The first-order part of what each part gives to the logit of the label explained.",
   integrated_gradients: "What each part gives to the logit, against an input of masks; the scores add up to the difference of the two logits.",
   attention_gradient: "Attention followed through all layers, where it raises the logit of the label explained.",
+  gim: "The first-order part of what each part gives to the logit of the label explained, by a gradient that is not weakened where parts make up for each other.",
+  decomposition: "The part of the logit that each part of the input has, with attention weights and other factors held constant: the scores and the biases add up to the logit.",
+  shapley: "What each part adds to the logit of the label explained, on average over random orders of showing parts.",
   weights: "The weights of the words and n-grams of characters that stand in the text: the scores and the bias add up to the logit.",
   occlusion: "How far the logit of the label explained falls when the part is hidden.",
 };
