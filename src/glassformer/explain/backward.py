@@ -85,7 +85,8 @@ class Rules:
 
 def _gradient_x_input(subject: Subject, target: int, rules: Rules, answer: Callable[..., Tensor]) -> Any:
     """The scores ``[T]`` fp64 and the logit; ``answer`` makes logits of model, states and packing."""
-    model, packing = subject.model, subject.packing()
+    model: Any = subject.model
+    packing = subject.packing()
     rows = subject.rows.detach().to(next(model.encoder.parameters()).dtype).clone().requires_grad_()
     with torch.enable_grad():
         states = spelled_out(model.encoder, rows, packing, rules)

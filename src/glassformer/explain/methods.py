@@ -143,6 +143,7 @@ def explain_input(
     if trust:
         judge = None if isinstance(subject.model, RowView) else clf.predictor()
         made.trust = trust_in(replace(subject, judge=judge), made.scores, target=number)
+        made.trust["maskable"] = bool(getattr(clf, "maskable", False))
         made.notes.append(made.trust["verdict"])
     if cross:
         made.cross = cross_of(subject, number)

@@ -122,7 +122,18 @@ class SuitedFitConfig(FitConfig):
 
 
 @section
-class SolvedFitConfig(SuitedFitConfig):
+class Maskable(Section):
+    """A fit of a model whose explanations are tested by hiding parts of the input."""
+
+    maskable: bool = setting(
+        False,
+        "half of the examples of each step have 0 to 100 % of their tokens (or patches) hidden, so that "
+        "hiding parts is nothing new to the model and its explanations can be tested fairly",
+    )
+
+
+@section
+class SolvedFitConfig(Maskable, SuitedFitConfig):
     """A fit that may start from a solved head."""
 
     head_start: Literal["solved", "random"] = setting(
@@ -143,6 +154,9 @@ class SolvedFitConfig(SuitedFitConfig):
         if isinstance(self.start_share, str) and self.start_share != "auto":
             what = f"start_share = {self.start_share!r} is no share"
             raise ConfigError(what, where="start_share", fix="auto, or a number")
+        if self.maskable and self.train_layers == 0 and not self.unfreeze_every:
+            what = "an encoder that stays as it is does not learn to read hidden inputs"
+            raise ConfigError(what, where="maskable", fix="Leave out train_layers, or maskable")
 
 
 @section

@@ -22,6 +22,7 @@ from glassformer.data.augment import Mixed, one_hot
 from glassformer.data.batching import PairBatch, TextBatch
 from glassformer.data.image_batching import ImageBatch, SeenBatch
 from glassformer.data.masking import MaskedBatch
+from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
@@ -70,6 +71,65 @@ def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
     return torch.lerp(wanted[partner.to(wanted.device)], wanted, share)
 
 
+# --- hidden inputs --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """What a step hides from the model, drawn anew each time.
+
+    Args:
+        share: of all tokens (word dropout).
+        maskable: in half of the examples, by chance, a share of the tokens or patches that is drawn from 0
+            to 1 is hidden besides (faithfulness-measurable models; Madsen et al., 2024).
+        token: the id that takes their place.
+        kept: ids that are never hidden so: special tokens.
+        first: whether the first token of a text may be hidden by ``share``.
+    """
+
+    share: float = 0.0
+    maskable: bool = False
+    token: int = 0
+    kept: tuple[int, ...] = ()
+    first: bool = True
+
+    def tokens(self, ids: Tensor, packing: Packing) -> Tensor:
+        """Ids ``[N]`` with some of them replaced."""
+        draws = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device))
+        hidden = draws < self.share
+        if not self.first:
+            hidden &= packing.positions > 0
+        if self.maskable:
+            more = draws < self._rates(packing.count, ids.device)[packing.sequence_ids]
+            for special in self.kept:
+                more &= ids != special
+            hidden |= more
+        return ids.masked_fill(hidden, self.token)
+
+    def patches(self, pixels: Tensor, size: tuple[int, int]) -> Tensor:
+        """Normalized pixels ``[B, C, H, W]``, in which whole patches ``size`` are 0, the mean color."""
+        grid = [len(pixels), 1, *(-(-side // own) for side, own in zip(pixels.shape[2:], size, strict=True))]
+        draws = torch.rand(grid, device=pixels.device, generator=generator_on(pixels.device))
+        hidden = draws < self._rates(len(pixels), pixels.device).view(-1, 1, 1, 1)
+        for dim, own in zip((2, 3), size, strict=True):
+            hidden = hidden.repeat_interleave(own, dim).narrow(dim, 0, pixels.shape[dim])
+        return pixels.masked_fill(hidden, 0.0)
+
+    def _rates(self, count: int, device: torch.device) -> Tensor:
+        """The share hidden of each example ``[count]``: 0 in half of them."""
+        coins, rates = torch.rand((2, count), device=device, generator=generator_on(device))
+        return torch.where(coins < 0.5, rates, 0.0)
+
+
+def hiding_of(train: Any, tokenizer: Any, *, first: bool) -> Hiding | None:
+    """What the settings of a fit of texts ask to hide; see ``Hiding``."""
+    if not (train.word_dropout or train.maskable):
+        return None
+    known = Vocabulary.of(tokenizer)
+    kept = tuple(token for token in (known.pad, known.cls, known.sep) if token is not None)
+    return Hiding(train.word_dropout, train.maskable, known.hiding, kept, first)
+
+
 # --- objectives -----------------------------------------------------------------------------------
 
 
@@ -100,14 +160,13 @@ class Classification:
     Args:
         targets: ``[n]`` class numbers of the whole training set, or what ``criterion`` takes.
         weights: ``[n]`` with mean 1 (class weights times sample weights), or None.
-        hide: ``(probability, id)``: this share of the tokens is replaced by that id at each step.
+        hide: what is hidden at each step; None: nothing.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
-    hide: tuple[float, int] | None = None
-    protect_first: bool = False  # never hide the first token of a text ([CLS])
+    hide: Hiding | None = None
     criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
@@ -134,11 +193,7 @@ class Classification:
         """``[B, C]``, some of the words hidden where that was asked for."""
         ids = given["ids"]
         if self.hide is not None:
-            share, replacement = self.hide
-            hidden = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device)) < share
-            if self.protect_first:
-                hidden &= packing.positions > 0
-            ids = ids.masked_fill(hidden, replacement)
+            ids = self.hide.tokens(ids, packing)
         return model(ids, token_type_ids=given.get("segments"), packing=packing).logits
 
 
@@ -149,12 +204,14 @@ class ImageClassification:
     Args:
         targets: ``[n]`` class numbers of the whole training set.
         weights: ``[n]`` with mean 1, or None; a mixed picture takes the share-weighted mean of its two.
+        hide: what is hidden at each step; None: nothing.
     """
 
     targets: np.ndarray
     weights: np.ndarray | None = None
     label_smoothing: float = 0.0
     criterion: Criterion | None = None  # of targets that are no class numbers; None: cross-entropy
+    hide: Hiding | None = None
 
     def __call__(self, model: nn.Module, batch: ImageBatch) -> StepLoss:
         return self.compute(model, self.inputs(batch), batch.packing)
@@ -169,7 +226,10 @@ class ImageClassification:
 
     def compute(self, model: nn.Module, given: Mapping[str, Tensor], packing: Packing) -> StepLoss:
         """The loss of a batch from its tensors."""
-        logits = model(given["pixels"], packed=True).logits.float()  # [B, C]
+        pixels = given["pixels"]
+        if self.hide is not None:
+            pixels = self.hide.patches(pixels, model.config.embedding.patch_size)  # type: ignore[union-attr]  # of an image encoder
+        logits = model(pixels, packed=True).logits.float()  # [B, C]
         targets, weights = given["targets"], given.get("weights")
         weights = None if weights is None else weights.to(logits)
         mixed = Mixed(given["partner"], given["share"]) if "partner" in given else None
@@ -204,25 +264,20 @@ class TaggedWords:
     Args:
         targets: ``[N]`` the class number of every token of the training table, ``IGNORED`` where it is none.
         starts: ``[n + 1]`` of the table: row i of it is ``targets[starts[i]:starts[i + 1]]``.
-        hide: ``(probability, id)``: this share of the tokens is replaced by that id at each step.
+        hide: what is hidden at each step; None: nothing.
     """
 
     targets: np.ndarray
     starts: np.ndarray
     label_smoothing: float = 0.0
-    hide: tuple[float, int] | None = None
+    hide: Hiding | None = None
 
     def __call__(self, model: nn.Module, batch: TextBatch) -> StepLoss:
         rows = np.concatenate([self.targets[self.starts[i] : self.starts[i + 1]] for i in batch.index])
         targets = torch.from_numpy(rows)
         at = (targets != IGNORED).nonzero().squeeze(1)
         targets, at = send(targets[at], batch.ids.device), send(at, batch.ids.device)
-        ids = batch.ids
-        if self.hide is not None:
-            share, replacement = self.hide
-            hidden = torch.rand(ids.shape, device=ids.device, generator=generator_on(ids.device)) < share
-            hidden &= batch.packing.positions > 0
-            ids = ids.masked_fill(hidden, replacement)
+        ids = batch.ids if self.hide is None else self.hide.tokens(batch.ids, batch.packing)
         logits = model(ids, token_type_ids=batch.segments, packing=batch.packing).logits[at].float()  # [W, C]
         losses = F.cross_entropy(logits, targets, reduction="none", label_smoothing=self.label_smoothing)
         return StepLoss(losses.sum(), (logits.detach().argmax(1) == targets).sum(), len(targets))

@@ -46,7 +46,7 @@ from glassformer.train.features import (
     image_features,
     on_picture_features,
 )
-from glassformer.train.objectives import ImageClassification
+from glassformer.train.objectives import Hiding, ImageClassification
 
 PATCHES = 257  # of an image of 224 pixels, as the usual checkpoints read it
 
@@ -124,7 +124,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), fit.train)
         smoothing = getattr(fit.train, "label_smoothing", 0.0)
-        return ImageClassification(targets, weights, smoothing, criterion)
+        hide = Hiding(maskable=True) if fit.train.maskable else None
+        return ImageClassification(targets, weights, smoothing, criterion, hide)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
         if model.fixed:  # sooner computed than read from a cache
@@ -134,7 +135,8 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         c, model = fit.configs["image"], fit.network
-        changed = c.augment != "none" or c.mix != "none", model.config.embedding.patch_dropout
+        drawn = c.augment != "none" or c.mix != "none" or fit.train.maskable
+        changed = drawn, model.config.embedding.patch_dropout
         layers = 0
         if not can_be_cached(model, *changed):
             layers = cached_layers(model, fit.train, len(fit.table), *changed)

@@ -33,7 +33,6 @@ from glassformer.data.text_pairs import (
     without_segments,
 )
 from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
-from glassformer.data.vocabulary import Vocabulary
 from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
@@ -61,7 +60,7 @@ from glassformer.tasks.text_classification.recipe import ModelConfig, Recipe, Te
 from glassformer.train.config import TokenBatches
 from glassformer.train.features import can_be_cached, on_features, text_features
 from glassformer.train.loop import TextStream
-from glassformer.train.objectives import Classification
+from glassformer.train.objectives import Classification, hiding_of
 
 ENTAILS = "entail"  # what the label begins with that says that one text follows from another
 
@@ -251,19 +250,16 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
 
     def _objective(self, fit: Fit) -> Classification:
         train: TextFitConfig = fit.train
-        hide = None
-        if train.word_dropout:
-            hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding)
+        hide = hiding_of(train, self.tokenizer_, first=not self.add_special_tokens)
         targets, weights = fit.examples.targets, self._weights(fit.examples)
         criterion = self.kind_.criterion(targets, self.classes_.tolist(), train)
-        smoothing, protect = getattr(train, "label_smoothing", 0.0), self.add_special_tokens
-        return Classification(targets, weights, smoothing, hide, protect, criterion)
+        return Classification(targets, weights, getattr(train, "label_smoothing", 0.0), hide, criterion)
 
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
         return text_features(model, fit.table, self.token_budget(), fit.device)
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
-        if not can_be_cached(fit.network, fit.train.word_dropout):
+        if not can_be_cached(fit.network, fit.train.word_dropout, fit.train.maskable):
             return stream, objective, logits
         return on_features(fit.network, stream, objective, own, self.token_budget(), self.long_texts)
 

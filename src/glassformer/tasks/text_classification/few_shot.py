@@ -39,6 +39,7 @@ IDLE = {
     "pos_weight": None,
     "label_smoothing": 0.0,
     "word_dropout": 0.0,
+    "maskable": False,
     "head": "linear",
     "head_dropout": 0.0,
     "keep_epochs": False,

@@ -54,6 +54,7 @@ ABSENT = {
     "tokenizer": "auto",
     "long_texts": "cut",
     "word_dropout": 0.0,
+    "maskable": False,
     "label_smoothing": 0.0,
     "train_layers": None,
     "unfreeze_every": 0,

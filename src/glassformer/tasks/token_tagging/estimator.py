@@ -32,7 +32,6 @@ from glassformer.data.tags import (
     whole_words_of,
 )
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.data.vocabulary import Vocabulary
 from glassformer.data.windows import WordRows, encode_words
 from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
 from glassformer.evaluate.predict import softmax
@@ -59,7 +58,7 @@ from glassformer.tasks.token_tagging.recipe import (
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import chosen, kind_of, warn_of_high_rate
 from glassformer.train.loop import WordStream
-from glassformer.train.objectives import IGNORED, TaggedWords
+from glassformer.train.objectives import IGNORED, TaggedWords, hiding_of
 
 LONGEST = 256  # tokens of a window, where neither settings nor model ask for fewer
 
@@ -189,7 +188,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         settings = BatchSettings(train.batch_size or 0, train.batch_tokens, train.length_window)
         words = len(rows.first)
         stream = WordStream(rows.table, settings, train.accumulate, train.seed, fit.device, words=words)
-        hide = (train.word_dropout, Vocabulary.of(self.tokenizer_).hiding) if train.word_dropout else None
+        hide = hiding_of(train, self.tokenizer_, first=False)
         targets = rows.on_first(self.numbers(fit.examples.tags), IGNORED)
         objective = TaggedWords(targets, rows.table.starts, train.label_smoothing, hide)
         return stream, objective, None if fit.held is None else self._judge(fit)

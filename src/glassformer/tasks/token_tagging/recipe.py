@@ -14,7 +14,7 @@ from glassformer.tasks.sections import (
     TextRows,
     TokenHeadConfig,
 )
-from glassformer.train.config import SuitedFitConfig, TokenBatches
+from glassformer.train.config import Maskable, SuitedFitConfig, TokenBatches
 
 
 @section
@@ -61,7 +61,7 @@ class TaggerModelConfig(TokenHeadConfig):
 
 
 @section
-class TaggerFitConfig(TokenBatches, SuitedFitConfig):
+class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
     """One fit. As in every recipe, but the loss is a mean over words, and these are the defaults."""
 
     label_smoothing: float = setting(0.0, "share of the target spread over all tags")
