@@ -19,10 +19,13 @@ from pathlib import Path
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e-?\d+)?")
-FIRST, LAST = 8, 4  # lines that are kept of a long output
+TIME = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? ?(?:s|ms|min)\b")
+FIRST, LAST = 4, 12  # lines that are kept of a long output
 PORT = "8765"  # of the server in a guide; a free one takes its place
 START = """
 import atexit, os, subprocess, sys
+
+os.environ["COLUMNS"] = "80"  # of tables
 
 def output_of(block):
     "From here on, what is printed goes to a file of its own."
@@ -71,23 +74,21 @@ def printed(folder: Path) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    lines = [line.rstrip() for line in text.strip("\n").splitlines()]
+    """The first and last lines of a long output; speeds are left out."""
+    lines = [line.rstrip() for line in text.strip("\n").splitlines() if not line.startswith("step ")]
     if len(lines) > FIRST + LAST:
         lines = [*lines[:FIRST], "...", *lines[-LAST:]]
     return "\n".join(lines)
 
 
 def alike(told: str, found: str) -> bool:
-    """Whether two outputs have the same words, and numbers within a tenth (0.1 for small ones); seconds may differ."""
-    if NUMBER.split(told) != NUMBER.split(found):
+    """Whether two outputs have the same words, and numbers within a tenth (0.1 for small ones); times may differ."""
+    one, other = (re.sub(r"[\s━─┏┓┗┛┳┻╇┡┩└┘┴]+", " ", TIME.sub("TIME", text)) for text in (told, found))
+    if NUMBER.split(one) != NUMBER.split(other):
         return False
-    pairs = zip(NUMBER.finditer(told), NUMBER.finditer(found), strict=True)
-    for one, other in pairs:
-        a, b = (float(m[0].replace(",", "")) for m in (one, other))
-        seconds = re.match(r" ?(s|ms|min|MB|GB)\b", told[one.end() :])
-        if not seconds and abs(a - b) > max(0.1, 0.1 * abs(a)):
-            return False
-    return True
+    pairs = zip(NUMBER.findall(one), NUMBER.findall(other), strict=True)
+    numbers = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
+    return all(abs(a - b) <= max(0.1, 0.1 * abs(a)) for a, b in numbers)
 
 
 def differences(page: Path, outputs: list[str]) -> list[str]:

@@ -22,7 +22,9 @@ FOLDER = HERE / "notebooks"
 sys.path.insert(0, str(HERE))
 import run  # noqa: E402
 
-BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n?", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(  # and its output, which a notebook makes itself
+    r"^```(python|bash)\n(.*?)^```\n?(?:\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE
+)
 BESIDE = 'import sys\n\nsys.path.insert(0, "..")  # the labs\' own files\n%matplotlib inline'
 
 

@@ -25,7 +25,7 @@ MEASURED = {
 speed, quality, tables = (benchmark(name) for name in ("tables_speed", "tables_quality", "tables"))
 
 
-PAGES = dict.fromkeys(tables.PAGES, tables.filled)
+PAGES = dict(tables.MADE)
 
 
 @pytest.mark.parametrize("page", [*PAGES, "docs/reliability.md"])

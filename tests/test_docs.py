@@ -59,11 +59,34 @@ def lacking(code: str) -> list[str]:
     return packages + ["curl"] * ("'curl'" in code and shutil.which("curl") is None)
 
 
+def differences(name: str, folder: Path) -> str:
+    """Where a page's blocks printed other than what is below them."""
+    page = next(page for page in RUN if page.stem == name)
+    found = blocks.differences(page, blocks.printed(folder))
+    return "\n".join([*found, f"run: python docs/blocks.py {page.relative_to(ROOT)}"] if found else [])
+
+
+def test_outputs_are_compared():
+    assert blocks.alike("epoch 1  loss 0.50  3 s", "epoch 1  loss 0.52  9 s")
+    assert not blocks.alike("loss 0.5", "loss 0.8")
+    assert not blocks.alike("['good']", "['bad']")
+    page = "```python\nprint(1)\n```\n\n```text\n1\n```\n\nText.\n"
+    assert blocks.with_outputs(page, ["7"]) == page.replace("\n1\n", "\n7\n")
+    assert blocks.with_outputs(page, [""]) == "```python\nprint(1)\n```\n\nText.\n"
+    long = "\n".join(f"line {i}" for i in range(40))
+    assert blocks.shortened(f"{long}\nstep 3/3\n").splitlines()[3:6] == ["line 3", "...", "line 28"]
+
+
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory) -> dict[str, str]:
-    """The quick pages that do not run."""
+    """The quick pages that do not run, or print other than what is below their blocks."""
     quick = {name: code for name, code in RUNNABLE.items() if name in QUICK and not lacking(code)}
-    return run_all(quick, tmp_path_factory.mktemp("pages"))
+    folder = tmp_path_factory.mktemp("pages")
+    failed = run_all(quick, folder)
+    for name in quick.keys() - failed.keys():
+        if other := differences(name, folder / name):
+            failed[name] = other
+    return failed
 
 
 @pytest.mark.parametrize("page", sorted(QUICK))
@@ -82,6 +105,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path: Path):
     command = [sys.executable, "-c", code.replace(blocks.PORT, blocks.free_port())]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr + done.stdout[-2000:]
+    assert not (other := differences(page, tmp_path)), other
 
 
 MADE = {"index", "keys", "commands", *runpy.run_path(str(DOCS / "reference.py"))["MODULES"]}

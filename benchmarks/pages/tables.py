@@ -22,6 +22,7 @@ from glassformer.report.published import alone, company, headline
 
 PAGES = (
     "README.md",
+    "docs/speed.md",
     "docs/benchmarks.md",
     "docs/guide/serve.md",
     "docs/guide/export.md",
@@ -35,6 +36,9 @@ PAGES = (
     "docs/guide/long-inputs.md",
     "docs/guide/semantic-search.md",
     "docs/guide/should-you.md",
+    "docs/tutorial/reviews.md",
+    "docs/tutorial/photos.md",
+    "docs/tutorial/entities.md",
     "docs/extend.md",
 )
 ALIKE = "-avx512"  # the level whose files are all of one state of the code
@@ -289,11 +293,21 @@ def demo(method: str) -> str:
     return f"{100 * fmean(draw[method]['accuracy'] for draw in read('demo')['draws']):.0f}"
 
 
+def mean_of(recipe: str, metric: str) -> str:
+    """The mean over seeds of a recipe's score, in %."""
+    return f"{100 * read(f'recipe-{recipe}')[metric]['mean']:.1f}"
+
+
 FIGURES = {
+    "flowers-dinov2-frozen": partial(mean_of, "flowers-dinov2-frozen", "accuracy"),
+    "wnut17-minilm": partial(mean_of, "wnut17-minilm", "entity_f1"),
+    "imdb-minilm-best": partial(mean_of, "imdb-minilm-best", "accuracy"),
     **tables_speed.FIGURES,
     "kills": kills,
     **{f"demo-{name}": partial(demo, name) for name in ("ours", "svc", "embeddings")},
     "nearest-training-avx512": partial(tables_speed.nearest_ratio, "train_imdb", ending=ALIKE),
+    "nearest-base-avx512": partial(tables_speed.nearest_ratio, "train_imdb-bert-base", ending=ALIKE),
+    "nearest-labels-avx2": partial(tables_speed.nearest_ratio, "inference", "labels", "-avx2"),
     "nearest-embedding-avx512": partial(tables_speed.nearest_ratio, "inference", "vectors", ALIKE),
 }
 
@@ -332,13 +346,19 @@ def filled(page: str) -> str:
     return FIGURE.sub(lambda m: m[1] + FIGURES[m[2]]() + m[3], page)
 
 
+MADE: dict[str, Callable[[str], str]] = {  # a file -> what it holds now, from what it held
+    **dict.fromkeys(PAGES, filled),
+    "docs/_static/speed.svg": lambda _: tables_speed.nearest_chart(ALIKE),
+}
+
+
 def main() -> None:
     args = parse(__doc__, check=(False, "change nothing, fail where a page is out of date"))
     stale = []
-    for page in PAGES:
+    for page, make in MADE.items():
         path = ROOT / page
-        old = path.read_text(encoding="utf-8")
-        new = filled(old)
+        old = path.read_text(encoding="utf-8") if path.is_file() else ""
+        new = make(old)
         if new != old:
             stale.append(page)
             if not args.check:

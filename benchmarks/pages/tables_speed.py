@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.pages.markdown import Table, measured, missing, of, read, span, spread, table, text, times
+from glassformer.report.charts import bar_panels
 
 # The end of a file's name, and how the level is called; what every table is without an ending comes from AMX.
 LEVELS = {"": "AMX", "-avx512": "AVX512-BF16", "-avx2": "AVX2"}
@@ -17,10 +18,12 @@ ANSWERED = ("HF pipeline", "HF, sorted", "ONNX Runtime, fp32", "ONNX Runtime, in
 BERT_BASE = "benchmarks/speed/train_imdb.py --model bert-base --contenders best glassformer"
 WORKS = (  # the result file and its part, what is done, and the rate
     ("train_imdb", "", "Fine-tuning MiniLM, real tokens", "tokens_per_second"),
+    ("train_pictures-small", "", "Training a small ViT, images", "pictures_per_second"),
     ("inference", "labels", "Reviews to labels", "reviews_per_second"),
     ("inference", "vectors", "Reviews to embeddings", "reviews_per_second"),
     ("pretrain", "", "Pre-training, real tokens", "tokens_per_second"),
 )
+SHORT = {"PyTorch loop over the HF model": "PyTorch loop", "sentence-transformers": "SBERT"}
 INT8_WAYS = {
     "torch, fp32": "fp32",
     "torch, bf16": "bf16",
@@ -442,39 +445,53 @@ def nearest(result: dict[str, Any]) -> str:
     return times(min(result["glassformer_against"].values(), key=lambda ratio: ratio["median"]))
 
 
-def nearest_peers(ending: str = "", level: str = "") -> str:
-    """A line for each kind of work: glassformer beside the peer that comes nearest; the page has them all.
-
-    ``ending`` is that of a level's files, ``level`` the level's name.
-    """
-    found = []  # what is done, its contenders, their rate, the ratios to the peers, and where it was measured
+def nearest_works(
+    ending: str,
+) -> list[tuple[str, str, dict[str, float], dict[str, float], dict[str, float], Any]]:
+    """What is done, the nearest peer, its rate, ours, the ratio, and where it was measured: one for each kind of work."""
+    works = []
     for stem, part, said, rate in WORKS:
         if result := read(stem + ending):
             one = result[part] if part else result
-            found.append((said, one["contenders"], rate, one["glassformer_against"], result))
+            works.append((said, one["contenders"], rate, one["glassformer_against"], result))
     if result := read("word2vec-speed" + ending):
-        where = result["environment"]
         peers = [c["name"] for c in result["contenders"] if not c["name"].startswith("glassformer")]
         ratios = dict.fromkeys(peers, result["ratio"])
-        found.append(("Word vectors, words", result["contenders"], "tokens_per_second", ratios, where))
-    if not found:
-        return missing("make bench-inference")
-    rows, before = [], []
-    places: dict[str, list[str]] = {}
-    for said, contenders, rate, ratios, where in found:
+        works.append(
+            ("Word vectors, words", result["contenders"], "tokens_per_second", ratios, result["environment"])
+        )
+    found = []
+    for said, contenders, rate, ratios, where in works:
         name = min(ratios, key=lambda name: ratios[name]["median"])
         peer = next(c for c in contenders if c["name"] == name)
         ours = next(c for c in contenders if c["name"].startswith("glassformer"))
-        theirs = f"{name}: {peer[rate]['median']:,.0f}"
-        rows.append((said, theirs, f"{ours[rate]['median']:,.0f}", times(ratios[name])))
-        before += [(said, line) for line in attentions(contenders) if line.startswith("Measured before")]
+        found.append((said, name, peer[rate], ours[rate], ratios[name], where))
+    return found
+
+
+def nearest_peers(ending: str, level: str) -> str:
+    """A line for each kind of work: glassformer and its nearest peer; the page of benchmarks has them all.
+
+    ``ending`` is that of a level's files, ``level`` the level's name.
+    """
+    rows, places = [], {}
+    for said, name, theirs, ours, ratio, where in nearest_works(ending):
+        rows.append((said, name, f"{theirs['median']:,.0f}", f"{ours['median']:,.0f}", times(ratio)))
         places.setdefault(where["machine"]["cpu"], []).append(said[0].lower() + said[1:])
+    if not rows:
+        return missing("make bench-inference")
     machines = [f"{cpu} ({', '.join(works)})" if len(places) > 1 else cpu for cpu, works in places.items()]
-    told = [f"Two threads on {'; '.join(machines)}{level and f', {level}'}."]
-    if before:  # the same words for each of them
-        told.append(f"{', '.join(said for said, _ in before)}: m{before[0][1][1:]}")
-    lines = table("Work, each a second | Nearest peer | glassformer | glassformer is", rows)
-    return "\n".join([*lines, "", *told])
+    head = "Work, per second | Nearest peer | Peer | glassformer | glassformer is"
+    return text(table(head, rows), f"Two threads on {'; '.join(machines)}, {level}.")
+
+
+def nearest_chart(ending: str) -> str:
+    """The same as bars: each work's rate in multiples of its nearest peer's."""
+    panels = {
+        said: [("glassformer", ratio["median"]), (SHORT.get(peer := name.split(",")[0], peer), 1.0)]
+        for said, name, _, _, ratio, _ in nearest_works(ending)
+    }
+    return bar_panels(panels, "{:.1f} ×")
 
 
 def against_trainer(setting: str, ending: str = "") -> str:
