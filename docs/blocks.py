@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
-NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e-?\d+)?")
+NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
 TIME = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? ?(?:s|ms|min)\b")
 FIRST, LAST = 4, 12  # lines that are kept of a long output
 PORT = "8765"  # of the server in a guide; a free one takes its place
@@ -74,7 +74,8 @@ def printed(folder: Path) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """The first and last lines of a long output; speeds are left out."""
+    """The first and last lines of a long output; speeds are left out, and the port is that of the page."""
+    text = re.sub(r"(127\.0\.0\.1|localhost):\d+", rf"\1:{PORT}", text)
     lines = [line.rstrip() for line in text.strip("\n").splitlines() if not line.startswith("step ")]
     if len(lines) > FIRST + LAST:
         lines = [*lines[:FIRST], "...", *lines[-LAST:]]
