@@ -12,7 +12,7 @@
 import math
 
 import torch
-from lab import BLUE, RED, answer, maps, plt
+from lab import RED, answer, check, maps, panels, plot, plt
 from torch import Tensor
 
 import glassformer as gf
@@ -31,6 +31,10 @@ torch.manual_seed(0)  # change me
 # The weight of token j for token i is the softmax, over j, of qᵢ·kⱼ/√d_k; the output is the weighted mean of the values.
 # d_k is the number of entries of a query and a key, here 2.
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py), `attend`.
+#
+# ![One query compared with three keys](../docs/_static/diagrams/queries-keys-values.svg)
+#
+# **Before you run**: the query of “sleeps” is (2, 2). Which token does it read most, and does “the” get the same weight as “cat”?
 
 # %%
 words = ["the", "cat", "sleeps"]
@@ -56,10 +60,16 @@ maps(weights, words, ["three tokens"])
 plt.show()
 
 # %% [markdown]
+# **Why.** “sleeps” has the product 1 with “the” and “cat” and 2 with its own key; divided by √2 and put through the softmax that is about a sixth, a
+# sixth and two thirds. Equal products give equal weights, whatever the words are.
+
+# %% [markdown]
 # ## Shapes
 #
 # B sequences of T tokens, D numbers each, in H heads of K = D / H numbers (K is the d_k of one head). Queries may come
 # from T rows and keys from S others: then the weights are [B, H, T, S].
+#
+# **Before you run**: write down the shapes of queries, keys, values and weights for B = 2, T = 7, S = 5, D = 24, H = 3.
 
 # %%
 B, T, S, D, H = 2, 7, 5, 24, 3  # change me: H must divide D
@@ -74,13 +84,19 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** Q and the output have T rows, K and V have S, so the map is T×S for each head and text. Nothing else fixes its shape; that is why one
+# function serves self-attention and cross-attention.
+
+# %% [markdown]
 # ## Without the √d_k
 #
 # The product of two rows of K independent numbers of mean 0 and variance 1 has variance K. Without the division, scores grow
 # with the width, the softmax puts all weight on one token, and its gradient vanishes. The entropy of the weights, -Σ w ln w,
 # says how even they are; in units of ln T, 1 is an even look, 0 one token. What that does to a training, where the
 # weights may shrink to make up for it, is measured on reviews and images by
-# [a long run](../benchmarks/quality/lab_questions.py), whose answer stands below.
+# [a long run](../benchmarks/quality/lab_questions.py), whose answer is below.
+#
+# **Before you run**: how large is the standard deviation of q·k at width 1,024, and what does a softmax over 32 such scores look like?
 
 # %%
 widths = [4, 16, 64, 256, 1024]  # change me
@@ -95,24 +111,23 @@ for width in widths:
         chosen = (weights * torch.randn_like(weights)).sum()  # any loss that reads the weights
         gradient = torch.autograd.grad(chosen, scores)[0].abs().mean()
         found[name].append((entropy.item(), gradient.item()))
-figure, axes = plt.subplots(1, 2, figsize=(8, 3))
-for name, line in found.items():
-    axes[0].plot(widths, [e for e, _ in line], "o-", label=name)
-    axes[1].plot(widths, [g for _, g in line], "o-", label=name)
-axes[0].set(
-    xscale="log", xlabel="width d_k", ylabel="entropy / ln T", ylim=(0, 1.05), title="how even the look is"
-)
-axes[1].set(
-    xscale="log", xlabel="width d_k", ylabel="mean |gradient|", title="what training can still change"
-)
-axes[0].legend(frameon=False)
-plt.show()
+
+# %%
+for column, name in enumerate(
+    ("entropy / ln T: how even the look is", "mean |gradient|: what training can still change")
+):
+    lines = {kind: [pair[column] for pair in line] for kind, line in found.items()}
+    plot(lines, x=widths, xscale="log", yscale="log" if column else "linear", xlabel="width d_k", title=name)
 (e1, g1), (e0, g0) = found["divided by √d_k"][-1], found["not divided"][-1]
 answer(
     "scale",
     f"At width {widths[-1]} the entropy is {e0:.2f} without the division and {e1:.2f} with it; the mean gradient of the scores "
     f"is {g1 / g0:.0f} times smaller without it.",
 )
+
+# %% [markdown]
+# **Why.** A sum of d_k products of independent numbers has a standard deviation of √d_k, 32 at width 1,024. The softmax of such scores is nearly 1 at
+# the largest, and where the softmax is flat at 0 or 1 its derivative is nearly 0. Dividing by √d_k keeps the spread at 1 for every width.
 
 # %% [markdown]
 # ## Masks
@@ -125,6 +140,10 @@ answer(
 #
 # A published worked example ("I am learn #ing nlp") prints the scores of a causal 5×5 map, softmaxes its first three rows, and
 # leaves the last two as scores. The cell finishes it.
+#
+# ![Three masks](../docs/_static/diagrams/masks.svg)
+#
+# **Before you run**: does the last row of a causal map change? And what is the first row of the example?
 
 # %%
 pieces = ["I", "am", "learn", "#ing", "nlp"]
@@ -158,6 +177,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The softmax divides by the sum over the keys that are left, so the proportions among them do not change. The last row may see all keys, so
+# the causal mask takes nothing from it; the first row sees itself alone and has the weight 1.
+
+# %% [markdown]
 # ## Heads
 #
 # In a layer the three come from the rows by three learned matrices: q = W_Q x + b_Q, k = W_K x + b_K, v = W_V x + b_V
@@ -165,6 +188,8 @@ answer(
 # cut into H pieces of K = D / H. Each head attends with its own piece; their outputs are laid side by side again, [T, D], and
 # multiplied by one more matrix, the *output projection* W_O. That makes 4 (D² + D) parameters whatever H is, 1,088 for D = 16:
 # several heads look at different things at the price of one. Only the maps grow, to H times T×S numbers.
+#
+# ![Heads](../docs/_static/diagrams/heads.svg)
 
 # %%
 layer = gf.nn.MultiHeadAttention(16, num_heads=2)  # change me
@@ -175,6 +200,9 @@ layer(rows, Packing((5,)), record=record)
 maps(record.weights[0].detach(), pieces, ["head 1", "head 2"])
 plt.show()
 print(f"{sum(p.numel() for p in layer.parameters())} parameters with 2 heads; with 1 head just as many")
+
+# %% [markdown]
+# **Why.** Each head has a softmax of its piece of the numbers, so the maps differ even with random weights. The matrices are D×3D and D×D for any H.
 
 # %% [markdown]
 # ## Keys that are the values
@@ -210,6 +238,8 @@ answer(
 #
 # *Dot*: q·k/√K. *Multiplicative*: qWk, so that widths may differ. *Additive*: vᵀtanh(W₁q + W₂k + b), a small network. Where the
 # library does this: [nn/scores.py](../src/glassformer/nn/scores.py).
+#
+# **Before you run**: which of the three has no parameters, and which needs memory for every pair of tokens and every hidden unit?
 
 # %%
 width = 32  # change me
@@ -234,6 +264,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The dot scorer only multiplies what is there. A matrix between query and key (multiplicative) can compare different features, and a hidden
+# layer for each pair (additive) can compute functions other than a product, at the price of its memory.
+
+# %% [markdown]
 # ## Positions, and their shift
 #
 # Attention alone does not know the order. Sinusoidal positions add to each row sines and cosines of wavelengths from 2π
@@ -255,18 +289,24 @@ def shift_matrix(steps: int, width: int) -> Tensor:
 steps, width = 17, 64  # change me
 table = sinusoidal(512, width).double()
 off = float((table[steps:] - table[:-steps] @ shift_matrix(steps, width).T).abs().max())
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
-axes[0].imshow(table[:100].T, aspect="auto", cmap="RdBu")
-axes[0].set(xlabel="position", ylabel="dimension", title="PE(p)")
-axes[1].plot(range(-60, 61), table[60:181] @ table[120], color=BLUE)
-axes[1].set(xlabel="distance of two positions", ylabel="PE(p) · PE(p + k)", title="near positions are alike")
-plt.show()
+panels({"PE(p), 100 positions": table[:100].T}, aspect="auto", cmap="RdBu")
+near = table[60:181] @ table[120]
+plot(
+    {"PE(p) · PE(p + k)": near.tolist()},
+    x=range(-60, 61),
+    xlabel="distance k",
+    title="near positions are alike",
+)
 assert off < 1e-4
 answer(
     "shift",
     f"Yes: one {width}×{width} matrix of rotations moves all {512 - steps} positions by {steps}, off by {off:.0e} at most (the "
     "table is in fp32).",
 )
+
+# %% [markdown]
+# **Why.** The addition theorems: sin(a + b) and cos(a + b) are sums of sin a and cos a with factors that depend on b only. So “17 places further” is
+# one linear map, which a layer can learn once for all places.
 
 # %% [markdown]
 # ## A self-attention layer that is a 3×3 convolution
@@ -282,26 +322,23 @@ answer(
 # %%
 size = 10  # change me
 kernel = torch.randn(4, 3, 3, 3)
-picture = torch.rand(1, 3, size, size)
-convolved = torch.nn.functional.conv2d(picture, kernel, padding=1)
-attended = convolve_by_attention(picture, kernel)
+image = torch.rand(1, 3, size, size)
+convolved = torch.nn.functional.conv2d(image, kernel, padding=1)
+attended = convolve_by_attention(image, kernel)
 error = float((attended - convolved).abs().max())
 layer, record = convolution_as_attention(kernel), gf.nn.trace.LayerRecord()
-rows, packing = pixel_rows(picture, kernel)  # [144, 27]: 12 × 12 pixels with the ring
+rows, packing = pixel_rows(image, kernel)  # [144, 27]: 12 × 12 pixels with the ring
 with torch.no_grad():
     layer(rows, packing, record=record)
 wide = size + 2
 at = wide * (wide // 2) + wide // 2  # a pixel in the middle
-figure, axes = plt.subplots(1, 4, figsize=(10, 2.7))
-axes[0].imshow(picture[0].permute(1, 2, 0))
-axes[1].imshow(convolved[0, 0], cmap="RdBu")
-axes[2].imshow(attended[0, 0], cmap="RdBu")
-axes[3].imshow(record.weights[0][2, at].view(wide, wide))  # head 3 looks up and to the right
-for ax, title in zip(axes, ("picture", "convolution", "attention", "head 3, one query's look")):
-    ax.set(title=title, xticks=[], yticks=[])
+
+# %%
+looks = record.weights[0][2, at].view(wide, wide)  # head 3 looks up and to the right
+axes = panels({"image": image[0].permute(1, 2, 0), "convolution": convolved[0, 0], "attention": attended[0, 0], "head 3, one query": looks})  # fmt: skip
 axes[3].plot(wide // 2, wide // 2, "o", color=RED, markersize=5)
 plt.show()
-blurred = float((convolve_by_attention(picture, kernel, sharpness=0.5) - convolved).abs().max())
+blurred = float((convolve_by_attention(image, kernel, sharpness=0.5) - convolved).abs().max())
 assert error < 1e-4
 answer(
     "convolution",
@@ -311,14 +348,41 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** A score that falls with the square of a distance is a product of a query and a key that are linear in row, column and their squares, so two matrices can
+# express it. A sharp softmax then makes each head a shift by one pixel, and the output projection weighs the nine shifted images as a kernel does.
+#
 # ## Exercises
+#
+# Write the functions and run the cell: `check` runs their hidden tests.
 #
 # 1. Write the softmax so that scores of 1000 do not overflow. *(`stable_softmax`)*
 # 2. Attention without positions does not know the order: permute the rows of X and say what happens to the output, then
-#    check it with `attend`. *(`permuted`)*
+#    check it with `attend`: return the output of the permuted rows, and the permuted output. *(`permuted`)*
 # 3. Which kernel shifts an image one pixel to the right? Give it to `convolve_by_attention` and look at the image.
 #    *(`shift_kernel`)*
-#
+
+
+# %%
+def stable_softmax(scores: Tensor) -> Tensor:
+    """Over the last axis."""
+    ...  # your turn
+
+
+def permuted(x: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+    """[1, T, D] and a permutation [T] -> two [1, T, D]."""
+    ...  # your turn
+
+
+def shift_kernel() -> Tensor:
+    """[3, 3, 3, 3]: three colors in, three out."""
+    ...  # your turn
+
+
+check("01", stable_softmax=stable_softmax)
+check("01", permuted=permuted)
+check("01", shift_kernel=shift_kernel)
+
+# %% [markdown]
 # Where the library does this: [nn/attention.py](../src/glassformer/nn/attention.py) (`attend`, `MultiHeadAttention`),
 # [nn/maps.py](../src/glassformer/nn/maps.py) (the masked softmax), [nn/convolution.py](../src/glassformer/nn/convolution.py),
 # [packing.py](../src/glassformer/packing.py).

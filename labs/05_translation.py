@@ -1,8 +1,8 @@
 # %% [markdown]
 # # 5. Sequence to sequence
 #
-# What you will see: what one thought vector can hold, what attention adds, the alignment that it finds, and greedy
-# against beam search. Trainings on Multi30k (English to German) are read from result files.
+# What you will see: a recurrent cell, teacher forcing, cross-attention and beam search, each built in a few lines; then what one thought vector
+# can hold, what attention adds, and the alignment that it finds. Trainings on Multi30k (English to German) are read from result files.
 #
 # The task is made so that the truth is known: words are translated one by one and come out in *reverse* order. The
 # right alignment is the anti-diagonal, and a sentence of 14 words needs all 14 to be remembered.
@@ -17,55 +17,18 @@ import time
 
 import numpy as np
 import torch
-from lab import BLUE, GREEN, GREY, RED, answer, bars, budget, chance, plt, recorded, span
+from lab import BLUE, GREEN, GREY, RED, answer, bars, budget, chance, check, maps, plt, probe, recorded, span
+from torch import Tensor, nn
 
 import glassformer as gf
+from glassformer.packing import Packing
 
 torch.set_num_threads(1)
-ENGLISH = [
-    "the",
-    "a",
-    "dog",
-    "cat",
-    "man",
-    "woman",
-    "child",
-    "runs",
-    "sleeps",
-    "eats",
-    "sees",
-    "big",
-    "small",
-    "red",
-    "old",
-    "young",
-    "here",
-    "now",
-    "and",
-    "not",
-]
-FOREIGN = [
-    "da",
-    "un",
-    "hundo",
-    "kato",
-    "viro",
-    "virino",
-    "infano",
-    "kuras",
-    "dormas",
-    "manĝas",
-    "vidas",
-    "granda",
-    "eta",
-    "ruĝa",
-    "olda",
-    "juna",
-    "tie",
-    "nun",
-    "kaj",
-    "ne",
-]
+torch.manual_seed(0)
+ENGLISH = ["the", "a", "dog", "cat", "man", "woman", "child", "runs", "sleeps", "eats", "sees", "big", "small", "red", "old", "young", "here",
+           "now", "and", "not"]  # fmt: skip
+FOREIGN = ["da", "un", "hundo", "kato", "viro", "virino", "infano", "kuras", "dormas", "manĝas", "vidas", "granda", "eta", "ruĝa", "olda", "juna",
+           "tie", "nun", "kaj", "ne"]  # fmt: skip
 WORD = dict(zip(ENGLISH, FOREIGN))
 
 
@@ -81,10 +44,151 @@ train = pairs(budget(150, 4_000), 2, LONGEST, 0)
 print(train[0][0], "->", train[1][0])
 
 # %% [markdown]
+# ## The recurrent cell
+#
+# **Idea.** A *recurrent* network reads one word after the other and keeps a vector of what it has read, its *state*. The cell makes the next state
+# from the last one and the row of the next word: hₜ = tanh(W_h hₜ₋₁ + W_x xₜ + b). The same matrices serve at every word, so a sentence may have any
+# length. The state is as wide for 14 words as for 2, and each step writes over it. A *GRU* adds two gates, numbers from 0 to 1 for each entry of the
+# state, which say how much of the old state stays: z keeps, r resets. That makes it easier to carry a word over many steps.
+# The translators of this lab use GRUs, and their encoders read in both directions.
+#
+# ![A recurrent cell](../docs/_static/diagrams/recurrent-cell.svg)
+
+
+# %%
+def gru_cell(x: Tensor, h: Tensor, w_x: Tensor, w_h: Tensor, b_x: Tensor, b_h: Tensor) -> Tensor:
+    """[D] and [K] -> the next state [K]; the matrices hold the parts for r, z and the new state n, one below the other."""
+    x_r, x_z, x_n = (w_x @ x + b_x).chunk(3)
+    h_r, h_z, h_n = (w_h @ h + b_h).chunk(3)
+    r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
+    return (1 - z) * torch.tanh(x_n + r * h_n) + z * h
+
+
+# %% [markdown]
+# **Before you run**: with z = 1 everywhere, what is the state after ten words?
+
+# %%
+rows, state = torch.randn(5, 8), torch.zeros(6)
+theirs = gf.nn.PackedRNN("gru", 8, 6)
+gru = theirs.rnn
+weights = gru.weight_ih_l0, gru.weight_hh_l0, gru.bias_ih_l0, gru.bias_hh_l0
+for x in rows:
+    state = gru_cell(x, state, *weights)
+last = theirs(rows, Packing((5,)))[1][0][0, 0]  # the last state of the only layer and text
+torch.testing.assert_close(state, last)
+print("five steps by hand and the library's layer: equal")
+
+# %% [markdown]
+# **Why.** z = 1 keeps the old state and reads nothing: after ten words it is still the first state. Between the extremes the network learns, word by word and
+# entry by entry, what to keep.
+#
+# **Your turn**: the plain cell without gates, unrolled: all states of a sentence. *(`rnn_states`)*
+
+
+# %%
+def rnn_states(x: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor) -> Tensor:
+    """[T, D] -> [T, K], from a first state of zeros, with tanh(W_h h + W_x x + b)."""
+    ...  # your turn
+
+
+check("05", rnn_states=rnn_states)
+
+# %% [markdown]
+# ## Teacher forcing
+#
+# **Idea.** The decoder is asked for the next word, given the source and all true words before it. In training these words are known: the decoder reads the
+# target shifted by one place, with a begin token in front, and is asked for the target with an end token behind it. So all places are computed at
+# once, and an early mistake does not spoil the rest of the sentence. The loss is the mean of -log p(true word) over all places. For a Transformer
+# this needs a *causal mask*: without it, place t would simply read the word that it is asked for. At use there are no true words, and the decoder reads
+# what it has said itself.
+#
+# ![Teacher forcing](../docs/_static/diagrams/teacher-forcing.svg)
+#
+# ![Three masks](../docs/_static/diagrams/masks.svg)
+
+# %%
+read, asked = [0, 5, 7, 6], [5, 7, 6, 1]  # 0 begins, 1 ends; change me
+decoder = gf.nn.Decoder(gf.nn.EncoderConfig(16, 1, num_heads=2, d_ff=32)).eval()
+words, memory = torch.randn(8, 16), torch.randn(3, 16)  # a row for each of 8 words, and 3 encoder states
+
+
+def logits_of(read: list[int]) -> Tensor:  # [T, 8]
+    with torch.no_grad():
+        return decoder(words[read], Packing((len(read),)), memory, Packing((3,))) @ words.T
+
+
+# %% [markdown]
+# **Before you run**: the third word that is read changes. Which rows of the logits change?
+
+# %%
+before, changed = logits_of(read), logits_of([0, 5, 2, 6])
+print("changed by", [f"{float(d):.2f}" for d in (before - changed).abs().amax(1)])
+loss = nn.functional.cross_entropy(before, torch.tensor(asked))
+print(f"loss of {len(asked)} places at once: {float(loss):.2f}")
+
+# %% [markdown]
+# **Why.** The rows before the change stay the same to the last digit: under the causal mask they cannot see it. So one pass gives the losses of all
+# places, each computed from the words before it.
+#
+# **Your turn**: make both rows from a target sentence. *(`teacher_forced`)*
+
+
+# %%
+def teacher_forced(target: list[int], begin: int, end: int) -> tuple[list[int], list[int]]:
+    """What the decoder reads, and what it is asked for."""
+    ...  # your turn
+
+
+check("05", teacher_forced=teacher_forced)
+
+# %% [markdown]
+# ## Cross-attention
+#
+# **Idea.** A decoder has its T rows, and the S states of the encoder, the *memory*. Cross-attention is attention ([lab 0](00_transformer.py)) whose
+# queries come from the target rows and whose keys and values come from the memory. The map has T rows and S columns and need not be square. What a
+# target word reads is its *alignment*. Only padding of the source is masked: the source is known from the start, so no causal mask is needed here.
+#
+# ![Cross-attention](../docs/_static/diagrams/cross-attention.svg)
+
+# %%
+target, memory = torch.randn(4, 16), torch.randn(6, 16)  # T = 4, S = 6
+w_q, w_k, w_v = torch.randn(3, 16, 16) / 4
+scores = (target @ w_q) @ (memory @ w_k).T / 16**0.5  # [T, S]
+ours = scores.softmax(-1) @ (memory @ w_v)  # [T, 16]
+
+# %% [markdown]
+# **Before you run**: which shape has the map if the roles are exchanged, so that the source reads the target?
+
+# %%
+theirs = gf.nn.attend(target @ w_q, memory @ w_k, memory @ w_v, Packing((4,)), Packing((6,)))
+torch.testing.assert_close(theirs, ours, atol=1e-5, rtol=1e-5)
+maps([scores.softmax(-1)], titles=["cross-attention, random weights"])
+plt.show()
+
+# %% [markdown]
+# **Why.** Scores, softmax and weighted mean are those of self-attention; only where keys and values come from differs. That is why the library has one function
+# for both.
+#
+# **Your turn**: the map of a perfect alignment when the words come out in reverse. *(`reversal`)*
+
+
+# %%
+def reversal(length: int) -> Tensor:
+    """[length, length], row t has weight 1 on the source word that target word t translates."""
+    ...  # your turn
+
+
+check("05", reversal=reversal)
+
+# %% [markdown]
 # ## The bottleneck
 #
-# A *recurrent* network reads one word after the other and keeps a vector, its state, of what it has read. A recurrent encoder hands one vector to the decoder, the *thought vector*, as wide for 14 words as for 2. With attention the
+# **Idea.** A recurrent encoder without attention hands one vector to the decoder, the *thought vector*, as wide for 14 words as for 2. With attention the
 # decoder may look back at every state of the source. All models below see the same pairs for as many epochs.
+#
+# ![Encoder and decoder](../docs/_static/diagrams/encoder-decoder.svg)
+#
+# **Before you run**: 64 numbers, 14 words out of 20: is there room in principle? And which share of words will be right?
 
 # %%
 base = dict(tokenizer="word", min_count=1, d_model=64, num_layers=1, dropout=0.0, epochs=budget(1, 15), lr=4e-3, batch_size=64,
@@ -140,26 +244,36 @@ answer(
 # %% [markdown]
 # ## Alignment
 #
-# What each target word was read from. The truth is the anti-diagonal.
+# **Idea.** The most attended source word is what a target word was read from, one would think. The truth is known here: the anti-diagonal. We count how far the
+# most attended place is from it, with its sign: +1 is the word to the right, which the decoder has just translated, for it goes from right to left.
+#
+# **Before you run**: all three models translate nearly everything rightly. Must their maps then be on the anti-diagonal?
+
+
+# %%
+def offsets(model, text: str) -> list[int]:
+    """For each target word: the most attended source place minus the right one."""
+    a, words = model.align(text, beam=1), text.split()
+    first = int(len(a.source) > len(words) and a.source[0] not in words)  # a special token before the words
+    places = range(min(len(words), len(a.weights) - 1))
+    return [int(a.weights[i].argmax()) - (first + len(words) - 1 - i) for i in places]
+
+
+looked = [text for n in lengths if 3 < n < 13 for text in tests[n][0][: budget(5, 20)]]
+seen = {
+    n: np.array([o for m in models[n] for x in looked for o in offsets(m, x)] or [0])
+    for n in ("dot", "additive", "Transformer")
+}
+found = {
+    n: (float(np.mean(o == 0)), float(np.mean(np.abs(o) <= 1)), float(np.mean(o == 1)))
+    for n, o in seen.items()
+}
 
 # %%
 sentence = tests[lengths[-1]][0][0] if len(lengths) < 3 else tests[8][0][0]
-shown, found = {}, {}
-looked = [t for n in lengths if 3 < n < 13 for t in tests[n][0][: budget(5, 20)]]
-for name in ("dot", "additive", "Transformer"):
-    shown[name] = models[name][0].align(sentence, beam=1)
-    off = []
-    for model, x in ((m, t) for m in models[name] for t in looked):
-        a = model.align(x, beam=1)
-        words, w = x.split(), a.weights
-        offset = int(
-            len(a.source) > len(words) and a.source[0] not in words
-        )  # a special token before the words
-        places = range(min(len(words), len(w) - 1))
-        off += [abs(int(w[i].argmax()) - (offset + len(words) - 1 - i)) for i in places]
-    found[name] = float(np.mean([o == 0 for o in off] or [0])), float(np.mean([o <= 1 for o in off] or [0]))
-figure, axes = plt.subplots(1, len(shown), figsize=(10, 3.2))
-for ax, (name, a) in zip(axes, shown.items()):
+figure, axes = plt.subplots(1, len(found), figsize=(10, 3.2))
+for ax, name in zip(axes, found):
+    a = models[name][0].align(sentence, beam=1)
     ax.imshow(a.weights, vmin=0, vmax=1)
     ax.set_xticks(range(len(a.source)), a.source, rotation=70, fontsize=7)
     ax.set_yticks(range(len(a.target)), a.target, fontsize=7)
@@ -167,17 +281,82 @@ for ax, (name, a) in zip(axes, shown.items()):
 plt.show()
 answer(
     "alignment",
-    "The most attended source word is the right one for "
-    + ", ".join(f"{a:.0%} ({n})" for n, (a, _) in found.items())
-    + " of the target words; the right one or its neighbour for "
-    + ", ".join(f"{b:.0%}" for _, b in found.values())
-    + f" ({len(looked)} sentences, {len(seeds)} seeds). A recurrent state holds its neighbours too, so a map may point beside the word that was read.",
-)
+    "The most attended source word is the right one for " + ", ".join(f"{a:.0%} ({n})" for n, (a, _, _) in found.items())
+    + " of the target words; the right one or the one next to it for " + ", ".join(f"{b:.0%}" for _, b, _ in found.values())
+    + f"; the one just translated for {found['dot'][2]:.0%} (dot; {len(looked)} sentences, {len(seeds)} seeds).",
+)  # fmt: skip
+
+# %% [markdown]
+# **Why is dot attention off the diagonal, and right?** Two things come together. First, a state of the encoder is not a word: both GRUs have passed over
+# the words next to it, so the state at place j can hold the word at j - 1 as well, and a map over *states* is not a map over *words*. Second, the dot
+# scorer has no matrix. A query fits the keys that *resemble* it. The decoder's state has just read the word that it said last, so without help
+# it resembles the state of that word, one place to the right of the one needed. The multiplicative scorer has a matrix and the additive one a
+# small network to turn “I have just said this” into “look one further left”. The dot scorer has neither, so the encoder learns to keep the needed word
+# where the query looks. If that is so, the state at j must hold the word at j - 1, which is needed there, and hold it better than the word at j + 1, which is not. We train a linear
+# classifier for each: `probe` fits it on half of the sentences and counts on the other half.
+#
+# **Before you run**: which share of the words next to it does a linear classifier read from a state of 64 numbers?
+
+# %%
+texts = [x for n in lengths if n > 3 for x in tests[n][0]]
+table = {(name, shift): float(np.mean([probe(m, texts, ENGLISH, shift) for m in models[name]]))
+         for name in ("thought vector", "dot", "additive") for shift in (-1, 0, 1)}  # fmt: skip
+figure, ax = plt.subplots(figsize=(6, 2.6))
+where = {-1: "the word before", 0: "its word", 1: "the word after"}
+for i, name in enumerate(("thought vector", "dot", "additive")):
+    ax.bar(np.arange(3) + 0.27 * i, [table[name, shift] for shift in where], width=0.25, label=name)
+ax.set_xticks(np.arange(3) + 0.27, list(where.values()))
+ax.set(ylabel="share read", title="what a linear classifier reads from an encoder state")
+ax.legend(frameon=False, fontsize=8)
+plt.show()
+answer(
+    "off-diagonal",
+    "From the state at a word a linear classifier reads the word before it in " + ", ".join(f"{table[n, -1]:.0%} ({n})" for n in ("dot", "additive"))
+    + " of the cases, the word itself in " + ", ".join(f"{table[n, 0]:.0%}" for n in ("dot", "additive"))
+    + " and the word after it in " + ", ".join(f"{table[n, 1]:.0%}" for n in ("dot", "additive")) + f" ({len(texts)} sentences, {len(seeds)} seeds).",
+)  # fmt: skip
+
+# %% [markdown]
+# Compare the two sides within a model. Where dot's states hold the word before better than the word after, the map points at the state to the right because the
+# word is there. Additive needs no such shift, and its states may hold both alike: we had expected them to hold the word before *less* than dot's, which need not be so.
+# In either case, read a map of a recurrent model as “about here”.
 
 # %% [markdown]
 # ## Greedy and beam
 #
-# Greedy takes the best next word; a beam keeps several beginnings and compares whole sentences.
+# **Idea.** The decoder gives probabilities for the next word; a sentence is worth their product. *Greedy* search takes the best next word each time and can never
+# go back. A *beam* keeps the `width` best beginnings, extends each by every word, and again keeps the best: whole sentences are compared. Products of
+# probabilities become tiny, so one adds logarithms. Every word makes the sum smaller, so long sentences lose: real searches divide by a power of
+# the length, the *length penalty*. A beam of 1 is greedy search.
+#
+# ![Beam search](../docs/_static/diagrams/beam.svg)
+
+
+# %%
+def beam_search(step, width: int, longest: int = 20) -> tuple[str, ...]:
+    """``step`` gives the probabilities of the next word after some words; a dot ends a sentence."""
+    alive = [(0.0, ())]  # log of the probability, and the words
+    for _ in range(longest):
+        grown = [(score, words) for score, words in alive if words[-1:] == (".",)]
+        for score, words in alive:
+            if words[-1:] != (".",):
+                grown += [(score + np.log(p), (*words, word)) for word, p in step(words).items()]
+        alive = sorted(grown, reverse=True)[:width]
+    return alive[0][1]
+
+
+# %% [markdown]
+# **Before you run**: which sentence do beams of 1 and of 2 find in the tree of the diagram?
+
+# %%
+tree = {(): {"a": 0.6, "b": 0.4}, ("a",): {"c": 0.5, "d": 0.5}, ("b",): {"e": 1.0}}  # change me
+for width in (1, 2):
+    print(width, beam_search(lambda words: tree.get(words, {".": 1.0}), width))
+
+# %% [markdown]
+# Then the same with the models of this lab, by the library's search.
+#
+# **Before you run**: which model gains more from a beam, the one that is often wrong or the one that is nearly always right?
 
 # %%
 x, y = ([text for test in tests.values() for text in test[side]] for side in (0, 1))
@@ -222,12 +401,28 @@ if bleu:
     plt.show()
 
 # %% [markdown]
+# **Why.** A beam repairs what greedy search spoils: a sentence that the model itself finds more probable. It adds no knowledge; where the model is sure, both
+# say the same.
+#
 # ## Exercises
 #
 # 1. BLEU-1 without its brevity penalty: the share of said words that the reference has, each counted as often as there.
 #    *(`precision`)*
 # 2. Write greedy search over a function `step(words) -> {word: probability}`. *(`greedy`)*
-# 3. Write beam search over the same function, and a step where greedy loses. *(`beam_search`)*
-#
-# Where the library does this: [nn/decoder.py](../src/glassformer/nn/decoder.py), [nn/scores.py](../src/glassformer/nn/scores.py),
-# [targets/target_text.py](../src/glassformer/targets/target_text.py).
+
+
+# %%
+def precision(said: str, reference: str) -> float: ...  # your turn
+
+
+def greedy(step, longest: int = 20) -> tuple[str, ...]:
+    """The words up to and with the final dot."""
+    ...  # your turn
+
+
+check("05", precision=precision)
+check("05", greedy=greedy)
+
+# %% [markdown]
+# Where the library does this: [nn/recurrent.py](../src/glassformer/nn/recurrent.py), [nn/decoder.py](../src/glassformer/nn/decoder.py),
+# [nn/scores.py](../src/glassformer/nn/scores.py), [targets/target_text.py](../src/glassformer/targets/target_text.py).

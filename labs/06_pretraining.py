@@ -34,6 +34,10 @@ print(f"{len(texts)} sentences, {len(distinct)} distinct, {len(held)} of these h
 #
 # 15 % of the tokens are to be guessed. 80 % of them become [MASK], 10 % a random word, 10 % stay: the model cannot know which of
 # the words it reads are true, so it must form an opinion about all.
+#
+# ![Masked words](../docs/_static/diagrams/masked-words.svg)
+#
+# **Before you run**: a random word may hit the true one. Does that make the share of words “as it was” larger or smaller than 10 %?
 
 # %%
 tokenizer = word_tokenizer(texts, min_count=1)
@@ -60,10 +64,15 @@ answer("masking", f"{len(rows) / eligible:.1%} of {eligible:,} words are chosen;
        + ". “As it was” includes random draws that hit the word itself.")  # fmt: skip
 
 # %% [markdown]
+# **Why.** Draws that hit the word itself add to “as it was”: the share is slightly above 10 %, by one in the size of the vocabulary.
+
+# %% [markdown]
 # ## What it learns
 #
 # A BERT of two layers, from scratch. We compare with a baseline that always guesses the most frequent word. Facts are asked for apart: a
 # model can know what kind of word must stand somewhere, and not which.
+#
+# **Before you run**: which will it learn first, that a country follows “of”, or which country?
 
 # %%
 settings = dict(tokenizer="word", min_count=1, max_length=48, d_model=64, num_layers=2, num_heads=2, d_ff=128, max_positions=64,
@@ -101,6 +110,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The form of a sentence is seen in every sentence, a fact only in a few. The loss falls fastest by learning what pays most often;
+# facts come late and need capacity and repetition.
+
+# %% [markdown]
 # ## Next sentence
 #
 # BERT's second task: does this segment follow that one? In half of the pairs the second segment is replaced by one of another
@@ -108,6 +121,10 @@ answer(
 # the four pairs of each country is held out: the model has read both of its sentences, never one after the other.
 # Compare the loss with that of guessing. A model of this size may well learn the words and not the task; later
 # models dropped it (Liu et al., 2019).
+#
+# ![Two segments in one sequence](../docs/_static/diagrams/next-sentence.svg)
+#
+# **Before you run**: which loss has a model that only guesses between the two?
 
 # %%
 rng = np.random.default_rng(0)
@@ -139,6 +156,10 @@ if file := recorded("recipe-europe-mlm"):
         "another and easier task, which second half belongs to which first half of one sentence (recipe europe-mlm, judged on "
         f"unseen sentences): loss {judged['next_sentence_loss']:.3f}; masked words {judged['accuracy']:.0%}"
     )
+
+# %% [markdown]
+# **Why.** Guessing between two classes costs ln 2 = 0.693. To be below that on pairs held out, the model has to compare the countries of two segments,
+# for which it has no reason as long as the words alone lower the loss.
 
 # %% [markdown]
 # ## Does it help when labels are few?
@@ -211,6 +232,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
+#
+# Write the function under the name in brackets; `from lab import check` and `check("06", masked=masked)` run its hidden test.
 #
 # 1. Write BERT's masking for a list of words. *(`masked`)*
 # 2. Why not [MASK] for all chosen words? Measure how many of the words that a model can read are false, with 80/10/10 and with

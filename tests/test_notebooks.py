@@ -49,6 +49,17 @@ def test_links_lead_to_the_same_files(maker):
             assert (maker.FOLDER / target).exists(), (path.name, target)
 
 
+def test_a_notebook_of_a_lab_shows_the_outputs_of_its_page(maker):
+    book = nbformat.reads(maker.notebook(LABS / "01_attention.py"), as_version=4)
+    by_source = {cell.source: cell.outputs for cell in book.cells if cell.cell_type == "code"}
+    shapes = next(outputs for source, outputs in by_source.items() if '"shapes"' in source)
+    assert shapes[0].text.startswith("Q  Which shapes have Q, K, V and the weights?\n")
+    images = [o.data["text/html"] for outputs in by_source.values() for o in outputs if "data" in o]
+    files = [re.search(r'src="([^"]+)"', image)[1] for image in images]
+    assert len(files) >= 3
+    assert all((maker.FOLDER / file).is_file() for file in files)
+
+
 def test_a_notebook_runs(maker, tmp_path, monkeypatch):
     """The cells of a quickstart that make its data and show it: kernel, shell commands and figures work."""
     from nbclient import NotebookClient

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
 
 Step = Callable[[tuple[str, ...]], dict[str, float]]
 END = "."
@@ -25,18 +27,23 @@ def greedy(step: Step, longest: int = 20) -> tuple[str, ...]:
     return words
 
 
-def beam_search(step: Step, width: int, longest: int = 20) -> tuple[str, ...]:
-    """The most probable of the sentences that ``width`` beginnings lead to."""
-    alive: list[tuple[float, tuple[str, ...]]] = [(0.0, ())]
-    for _ in range(longest):
-        grown = []
-        for score, words in alive:
-            if words[-1:] == (END,):
-                grown.append((score, words))
-            else:
-                grown += [(score + math.log(p), (*words, w)) for w, p in step(words).items()]
-        alive = sorted(grown, reverse=True)[:width]
-    return alive[0][1]
+def rnn_states(x: Tensor, w_x: Tensor, w_h: Tensor, b: Tensor) -> Tensor:
+    """One step after the other: the next state needs the last one."""
+    state, states = torch.zeros(len(b)), []
+    for row in x:
+        state = torch.tanh(w_h @ state + w_x @ row + b)
+        states.append(state)
+    return torch.stack(states)
+
+
+def teacher_forced(target: list[int], begin: int, end: int) -> tuple[list[int], list[int]]:
+    """The same words, one place apart."""
+    return [begin, *target], [*target, end]
+
+
+def reversal(length: int) -> Tensor:
+    """The identity, turned around."""
+    return torch.eye(length).flip(1)
 
 
 def test() -> None:
@@ -44,4 +51,9 @@ def test() -> None:
     tree = {(): {"a": 0.6, "b": 0.4}, ("a",): {"c": 0.5, "d": 0.5}, ("b",): {"e": 1.0}}
     step: Step = lambda words: tree.get(words, {END: 1.0})  # noqa: E731
     assert greedy(step)[0] == "a"
-    assert beam_search(step, 2) == ("b", "e", END)  # 0.4 against 0.3
+    assert greedy(step)[-1] == END
+    layer, x = nn.RNN(3, 4), torch.randn(5, 3)
+    weights = layer.weight_ih_l0, layer.weight_hh_l0, layer.bias_ih_l0 + layer.bias_hh_l0
+    torch.testing.assert_close(rnn_states(x, *weights), layer(x)[0])
+    assert teacher_forced([5, 7], 0, 1) == ([0, 5, 7], [5, 7, 1])
+    assert reversal(3).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]

@@ -50,6 +50,10 @@ def fit(rows=few, judged=held, **changes):
 # ## Where 197 comes from
 #
 # A patch of P×P pixels is flattened and multiplied by one matrix: a convolution with kernel = stride = P. ⌊H/P⌋·⌊W/P⌋ patches and one [CLS].
+#
+# ![Patches become rows](../docs/_static/diagrams/patches.svg)
+#
+# **Before you run**: how many rows has an image of 384 pixels with patches of 16? What does that do to the size of an attention map?
 
 # %%
 config = PatchConfig(768, (224, 224), (16, 16))  # change me
@@ -64,6 +68,10 @@ axes[1].set(title="16 patches of 2×2: its sequence", xticks=[], yticks=[])
 plt.show()
 answer("tokens-197", f"(224 / 16)² = {(224 // 16) ** 2} patches and 1 [CLS]: the layer makes {packing.lengths[0]} rows of {rows.shape[1]} for each "
        f"picture, {config.num_tokens} by its config.")  # fmt: skip
+
+# %% [markdown]
+# **Why.** The convolution with kernel = stride takes each patch once, so the number of rows is the area in patches. A map has the square of that: 384
+# pixels give 577 rows and 8.6 times the numbers of 197.
 
 # %% [markdown]
 # ## Pooler output or raw [CLS]
@@ -170,6 +178,9 @@ answer("head-dropout", "; ".join(f"{n}: " + ", ".join(f"{d} {lab.span(a)}" for d
        f"A last block that learns moves the mean by {100 * learning:+.0f} points, the dropout of the head by {100 * dropping:.0f} at most.")  # fmt: skip
 
 # %% [markdown]
+# **Why.** A wider head reaches the training labels sooner and further. On few examples the loss on unseen ones soon stops following.
+
+# %% [markdown]
 # ## When over-fitting begins
 #
 # The loss on unseen digits turns while that of training falls. A flat line has a lowest point too: a turn ends at least a twentieth higher.
@@ -200,10 +211,16 @@ answer(
 )
 
 # %% [markdown]
+# **Why.** The model grows more certain of everything, also where it is wrong, and the loss punishes certainty in the wrong class without limit.
+# Accuracy only asks which class is ahead.
+
+# %% [markdown]
 # ## The augmentation ladder
 #
 # none; light: a random part of the image, scaled; medium: also brightness, contrast and, in some, an erased rectangle; strong: as medium, with two
 # random operations of RandAugment (Cubuk et al., 2020: rotate, shear ...) in place of the colors. Nothing is mirrored: a mirrored 2 is not a 2.
+#
+# **Before you run**: which strength is best for 8×8 digits, on which a shift by one pixel is an eighth of the image?
 
 # %%
 levels = ("none", "light", "medium", "strong")  # change me
@@ -235,6 +252,10 @@ answer(
     + ", ".join(f"{n} {lab.points(d)}" for n, d in less.items())
     + f"; below none beyond chance: {', '.join(falls) or 'no strength'}.",
 )
+
+# %% [markdown]
+# **Why.** Augmentation helps if the changed image keeps its label and could occur. On 8×8 digits a crop may cut off what tells a 3 from an 8; on
+# photographs much more can go.
 
 # %% [markdown]
 # ## The same on photographs
@@ -288,6 +309,10 @@ plt.show()
 # Two images become one, and so do their labels. *Mixup* (Zhang et al., 2018): λa + (1 - λ)b, with the label λ of a and 1 - λ of b, λ
 # drawn from 0 to 1. *CutMix* (Yun et al., 2019): a rectangle of b is put on a, and λ is the share of a that is left. The loss cannot
 # fall below the entropy of such a label, -Σ p ln p, and training accuracy loses its meaning; only unseen images tell.
+#
+# ![Mixup and CutMix](../docs/_static/diagrams/mixup.svg)
+#
+# **Before you run**: the training loss with mixup ends far above that without. Is the model worse?
 
 # %%
 x, mixed = mix_pairs(pixels[few[:4]].float() / 255, "cutmix", 1.0, 1.0, torch.Generator().manual_seed(1))
@@ -318,6 +343,10 @@ answer(
     )
     + f" ({len(held)} digits, {len(seeds)} seeds). The four soft labels above have an entropy of {entropy:.2f} nats, below which their loss cannot fall.",
 )
+
+# %% [markdown]
+# **Why.** A soft label cannot be met with a loss of 0, so the training loss says nothing about quality. The network may never be fully certain, which acts
+# against over-fitting.
 
 # %% [markdown]
 # ## A small CNN under the same changes
@@ -383,6 +412,8 @@ plt.show()
 
 # %% [markdown]
 # ## Exercises
+#
+# Write the function under the name in brackets; `from lab import check` and `check("04", patches=patches)` run its hidden test.
 #
 # 1. Cut an image into patches with `reshape` and `permute` alone. *(`patches`)*
 # 2. Show that patch embedding is a convolution with kernel = stride. *(`as_convolution`)*
