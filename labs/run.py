@@ -253,7 +253,9 @@ def main() -> None:
         started = time.process_time()  # other work on the machine does not count
         shown, answers = execute(path, PAGES / "figures")
         seconds = time.process_time() - started
-        target.write_text(page(path, shown, f"in {seconds:.0f} s of processor time on {machine}."), encoding="utf-8")
+        target.write_text(
+            page(path, shown, f"in {seconds:.0f} s of processor time on {machine}."), encoding="utf-8"
+        )
         file = PAGES / "answers.json"
         known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
         file.write_text(json.dumps(known | answers, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
