@@ -9,10 +9,12 @@ from importlib import metadata
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import messages
 import reference
 from bs4 import BeautifulSoup
 
 reference.write()
+messages.write()
 
 project = "glassformer"
 copyright = "the glassformer authors"

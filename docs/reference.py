@@ -342,8 +342,8 @@ def write(folder: Path = HERE / "reference") -> None:
         name: api(*page, ABOUT[name]) for name, page in MODULES.items()
     }
     pages["index"] = (
-        "# Reference\n\nAll recipe keys, commands and public names. The pages are generated from the code, "
-        "so they fit your version.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\n"
+        "# Reference\n\nAll recipe keys, commands, errors and public names. The pages are generated from the "
+        "code, so they fit your version.\n\n```{toctree}\n:maxdepth: 2\n\nkeys\ncommands\nmessages\n"
         + "\n".join(MODULES)
         + "\n```\n"
     )

@@ -108,7 +108,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path: Path):
     assert not (other := differences(page, tmp_path)), other
 
 
-MADE = {"index", "keys", "commands", *runpy.run_path(str(DOCS / "reference.py"))["MODULES"]}
+MADE = {"index", "keys", "commands", "messages", *runpy.run_path(str(DOCS / "reference.py"))["MODULES"]}
 
 
 def anchors(text: str) -> set[str]:

@@ -116,7 +116,7 @@ def sentences_of(texts: list[str]) -> list[str]:
 
 def to_change(clf: Any, inputs: list[Any], count: int, seed: int) -> tuple[list[Any], dict[str, Any]]:
     """What stability is measured on, and the small changes."""
-    if clf.NOUN == "pictures":
+    if clf.NOUN == "images":
         return inputs[:count], {"brightness": sanity.with_brightness, "crop": sanity.with_crop}
     sentences = sentences_of(inputs)
     pick = np.random.default_rng(seed + 1).permutation(len(sentences))
@@ -155,7 +155,7 @@ def main(args: Any) -> dict[str, Any]:
     cut_texts(clf, args.max_length)
     inputs, labels = load_test(clf, args.data)
     order = np.random.default_rng(args.seed).permutation(len(inputs))
-    changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "pictures" else inputs,
+    changeable, changes = to_change(clf, [inputs[i] for i in order] if clf.NOUN == "images" else inputs,
                                     args.stable, args.seed)  # fmt: skip
     # In the drawn order: a source may have all of one label first.
     drawn = [inputs[i] for i in order] if clf.NOUN == "texts" else []

@@ -301,7 +301,7 @@ def readers(count: int) -> list[dict]:
 
 
 def hand_made_pictures() -> list[bytes]:
-    """Forty: cut, of odd modes, turned, animated, far too large, or no pictures at all."""
+    """Forty: cut, of odd modes, turned, animated, far too large, or no images at all."""
     rgb = Image.fromarray(np.random.default_rng(3).integers(0, 256, (13, 17, 3), np.uint8))
     grey = rgb.convert("L")
     exif = Image.Exif()

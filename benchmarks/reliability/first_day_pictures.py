@@ -35,7 +35,7 @@ def scene(seed: int, width: int = 61, height: int = 47, tint: int = 0) -> Image.
 
 
 def fill(folder: str, count: int, seed: int = 0, kind: str = "png") -> None:
-    """``count`` pictures of cats and of dogs."""
+    """``count`` images of cats and of dogs."""
     for tint, label in ((0, "cat"), (2, "dog")):
         place = Path(folder, label)
         place.mkdir(parents=True, exist_ok=True)
@@ -60,14 +60,14 @@ def first() -> list[Step]:
     fill("good", 20)
     fill("jpg", 20, kind="jpg")
     return [
-        doctor("a good folder", "good", "no picture stands there twice", untold=("warning",)),
+        doctor("a good folder", "good", "no image occurs twice", untold=("warning",)),
         train("a good folder", "good", "held out", out="run"),
         train("photographs", "jpg"),
         Step("pictures: data show", "data show good", ("cat: 20, dog: 20",)),
         Step("pictures: augmentations", "data show good --augment light --out sheet.png", (), made=("sheet.png",)),
         Step("pictures: predict a file", "predict run good/cat/0.png", ("cat|dog",)),
         Step("pictures: predict a folder", "predict run good/cat --out cats.csv", ("20 pictures",)),
-        Step("pictures: predict what is not there", "predict run good/cow", ("no such picture",), 2),
+        Step("pictures: predict what is not there", "predict run good/cow", ("no such image",), 2),
         Step("pictures: predict a sentence", "predict run 'a cat'", ("this model reads pictures",), 2),
         Step("pictures: evaluate", "evaluate run", ("accuracy",)),
         train("the folder is there", "good", "--resume", out="run", code=2),
@@ -77,7 +77,7 @@ def first() -> list[Step]:
 def doctored() -> list[Step]:
     """Every kind of odd picture in one folder."""
     fill("messy", 9)
-    raw("messy/cat/text.jpg", "this is no picture")
+    raw("messy/cat/text.jpg", "this is not an image")
     raw("messy/cat/cut.jpg", encoded(scene(7))[:-150])
     raw("messy/cat/empty.png", b"")
     scene(31).convert("L").save("messy/cat/grey.png")
@@ -92,19 +92,19 @@ def doctored() -> list[Step]:
     read = [
         (
             "what cannot be read",
-            ("4 of 30 pictures of train cannot", "is no picture", "no bytes", "damaged", "million"),
+            ("4 of 30 images of train cannot", "is not an image", "no bytes", "damaged", "million"),
         ),
         ("how to leave them out", ("--set broken=skip", "text.jpg", "cut.jpg")),
         ("sizes", ("61 x 47 to 500 x 94 pixels",)),
         ("modes", ("1 CMYK", "1 RGBA", "1 L")),
         ("animations", ("several frames",)),
-        ("repeats", ("2 pictures of train are repeats", "same.png")),
-        ("one picture in two classes", ("stand there with several labels", r"\(cat\) = .*\(dog\)")),
+        ("repeats", ("repeated images of train: 2", "same.png")),
+        ("one picture in two classes", ("with several labels: ", r"\(cat\) = .*\(dog\)")),
         ("near repeats", ("look nearly the same", "again.jpg")),
         ("what is stretched", ("stretched more than 1.5 times", "10.0 times at most")),
     ]
     return [*(doctor(what, "messy", *told) for what, told in read),
-            train("a messy folder", "messy", "pictures that cannot be read: ", "broken=skip", code=2),
+            train("a messy folder", "messy", "images that cannot be read: ", "broken=skip", code=2),
             train("a messy folder without what cannot be read", "messy", "left out", sets=("broken=skip",))]  # fmt: skip
 
 
@@ -124,16 +124,16 @@ def broken() -> list[Step]:
 
     cut = whole[: len(whole) // 2]
     return [
-        Step("a picture of test is cut", write(cut), ("bytes",)),
+        Step("an image of test is cut", write(cut), ("bytes",)),
         train("a cut picture of test", "parts", "dog/3.jpg", "damaged", "broken=skip", code=2),
-        train("a cut picture of test left out", "parts", "1 pictures of test left out", sets=("broken=skip",)),
+        train("a cut picture of test left out", "parts", "1 image of test left out", sets=("broken=skip",)),
         Step("it is whole again", write(whole), ("bytes",)),
         train("a whole one", "parts", out="parts-run"),
         Step("it is cut after the training", write(cut), ("bytes",)),
         Step("pictures: evaluate with a cut one", "evaluate parts-run", ("dog/3.jpg", "--on-bad-row skip"), 2),
         Step("pictures: evaluate without it", "evaluate parts-run --on-bad-row skip", ("left out", "11 pictures|accuracy")),
         Step("pictures: go on", f"train --images parts --out parts-run --resume {SMALL}", ("broken=skip",), 2),
-        Step("pictures: go on without it", f"train --images parts --out parts-run --resume {SMALL} --set broken=skip", ("1 pictures of test left out",)),
+        Step("pictures: go on without it", f"train --images parts --out parts-run --resume {SMALL} --set broken=skip", ("1 image of test left out",)),
         Step("what was judged", judged, ("11 judged",)),
         Step("pictures: predict a cut one", f"predict run {bad}", ("damaged", "--on-bad-row skip"), 2),
         Step("pictures: predict it and others", "predict run parts/test/dog --on-bad-row skip", ("1 row has no answer", "damaged")),
@@ -150,7 +150,7 @@ def folders() -> list[Step]:
     Path("hollow/cow").mkdir()
     fill("mixture/train", 5)
     fill("mixture", 5)
-    raw("flat/readme.md", "no pictures")
+    raw("flat/readme.md", "no images")
     fill("lone", 9)
     shutil.rmtree("lone/dog")
     fill("skewed", 40)
@@ -161,23 +161,23 @@ def folders() -> list[Step]:
         shutil.copy(f"twice/cat/{i}.png", f"twice/cat/copy-{i}.png")
 
     def torn() -> str:
-        """How many pictures of the run's doctor report stand in two parts."""
+        """How many images of the run's doctor report stand in two parts."""
         report = json.loads(Path("runs/repeated-pictures/doctor.json").read_text(encoding="utf-8"))
         return str([f["message"] for f in report["findings"] if f["code"] == "leak"])
 
     return [
-        doctor("test pictures in training", "leaky", "1 pictures stand in train and in test", "drop_duplicates=true"),
+        doctor("test pictures in training", "leaky", "images in both train and test: 1", "drop_duplicates=true"),
         doctor("nearly the same in training", "leaky", "nearly the same as one of test", "nearly.png"),
         train("test pictures in training", "leaky", "stand in train and in test"),
         train("test pictures taken out", "leaky", "drop_duplicates: 1 of 24 of train left out", sets=("drop_duplicates=true",)),
-        train("an empty class", "hollow", "class 'cow' has no pictures", "Put pictures there", code=2),
+        train("an empty class", "hollow", "class 'cow' has no images", "Put images there", code=2),
         train("classes beside splits", "mixture", "look like splits", code=2),
         train("no folders of classes", "flat", "neither tables nor folders of pictures|no folders", code=2),
         train("one class of pictures", "lone", "one class", code=2),
         doctor("one class", "lone", "one class only"),
         doctor("a class of 5 %", "skewed", "always answering cat scores", "class_weight = balanced"),
         train("repeated pictures", "twice", "repeats"),
-        Step("pictures: copies share a side", torn, ("no picture stands in two splits",)),
+        Step("pictures: copies share a side", torn, ("no image is in two splits",)),
         train("a folder that is not there", "godo", "no file, folder or named data set 'godo'", code=2),
     ]  # fmt: skip
 
@@ -203,7 +203,7 @@ def tables() -> list[Step]:
         train("a file that is not there", "missing.csv", "nowhere.png", "no such file", "broken=skip", code=2),
         doctor("a table of files", "missing.csv", "cannot be read", "no such file"),
         train("numbers for labels of pictures", numbers, "look like numbers", "target=number", code=2),
-        doctor("several labels in a cell", kinds, "several labels an example", "label.separator"),
+        doctor("several labels in a cell", kinds, "several labels per example", "label.separator"),
         Step("pictures: predict a table of files", "predict run new.csv", ("nowhere.png", "--on-bad-row skip"), 2),
         Step("pictures: predict a table and mark rows", f"predict run new.csv {marked}",
              ("3 pictures", "1 row has no answer: .* \\(row 3\\)")),

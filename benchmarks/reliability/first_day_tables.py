@@ -74,7 +74,7 @@ def columns() -> list[Step]:
         train("pairs of texts", pair, "pairs of texts, found by their names: 'premise' and 'hypothesis'", "text.column names one"),
         train("a column that is not there", many, "no column 'utterence'", "'utterance'",
               sets=("text_column=utterence",), code=2),
-        train("a column that stands there twice", twice, "'text' stands there twice", "Rename", code=2),
+        train("a column that occurs twice", twice, "'text' occurs twice", "Rename", code=2),
         train("no header", headless, "no column|found by what the columns hold", code=0),
     ]  # fmt: skip
 
@@ -170,7 +170,7 @@ def rows_and_labels() -> list[Step]:
                untold=("merge_labels", "classes with one example")),
         train("numbers for labels", sc, "look like numbers", "[Cc]ut", code=2),
         train("stars for labels", table("stars.csv", ("review", "stars"), stars), "labels in 'stars'"),
-        doctor("several labels in a cell", se, "several labels an example", "'joy\\|fear'", "label.separator"),
+        doctor("several labels in a cell", se, "several labels per example", "'joy\\|fear'", "label.separator"),
         doctor("lists for labels", li, "label-sets", "1.50 labels an example", "60 examples with 'joy' to 30 with 'fear'"),
         train("lists for labels", li, "49 train, 5 validation, 6 test", "micro-F1"),
         train("one class", table("one.csv", HEAD, [(t, "good") for t, _ in rows]), "one class only", code=2),
@@ -236,7 +236,7 @@ def splits() -> list[Step]:
     return [
         train("own train dev and test files", "mine", "60 train, 12 validation, 14 test"),
         train("one of them alone", "mine/train.csv", "dev.csv, test.csv beside train.csv: to use them, give the folder"),
-        doctor("own train, dev and test files", "mine", "no text stands in both train and test"),
+        doctor("own train, dev and test files", "mine", "no text is in both train and test"),
         doctor("test texts in training", "leaky", "distinct texts in both train and test: 9", "drop_duplicates=true"),
         train("test texts in training", "leaky", r"distinct texts in both train and test: \d", "drop_duplicates"),
         train("test texts taken out of training", "leaky", "drop_duplicates: 14 of 60 of train left out",

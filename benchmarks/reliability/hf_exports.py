@@ -44,7 +44,7 @@ if (folder / "run.py").exists():
     one, opened = run.logits, "run.py"
 else:
     from PIL import Image
-    seen = asked["noun"] == "pictures"
+    seen = asked["noun"] == "images"
     kind = transformers.AutoModelForImageClassification if seen else transformers.AutoModelForSequenceClassification
     model = kind.from_pretrained(folder).eval()
     opened = type(model).__name__
@@ -79,7 +79,7 @@ def opened_by(python: str, folder: Path, asked: Path) -> dict[str, Any]:
 def asked_of(noun: str, samples: Sequence[Any], folder: Path) -> Path:
     """A file with texts, or with the names of pictures written beside it."""
     inputs = list(samples)
-    if noun == "pictures":
+    if noun == "images":
         inputs = [str(folder / f"{i}.png") for i in range(len(samples))]
         for name, pixels in zip(inputs, samples, strict=True):
             Image.fromarray(pixels).save(name)

@@ -513,7 +513,7 @@ def cases() -> Iterator[Case]:
 
 
 def others() -> Iterator[Case]:
-    """What is no picture that is read here."""
+    """What is not an image that is read here."""
     icon = struct.pack("<HHHBBBBHHII", 0, 1, 1, 0, 0, 0, 0, 1, 32, 9000, 22)
     yield "an icon with a PNG within", icon + png(50_000, 50_000, 8, 2, bytes(5000)), "refused"
     for name, start in (("EPS", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), ("PSD",

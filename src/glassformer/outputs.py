@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import CannotWriteError, ExistsError, OutputPathError
 
 LONE = re.compile("[\ud800-\udfff]").sub
 LONGEST_NAME = 220  # bytes: file systems take 255, and a draft beside it has a longer name
@@ -25,16 +25,16 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
     path = _check_name(Path(path), option)
     fix = f"Choose another {option}"
     if path.is_symlink() and not path.exists():
-        raise ConfigError(f"a link that leads nowhere ({os.readlink(path)})", where=str(path), fix=fix)
+        raise OutputPathError(f"a link that leads nowhere ({os.readlink(path)})", where=str(path), fix=fix)
     if path.is_dir():
-        raise ConfigError("a folder, where a file is to be written", where=str(path), fix=fix)
+        raise OutputPathError("a folder, where a file is to be written", where=str(path), fix=fix)
     if os.path.lexists(path):
-        raise ConfigError("the output file exists", where=str(path), fix=fix)
+        raise ExistsError("the output file exists", where=str(path), fix=fix)
     if not path.parent.is_dir():
         what = "no folder but a file" if path.parent.exists() else "no such folder"
-        raise ConfigError(what, where=str(path.parent), fix="Make it first")
+        raise OutputPathError(what, where=str(path.parent), fix="Make it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise ConfigError("the folder may not be written to", where=str(path.parent), fix=fix)
+        raise OutputPathError("the folder may not be written to", where=str(path.parent), fix=fix)
     return path
 
 
@@ -49,19 +49,19 @@ def check_folder_path(path: str | Path, option: str = "--out") -> Path:
     fix = f"Choose another {option}"
     if readable(str(path.absolute())) != str(path.absolute()):  # safetensors reads no weights there
         what = "the folder's path is not UTF-8, and a model cannot be read from it"
-        raise ConfigError(what, where=readable(str(path)), fix=fix)
+        raise OutputPathError(what, where=readable(str(path)), fix=fix)
     for one in (path, *path.absolute().parents):
         if one.is_symlink() and not one.exists():
-            raise ConfigError(f"a link that leads nowhere ({os.readlink(one)})", where=str(one), fix=fix)
+            raise OutputPathError(f"a link that leads nowhere ({os.readlink(one)})", where=str(one), fix=fix)
         if not one.exists():
             continue
         if one == path and not one.is_dir():
-            raise ConfigError("is a file, not a folder", where=str(path), fix=fix)
+            raise OutputPathError("is a file, not a folder", where=str(path), fix=fix)
         if not (one.is_dir() and os.access(one, os.W_OK | os.X_OK)):
-            what = f"the folder cannot be made: {one} is no folder that may be written to"
+            what = f"the folder cannot be made: {one} is not a folder that may be written to"
             if one == path:
                 what = "the folder may not be written to"
-            raise ConfigError(what, where=str(path), fix=fix)
+            raise OutputPathError(what, where=str(path), fix=fix)
         return path
     return path
 
@@ -70,15 +70,15 @@ def _check_name(path: Path, option: str) -> Path:
     name = os.fsencode(str(path)) if "\0" not in str(path) else b"\0"
     if any(byte < 32 or byte == 127 for byte in name):
         what = "a name with a control character (a line break, a tab, NUL)"
-        raise ConfigError(what, where=f"{option} {str(path)!r}"[:300], fix="Use letters and digits")
+        raise OutputPathError(what, where=f"{option} {str(path)!r}"[:300], fix="Use letters and digits")
     if len(name) > LONGEST_PATH or any(len(os.fsencode(part)) > LONGEST_NAME for part in path.parts):
         what = f"a name of {len(name):,} bytes is too long"
         fix = f"Use at most {LONGEST_NAME} between two slashes"
-        raise ConfigError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
+        raise OutputPathError(what, where=f"{option} {str(path)[:80]}...", fix=fix)
     try:
         path.exists()
     except OSError as error:  # links in a circle, a folder that may not be entered
-        raise ConfigError(str(error.strerror), where=str(path), fix=f"Choose another {option}") from None
+        raise OutputPathError(str(error.strerror), where=str(path), fix=f"Choose another {option}") from None
     return path
 
 
@@ -124,7 +124,7 @@ def written_whole(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(draft, path)
     except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise CannotWriteError.of(path, error) from error
     finally:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

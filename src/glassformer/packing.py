@@ -142,7 +142,7 @@ class Packing:
 
 @lru_cache(maxsize=1024)
 def _uniform(count: int, length: int, device: torch.device) -> Packing:
-    # Kept with its tensors: every batch of pictures asks for it.
+    # Kept with its tensors: every batch of images asks for it.
     return Packing((length,) * count, device)
 
 

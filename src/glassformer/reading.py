@@ -14,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import DataError
+from glassformer.errors import CannotReadError
 
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -101,7 +101,7 @@ class Unchanged:
         if self._stamp() != self._before:
             what = "the file has changed while it was read, so its rows are not of one table"
             fix = "Give the command again when nothing writes to the file"
-            raise DataError(what, where=str(self.path), fix=fix)
+            raise CannotReadError(what, where=str(self.path), fix=fix)
 
     def _stamp(self) -> tuple[int, ...] | None:
         try:
@@ -117,5 +117,5 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValueError(f"the key {twice[:80]!r} stands there twice")
+        raise ValueError(f"the key {twice[:80]!r} occurs twice")
     return found

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 from torch.overrides import TorchFunctionMode
 
-from glassformer.errors import ConfigError, OtherDeviceWarning
+from glassformer.errors import BadValueError, ConfigError, NoGpuError, OtherDeviceWarning
 
 Found = TypeVar("Found")
 
@@ -86,7 +86,7 @@ def choose_device(name: str = "auto") -> torch.device:
     if name in ("auto", "cuda") and torch.cuda.is_available():
         place, gpus = _variable("LOCAL_RANK", -1) if world()[1] > 1 else -1, torch.cuda.device_count()
         if place >= gpus:
-            raise ConfigError(
+            raise NoGpuError(
                 f"process {place} of this machine has no GPU",
                 where="torchrun",
                 fix=f"Use --nproc-per-node {gpus}, or --set device=cpu",
@@ -97,11 +97,13 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"{name!r} is not a device", where="device", fix="Use cpu, cuda or auto") from None
+        raise BadValueError(
+            f"{name!r} is not a device", where="device", fix="Use cpu, cuda or auto"
+        ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ConfigError("no GPU is visible", where="device", fix="Use device = cpu or auto")
+        raise NoGpuError("no GPU is visible", where="device", fix="Use device = cpu or auto")
     if device.type not in ("cpu", "cuda"):
-        raise ConfigError(f"{name!r} is not supported", where="device", fix="Use cpu, cuda or auto")
+        raise NoGpuError(f"{name!r} is not supported", where="device", fix="Use cpu, cuda or auto")
     return device
 
 
@@ -137,7 +139,7 @@ def choose_dtype(precision: str, device: torch.device) -> torch.dtype:
     try:
         return {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
     except KeyError:
-        raise ConfigError(
+        raise BadValueError(
             f"{precision!r} is not a precision",
             where="precision",
             fix="Use auto, fp32 or bf16 (classifiers: int8)",

@@ -173,18 +173,18 @@ def test_what_a_hub_config_of_a_vit_leaves_out(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"image_size": [11]}, r"image_size = \[11\] is no size"),
-        ({"image_size": [11, 13, 5]}, "is no size"),
-        ({"image_size": [11, 0]}, "is no size"),
-        ({"patch_size": 100_001}, "patch_size = 100001 is no size"),
-        ({"patch_size": "5"}, "patch_size = '5' is no size"),
+        ({"image_size": [11]}, r"image_size = \[11\] is not a size"),
+        ({"image_size": [11, 13, 5]}, "is not a size"),
+        ({"image_size": [11, 0]}, "is not a size"),
+        ({"patch_size": 100_001}, "patch_size = 100001 is not a size"),
+        ({"patch_size": "5"}, "patch_size = '5' is not a size"),
         ({"pooler_act": "relu"}, "pooler_act = 'relu' is not supported"),
         ({"pooler_output_size": 5}, "a pooler of another width"),
         ({"hidden_act": "swish"}, "hidden_act = 'swish' is not supported"),
-        ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob = 1 is no number from 0 to 1"),
-        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is no number from 0 to 1"),
-        ({"layer_norm_eps": -1}, "layer_norm_eps = -1 is no number 0 or more"),
-        ({"initializer_range": None}, "initializer_range = None is no number"),
+        ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob = 1 is not a number from 0 to 1"),
+        ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob = 1.0 is not a number from 0 to 1"),
+        ({"layer_norm_eps": -1}, "layer_norm_eps = -1 is not a number 0 or more"),
+        ({"initializer_range": None}, "initializer_range = None is not a number"),
     ],
 )
 def test_configs_of_a_vit_that_cannot_be(tmp_path, changes, said):
@@ -289,7 +289,7 @@ def test_classifiers_of_tokens_and_unknown_kinds_are_refused(tmp_path):
 def test_rates_of_a_bert_are_below_1(tmp_path, rate):
     saved(tmp_path)
     without(tmp_path, **{rate: 1})
-    with pytest.raises(CheckpointError, match=rf"config\.json: {rate} = 1 is no number from 0 to 1"):
+    with pytest.raises(CheckpointError, match=rf"config\.json: {rate} = 1 is not a number from 0 to 1"):
         load_pretrained(tmp_path)
 
 
@@ -341,8 +341,8 @@ def test_other_readers_learn_which_class_to_take(tmp_path, name, architecture):
 
 def test_a_folder_of_another_model_is_no_translator(tmp_path):
     saved(tmp_path)
-    with pytest.raises(CheckpointError, match=r"config.json: model_type 'bert' is no translator"):
+    with pytest.raises(CheckpointError, match=r"config.json: model_type 'bert' is not a translator"):
         load_seq2seq(tmp_path)
     without(tmp_path, model_type=["bert"])
-    with pytest.raises(CheckpointError, match=r"model_type \['bert'\] is no translator"):
+    with pytest.raises(CheckpointError, match=r"model_type \['bert'\] is not a translator"):
         load_seq2seq(tmp_path)

@@ -206,12 +206,12 @@ def test_other_adapters_are_refused(tmp_path):
             ({"use_dora": True}, "this says use_dora = True"),
             ({"rank_pattern": {"query": 7}}, "this says rank_pattern = {'query': 7}"),
             ({"bias": "all"}, "this says bias = 'all'"),
-            ({"r": 0}, "r = 0 is no size"),
-            ({"r": "3"}, "r = '3' is no size"),
+            ({"r": 0}, "r = 0 is not a size"),
+            ({"r": "3"}, "r = '3' is not a size"),
             ({"r": 5}, r"updates of 0\.\w+ are \(3, 5\) and \(5, 3\), the rank 5"),
-            ({"lora_alpha": float("nan")}, "lora_alpha = nan is no number"),
-            ({"lora_alpha": float("inf")}, "lora_alpha = inf is no number"),
-            ({"lora_alpha": None}, "lora_alpha = None is no number"),
+            ({"lora_alpha": float("nan")}, "lora_alpha = nan is not a number"),
+            ({"lora_alpha": float("inf")}, "lora_alpha = inf is not a number"),
+            ({"lora_alpha": None}, "lora_alpha = None is not a number"),
         )
     ):
         with pytest.raises(CheckpointError, match=said):

@@ -315,4 +315,4 @@ def test_a_format_that_is_no_number_is_damage(tmp_path, version):
     found = load_state(tmp_path)
     assert found.step == 3
     assert [path for path, _ in found.skipped] == [folder]
-    assert "is no whole number from 0 on" in found.skipped[0][1]
+    assert "is not a whole number from 0 on" in found.skipped[0][1]

@@ -164,7 +164,7 @@ def test_a_manifest_is_not_summed_up_for_hours(tmp_path):
 
 def test_a_key_twice_and_numbers_without_end(tmp_path):
     (tmp_path / "x.json").write_text('{"a": 1, "a": 2}')
-    with pytest.raises(CheckpointError, match="the key 'a' stands there twice"):
+    with pytest.raises(CheckpointError, match="the key 'a' occurs twice"):
         read_json(tmp_path / "x.json")
     (tmp_path / "x.toml").write_text("a = " + "9" * 6000)
     with pytest.raises(ConfigError, match="not valid TOML"):

@@ -28,7 +28,7 @@ def test_sizes(value):
 
 @pytest.mark.parametrize("value", [0, -1, MOST + 1, 2.0, True, "3", None, [3]])
 def test_no_sizes(value):
-    with pytest.raises(CheckpointError, match=r"f: a = .* is no size"):
+    with pytest.raises(CheckpointError, match=r"f: a = .* is not a size"):
         number({"a": value}, "a", "f", 5)
 
 
@@ -58,7 +58,7 @@ def test_numbers_and_rates(value):
     ],
 )
 def test_no_numbers(value, below, bounds):
-    with pytest.raises(CheckpointError, match=f"is no number {bounds}"):
+    with pytest.raises(CheckpointError, match=f"is not a number {bounds}"):
         real({"a": value}, "a", "f", 0.5, below)
 
 
@@ -71,7 +71,7 @@ def test_counts(value):
 
 @pytest.mark.parametrize("value", [-1, 2**63, 1.0, True, "1", None])
 def test_no_counts(value):
-    with pytest.raises(CheckpointError, match="is no whole number from 0 on"):
+    with pytest.raises(CheckpointError, match="is not a whole number from 0 on"):
         count({"a": value}, "a", "f")
 
 
@@ -80,7 +80,7 @@ def test_texts_and_sections():
     assert text({}, "a", "f", "b") == "b"
     assert section({"a": {}}, "a", "f") == {}
     for wrong in (None, 3, ["x"]):
-        with pytest.raises(CheckpointError, match="is no text"):
+        with pytest.raises(CheckpointError, match="is not a text"):
             text({"a": wrong}, "a", "f", "b")
         with pytest.raises(CheckpointError, match="f: 'a' is missing or no object"):
             section({"a": wrong}, "a", "f")

@@ -68,7 +68,7 @@ def test_recipes_take_the_keys_and_a_window_wants_local_attention(small, data):
         small(attention_window=7).fit(*data)
     with pytest.raises(ConfigError, match="linear attention has no weights to drop"):
         small(attention="linear", attention_dropout=0.1).fit(*data)
-    with pytest.raises(ConfigError, match="attention_window = 0 is out of range"):
+    with pytest.raises(ConfigError, match="attention_window: 0 is out of range"):
         small(attention="local", attention_window=0).fit(*data)
 
 

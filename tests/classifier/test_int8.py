@@ -177,7 +177,7 @@ def test_what_cannot_be_held_to_labels_is_refused(small, data, held, own):
     tagger = gf.TokenTagger("encoder-mini", d_model=16, num_heads=2, d_ff=16, num_layers=1, epochs=1)
     tagger.fit([["a", "b"]] * 4, [["O", "B-X"]] * 4)
     tagger.precision = "int8"
-    with pytest.raises(ConfigError, match="held to validation labels, which a TokenTagger does not give"):
+    with pytest.raises(ConfigError, match="checked on validation labels, which a TokenTagger does not have"):
         tagger.predict([["a"]])
 
 
@@ -232,7 +232,7 @@ def test_the_command_measures_once_and_the_doctor_shows_it(tmp_path, monkeypatch
 
     out, err = ask("predict", "run", "a superb film", "--precision", "int8")
     assert out.startswith("pos\t")
-    assert "note: int8 is held to 211 validation examples, once for this model\n" in err
+    assert "note: int8 is checked on 211 validation examples, once for this model\n" in err
     kept = json.loads((tmp_path / "run" / "model" / "glassformer.json").read_text(encoding="utf-8"))
     assert kept["int8"]["n"] == 211
     assert kept["parameters"]["precision"] == "fp32"
@@ -253,6 +253,6 @@ def test_the_command_measures_once_and_the_doctor_shows_it(tmp_path, monkeypatch
     bare.int8_ = None
     bare.save("bare")
     assert main(["predict", "bare", "a film", "--precision", "int8"]) == 2
-    assert "this folder is no run that has some" in capsys.readouterr().err
+    assert "this folder is not a run with a validation split" in capsys.readouterr().err
     assert main(["predict", "run", "a film", "--precision", "int4"]) == 2
     assert "'int4' is not a precision" in capsys.readouterr().err

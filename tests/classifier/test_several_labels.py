@@ -97,9 +97,9 @@ def test_a_folder_gives_the_same_answers(small, y, tmp_path):
     assert np.asarray(again.predict(HELD) == clf.predict(HELD)).all()
     for key, value, said in (
         ("targets", "poem", "of no kind that is known here"),
-        ("threshold", [0.5, 2.0, 0.5], "threshold = 2 is no probability"),
+        ("threshold", [0.5, 2.0, 0.5], "threshold = 2 is not a probability"),
         ("threshold", [0.5], "1 numbers under 'threshold' for 3 labels"),
-        ("temperature", [0.5, -1.0, 1.0], "none from 0.001 to 1000"),
+        ("temperature", [0.5, -1.0, 1.0], "not between 0.001 and 1000"),
         ("threshold", ["high"] * 3, "holds no number"),
     ):
         with pytest.raises(CheckpointError, match=said):
@@ -136,7 +136,7 @@ def test_a_held_out_part_keeps_every_label(small):
             ConfigError,
             "Weigh several labels with pos_weight",
         ),
-        ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is no weighting"),
+        ({"pos_weight": "heavy"}, [["a"], ["b"], []] * 3, ConfigError, "'heavy' is not a weighting"),
         ({"pos_weight": {"z": 2.0}}, [["a"], ["b"], []] * 3, ConfigError, "no label 'z'"),
         ({"pos_weight": 2.0}, ["a", "b", "a"] * 3, ConfigError, "Weigh classes with class_weight"),
     ],

@@ -231,7 +231,7 @@ def test_validation_data_of_two_lengths(small, data, labels):
         (["a", "b"], [1, float("nan")], r"labels\[1\]: the label is missing"),
         (["a", "b"], [1.5, 2.0], r"labels\[0\]: label 1.5 is a fraction"),
         (["a", "b"], ["x", 3], r"labels\[1\]: label 3 is a number where the first is text"),
-        ("a text", ["x"], "one string where a list of texts is wanted"),
+        ("a text", ["x"], "one string where a list of texts is expected"),
         (["a", "b"], None, "requires y to be passed"),
     ],
 )

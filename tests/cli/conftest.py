@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -60,7 +61,8 @@ def as_json(ok: Command) -> Callable[..., Any]:
 
 @pytest.fixture
 def refused(gf: Command) -> Callable[..., str]:
-    """Calls a command that must end with exit code 2 and one line on stderr, which is returned."""
+    """Calls a command that must end with exit code 2 and one line on stderr, which is returned without
+    its code."""
 
     def call(*argv: object) -> str:
         result = gf(*argv)
@@ -69,7 +71,9 @@ def refused(gf: Command) -> Callable[..., str]:
         assert result.err.endswith("\n")
         assert result.err.count("\n") == 1
         assert "Traceback" not in result.err + result.out
-        return result.err.strip()
+        line, _, code = result.err.strip().removesuffix("]").rpartition(" [")
+        assert re.fullmatch(r"[a-z0-9-]+", code), result.err
+        return line
 
     return call
 

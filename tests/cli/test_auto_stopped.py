@@ -77,8 +77,8 @@ def argv(out: str) -> list[object]:
 def ended_early(done, run: str) -> list[dict]:
     """What was tried, of a run that ended with the best so far."""
     assert done.code == 130, done
-    assert "stopped while models were compared; the best so far, " in done.err
-    assert f"go on with: glassformer train --resume --out {run}" in done.err
+    assert "stopped before all models were compared; the best so far, " in done.err
+    assert f"continue with: glassformer train --resume --out {run}" in done.err
     tried = read_json(Path(run, "metrics.json"))["tried"]
     assert [one["model"] for one in tried] == NAMES
     (best,) = [one["model"] for one in tried if one.get("chosen")]

@@ -149,19 +149,19 @@ def test_output_is_a_file_or_somebody_elses_folder(refused, reviews: Path, tmp_p
 def test_output_folder_that_cannot_be_made(refused, reviews: Path):
     line = refused("train", "--text", reviews, "--out", "reviews.csv/below/it", *settings())
     assert "reviews.csv/below/it: the folder cannot be made" in line
-    assert "reviews.csv is no folder that may be written to. Choose another --out" in line
+    assert "reviews.csv is not a folder that may be written to. Choose another --out" in line
 
 
 @pytest.mark.parametrize(
     ("setting", "wanted"),
     [
         ("split=tset", "no split 'tset'. Did you mean 'test'?"),
-        ("bootstrap=-1", "bootstrap = -1 is out of range"),
-        ("maps=-1", "maps = -1 is out of range"),
+        ("bootstrap=-1", "bootstrap: -1 is out of range"),
+        ("maps=-1", "maps: -1 is out of range"),
         ("seed=4294967296", "Use a value from 0 to 4294967295"),
-        ("split_seed=-1", "split_seed = -1 is out of range"),
-        ("validation_size=nan", "validation_size = nan is out of range. Use a value of at least 0"),
-        ("lr=inf", "lr = inf is out of range"),
+        ("split_seed=-1", "split_seed: -1 is out of range"),
+        ("validation_size=nan", "validation_size: nan is out of range. Use a value of at least 0"),
+        ("lr=inf", "lr: inf is out of range"),
         ('sentences=["a film", ""]', "evaluate.sentences[1]: the text is empty"),
     ],
 )

@@ -84,7 +84,9 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     n = len(lines) - 1
     said = refused("compare", runs[0], other)
     ours, theirs = other.as_posix(), runs[0].as_posix()
-    what = f"{ours} and {theirs} were judged on different examples: {n - 3} and {n}, {n - 3} of them the same"
+    what = (
+        f"{ours} and {theirs} were evaluated on different examples: {n - 3} and {n}, {n - 3} of them the same"
+    )
     assert what in said
     assert said.count(ours) == 1
     assert "evaluate RUN --data FILE" in said

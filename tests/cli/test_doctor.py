@@ -246,7 +246,7 @@ def test_a_model_that_opens(gf, ok, kind, tmp_path):
     assert "ready" in gf("doctor", tmp_path / "m").out
 
 
-@pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"])
+@pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "images"])
 def test_what_a_head_on_an_image_encoder_reads(gf, kind, tmp_path):
     folder = put(tmp_path / "m", kind, tokenizer=False)
     save_transform(ImageTransform((8, 8)), folder)
@@ -316,7 +316,7 @@ def test_a_run_of_texts_names_its_recipe(gf, run):
 
 def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
     said = refused("doctor", reviews)
-    assert "looks like data for --text and is no model. To look at data: glassformer data doctor" in said
+    assert "looks like data for --text and is not a model. To look at data: glassformer data doctor" in said
 
 
 @pytest.mark.parametrize(

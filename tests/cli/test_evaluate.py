@@ -153,8 +153,8 @@ def test_what_cannot_be_is_refused(gf, refused, made, run, tmp_path):
             [(*row, "x") for row in sentences(12)],
             header="text,label,shop",
         )
-    assert "no single table" in gf("evaluate", run, tmp_path / "parts", "--by", "shop").err
-    assert "not judged by a column" in gf("evaluate", made.runs["tags"], "--by", "x").err
+    assert "not a single table" in gf("evaluate", run, tmp_path / "parts", "--by", "shop").err
+    assert "not evaluated by a column" in gf("evaluate", made.runs["tags"], "--by", "x").err
 
 
 # --- labels that training never showed --------------------------------------------------------------
@@ -185,7 +185,7 @@ def test_evaluate_leaves_them_out(gf, ok, run, other):
     result = ok("evaluate", run, other, "--on-bad-row", "skip", "--json")
     found = json.loads(result.out)
     assert found["n"] == 21
-    said = "3 texts left out, whose labels were not seen in training: 'meh' (2), 'so so' (1)"
+    said = "texts left out, whose labels were not seen in training: 'meh' (2), 'so so' (1)"
     assert found["left_out"] == [said]
     assert said in result.err
     by = gf("evaluate", run, other, "--on-bad-row", "skip", "--by", "label", "--json")
@@ -197,7 +197,7 @@ def test_evaluate_leaves_them_out(gf, ok, run, other):
 
 def test_calibrate_leaves_them_out(ok, run, other):
     result = ok("calibrate", run, "--data", other, "--on-bad-row", "skip")
-    assert "3 texts left out, whose labels were not seen in training" in result.out + result.err
+    assert "texts left out, whose labels were not seen in training" in result.out + result.err
     assert "calibrating on 21 " in result.out + result.err
 
 
@@ -241,7 +241,7 @@ def test_another_spelling_is_a_known_label():
     split = TextSplit(["a", "b", "c"], ["Pos", "neg ", "meh"], "a.csv", [2, 3, 4])
     kept, said = with_known_labels(clf, split, True)
     assert kept.labels == ["Pos", "neg "]
-    assert said == "1 texts left out, whose labels were not seen in training: 'meh' (1)"
+    assert said == "texts left out, whose labels were not seen in training: 'meh' (1)"
     with pytest.raises(DataError, match=r"a\.csv, row 4: label 'meh'"):
         with_known_labels(clf, split, False)
 

@@ -1,4 +1,4 @@
-"""A folder of pictures of one's own, cross-validated and reviewed without a recipe."""
+"""A folder of images of one's own, cross-validated and reviewed without a recipe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = sets(*(*KEYS.split(), "baselines=false", "threads=1", "augment=none"))
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """Seven red and seven blue squares, and a file that is no picture."""
+    """Seven red and seven blue squares, and a file that is not an image."""
     for tint, label in ((0, "red"), (2, "blue")):
         (tmp_path / "mine" / label).mkdir(parents=True)
         for i in range(7):
@@ -35,7 +35,7 @@ def test_they_go_into_the_folds_and_come_back_to_be_corrected(ok, refused, pictu
     asked = [*given, "--folds", "2", "--out", "folds", *SMALL]
     if given[0] == "--images":
         said = refused("review-labels", *asked)
-        assert "note.png: is no picture" in said  # before a fold is trained
+        assert "note.png: is not an image" in said  # before a fold is trained
         assert "broken=skip" in said
         assert not (tmp_path / "folds").exists()
     result = ok("review-labels", *asked, "--on-bad-row", "skip")
@@ -65,7 +65,7 @@ def test_a_table_of_files_is_answered_row_for_row(ok, refused, pictures, tmp_pat
         ("4", "9", True, False),
     ]
     (tmp_path / "other.csv").write_text("nr,name\n7,mine/red/0.png\n")
-    assert "no column of pictures (columns: nr, name). Call it one of image," in refused(
+    assert "no column of images (columns: nr, name). Call it one of image," in refused(
         "predict", "run", "other.csv"
     )
 
@@ -81,4 +81,4 @@ def test_labels_of_pictures_that_are_no_classes_are_said(as_json, refused, pictu
     (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
     findings = as_json("data", "doctor", "kinds.csv")["findings"]
     (found,) = (f for f in findings if f["code"] == "label-kind")
-    assert "these look like several labels an example ('red|big')" in found["message"]
+    assert "these look like several labels per example ('red|big')" in found["message"]

@@ -397,7 +397,7 @@ def test_every_verb_says_that_the_training_is_not_finished(refused, unfinished: 
     step, total = newest(unfinished)
     said = refused(*(word.format(run=unfinished) for word in verb))
     assert f"training is not finished (step {step} of {total})" in said
-    assert said.endswith(f"Go on with: glassformer train --resume --out {unfinished}")
+    assert said.endswith(f"Continue with: glassformer train --resume --out {unfinished}")
 
 
 def test_so_does_the_library_and_a_run_in_training_is_waited_for(unfinished: Path):

@@ -313,12 +313,10 @@ def test_a_row_that_names_no_picture_says_so(tmp_path: Path):
     found = table_of_pictures(path, Given([], skip=True))
     assert [(row.row, row.error) for row in found] == [
         (1, None),
-        (2, "no picture is named"),
-        (3, "no picture is named"),
+        (2, "no image is named"),
+        (3, "no image is named"),
     ]
-    with pytest.raises(
-        DataError, match=r"a\.jsonl, row 2: no picture is named\. Name one, or mark such rows"
-    ):
+    with pytest.raises(DataError, match=r"a\.jsonl, row 2: no image is named\. Name one, or mark such rows"):
         table_of_pictures(path, Given([]))
 
 
@@ -365,9 +363,9 @@ def test_predict_a_large_table(gf, ok, refused, run: Path, tmp_path: Path):
     pq.write_table(pa.table({"text": [*texts, None]}), tmp_path / "big.parquet")
     result = ok("predict", run, "--data", "big.parquet", "--out", "scores.parquet")
     assert result.out == "11 rows: scores.parquet\n"
-    assert "1 texts are longer than the model reads and were cut" in result.err
+    assert "texts longer than the model reads, cut: 1;" in result.err
     assert pq.read_table(tmp_path / "scores.parquet")["truncated"].to_pylist() == [False] * 9 + [True, None]
-    assert "1 rows have no answer" in result.err
+    assert "rows without a prediction: 1;" in result.err
     labels = pq.read_table(tmp_path / "scores.parquet")["label"].to_pylist()
     assert labels[:10] == [line.split("\t")[0] for line in gf("predict", run, *texts).out.splitlines()]
     assert "the output file exists" in refused(

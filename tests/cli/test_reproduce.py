@@ -58,7 +58,7 @@ def vit_1000(tmp_path, fake_hub):
 
 @pytest.fixture
 def cifar10(tmp_path, monkeypatch):
-    """Twenty pictures of ten classes to learn, ten to judge, where the real ones would be."""
+    """Twenty images of ten classes to learn, ten to judge, where the real ones would be."""
     folder = tmp_path / "data" / "cifar10"
     folder.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -108,7 +108,7 @@ def test_without_the_hub_it_is_one_line_before_anything_runs(refused, tmp_path, 
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of 24 pictures of two colours, of several sizes."""
+    """A folder of 24 images of two colours, of several sizes."""
     rng = np.random.default_rng(0)
     for i in range(24):
         label, level = (("hot", 200), ("cold", 60))[i % 2]

@@ -62,7 +62,7 @@ def test_a_warning_of_ours_is_one_line_said_once_and_others_stay_as_they_are(cap
         for _ in range(2):
             warnings.warn("lr has no effect", IdleSettingWarning, stacklevel=1)
         warnings.warn("of another", UserWarning, stacklevel=1)
-    assert capsys.readouterr().err.splitlines() == ["note: lr has no effect"]
+    assert capsys.readouterr().err.splitlines() == ["note: lr has no effect [idle-setting]"]
     assert [str(one.message) for one in others] == ["of another"]
 
 
@@ -100,11 +100,11 @@ def test_a_set_of_pictures_is_described_as_the_guide_says(ok, tmp_path: Path):
     lines = result.out.splitlines()
     before = lines[: place_of(lines, "step ")]
     for said in (
-        "1 pictures of train left out: ",
-        "no picture of grey in validation",
+        "1 image of train left out: ",
+        "no image of grey in validation",
         "train is unbalanced: 24 of red, 3 of grey",
-        "1 pictures of train are repeats",
-        "1 pictures stand in train and in test",
+        "repeated images of train: 1",
+        "images in both train and test: 1",
     ):
         assert sum(line.startswith(f"data doctor: {said}") for line in before) == 1, said
 

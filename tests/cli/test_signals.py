@@ -107,7 +107,7 @@ JUDGING = {
 def test_stopped_in_judging_and_gone_on_with(gf, ok, reviews, stop, stage):
     argv = ["train", "--text", reviews, "--out", "run", *settings(), "--set", "baselines=true"]
     stop(JUDGING[stage], stage, SIGNALS[[*JUDGING].index(stage) % 3])
-    assert "interrupted; go on with: glassformer train --resume --out run" in one_line(gf(*argv))
+    assert "interrupted; continue with: glassformer train --resume --out run" in one_line(gf(*argv))
     assert not Path("run", LOCK).exists()
     trained, weights = steps(Path("run")), Path("run/model/model.safetensors").read_bytes()
     result = ok("train", "--resume", "--out", "run")
@@ -123,7 +123,7 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, ok, reviews, stop):
     last = steps(Path("run"))[-1][0]
     shutil.rmtree("run")
     stop(Progress, "step", signal.SIGTERM, calls=last)
-    assert "go on with" in one_line(gf(*argv))
+    assert "continue with" in one_line(gf(*argv))
     assert steps(Path("run"))[-1][0] == last
     assert not Path("run/metrics.json").exists()
 
@@ -149,7 +149,7 @@ def test_no_task_is_trained_again_for_its_judging(gf, ok, stop, task):
         write_csv(Path("pairs.csv"), rows, "en,de")
     module, stage, argv = OTHERS[task]
     stop(module, stage, signal.SIGTERM)
-    assert "go on with" in one_line(gf("train", *argv, "--out", "run"))
+    assert "continue with" in one_line(gf("train", *argv, "--out", "run"))
     trained, model = steps(Path("run")), snapshot(Path("run/model"))
     assert trained
     ok("train", "--resume", "--out", "run")

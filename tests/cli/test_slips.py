@@ -30,9 +30,9 @@ SLIPS = [
     (("--label-column", "abuot"), "no column 'abuot'. Did you mean 'about'?"),
     (("--text-column", "coment"), "no column 'coment'. Did you mean 'comment'?"),
     (("--set", "class_wieght=balanced"), "unknown key 'class_wieght'"),
-    (("--set", "class_weight=balancd"), "'balancd' is no weighting"),
+    (("--set", "class_weight=balancd"), "'balancd' is not a weighting"),
     (("--set", "merge_labels=speling"), "'speling' does not say what to merge"),
-    (("--set", "epochs=many"), "'many' does not fit"),
+    (("--set", "epochs=many"), "got 'many'"),
     (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),
     (("--model", "all-minilm-l6"), "no model 'all-minilm-l6'. Did you mean 'all-minilm-l6-v2'?"),
 ]
@@ -65,7 +65,7 @@ def test_a_header_in_another_encoding_is_not_taken_for_a_slip(refused, tmp_path)
 
 UNREADABLE = [
     ("nwe.csv", "no such file"),
-    ("pic.png", "a picture, and this model reads texts"),
+    ("pic.png", "an image, and this model reads texts"),
     ("a.xlsx", "Save the sheet as CSV"),
     ("gaps.csv", "row 22: the text is empty"),
     ("", "the text is empty"),
@@ -267,7 +267,7 @@ def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, 
     columns = ("--text-column", "comment", "--label-column", "emotion")
     flags = ("--epochs", 1, "--lr", 0.01, "--batch-size", 7, "--max-length", 13, "--seed", 5)
     result = ok("train", other, *columns, *flags, "--out", "run", *settings())
-    assert f"{other} is no recipe: taken for data, as --text {other}" in result.err
+    assert f"{other} is not a recipe: taken for data, as --text {other}" in result.err
     config = (tmp_path / "run" / "config.toml").read_text()
     for line in ('text_column = "comment"', "lr = 0.01", "batch_size = 7", "seed = 5"):
         assert line in config
@@ -286,7 +286,7 @@ def test_pictures_in_the_place_of_a_recipe(gf, tmp_path):
     assert data_option(str(folder)) == "--images"
     result = gf("cross-validate", folder)
     assert result.code == 2
-    assert f"{folder} is no recipe: taken for data, as --images {folder}" in result.err
+    assert f"{folder} is not a recipe: taken for data, as --images {folder}" in result.err
     (folder / "config.toml").touch()
     assert data_option(str(folder)) is None
     assert data_option("nowhere.jsonl") == "--text"

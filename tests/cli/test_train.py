@@ -151,7 +151,9 @@ def test_unexpected_errors_are_one_line_too(gf, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("glassformer.cli.train.train", explode)
     result = gf("train", "europe")
     assert result.code == 1
-    assert result.err == "error: RuntimeError: first second (run with --debug for the traceback)\n"
+    assert (
+        result.err == "error: RuntimeError: first second (run with --debug for the traceback) [unexpected]\n"
+    )
     assert "Traceback" in gf("train", "europe", "--debug").err
 
 

@@ -131,7 +131,7 @@ def test_pictures(ok, refused, tmp_path):
     Image.fromarray(pictures[5]).save(tmp_path / "five.png")
     ok("embed", "squares", "five.png", "--out", "v.npy")
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), clf.embed(pictures[5:]), atol=1e-6)
-    assert "pictures have no prompts" in refused(
+    assert "images have no prompts" in refused(
         "embed", "squares", "five.png", "--out", "x.npy", "--prompt-name", "ask"
     )
 

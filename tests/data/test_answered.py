@@ -75,7 +75,7 @@ def test_files_of_every_kind_say_the_same(tmp_path):
     ("cells", "said"),
     [
         ("Who?,Bo met Bo,Bo", "row 3: the answer 'Bo' stands 2 times in the context"),
-        ("Who?,Bo met Ann,Cleo", "row 3: the answer 'Cleo' does not stand in the context"),
+        ("Who?,Bo met Ann,Cleo", "row 3: the answer 'Cleo' is not in the context"),
         ("Who?,,Bo", "row 3: the context is empty"),
     ],
 )
@@ -104,7 +104,7 @@ def test_the_place_may_stand_in_a_column_of_its_own(tmp_path):
         ),
         ("a.json", '{"data": [{"paragraphs": ', "not JSON"),
         ("a.csv", "one,two\n1,2\n", "no column of questions is found"),
-        ("a.xml", "<a/>", "files of kind '.xml' are not read"),
+        ("a.xml", "<a/>", "files of type '.xml' are not read"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named(name, text, said, tmp_path):

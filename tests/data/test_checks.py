@@ -32,7 +32,7 @@ def test_texts_of_every_container(texts):
         (["a\0b"], "NUL character"),
         (["a\ud800"], "half of a surrogate pair"),
         ([], "texts: no texts"),
-        ("one text", "one string where a list of texts is wanted"),
+        ("one text", "one string where a list of texts is expected"),
     ],
 )
 def test_texts_that_cannot_be_used(texts, message):

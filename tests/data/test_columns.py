@@ -42,7 +42,10 @@ def test_the_only_text_and_the_only_label_of_many_columns(tmp_path):
     rows = [[i, f"u{i}", text, i % 5, MOODS[i % 3], ""] for i, text in enumerate(texts(20))]
     path = write_csv(tmp_path / "many.csv", ["id", "user", "utterance", "votes", "emotion", "empty"], rows)
     found = load_text_dataset(path, need_labels=True)
-    assert found.columns == ("utterance", "emotion")  # of two columns like labels the one that is no number
+    assert found.columns == (
+        "utterance",
+        "emotion",
+    )  # of two columns like labels the one that is not a number
     assert find_text(read_table(path)) == "utterance"
 
 
@@ -237,7 +240,7 @@ def test_a_store_is_no_label_unless_it_is_named_or_needed(tmp_path):
     assert find_columns(alone, None, None, need_labels=True).label == "store"
     assert find_columns(alone, None, "store").label == "store"
     report = examine(load_text_dataset(tmp_path / "b.csv", find_labels=True))
-    assert "no labels were looked at" in report.findings[0].message
+    assert "no labels were checked" in report.findings[0].message
 
 
 def test_findings_on_texts_name_rows(tmp_path):

@@ -65,7 +65,7 @@ def test_the_limit_can_be_raised(bomb, monkeypatch):
     assert (len(texts), len(texts[0])) == (611, 1_000_000)
     assert texts[0] is texts[610]  # equal texts are one string
     monkeypatch.setenv(VARIABLE, "much")
-    with pytest.raises(DataError, match="'much' is no number of gigabytes"):
+    with pytest.raises(DataError, match="'much' is not a number of gigabytes"):
         memory_limit(1)
 
 
@@ -193,13 +193,13 @@ def test_skipped_rows_are_skipped_in_wide_tables_too(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", ",".join(map(str, range(70_001))) + "\n", "row 1: 70,001 columns, and at most 65,536"),
-        ("a.csv", "text," * 60_000 + "x\na\n", "'text' stands there twice"),
+        ("a.csv", "text," * 60_000 + "x\na\n", "'text' occurs twice"),
         ("a.csv", "word " * 503 + ",1\na,2\n", "the name of column 1 has 2,514 characters"),
         ("a.jsonl", "".join(f'{{"k{i}": 1}}\n' for i in range(70_001)), "65,537 columns"),
         ("a.jsonl", json.dumps({"k" * 1_009: 1}) + "\n", "the name of column 1 has 1,009 characters"),
         ("a.jsonl", '{"a": ' + "[" * 100_003, "nested too deeply"),
         ("a.json", '[{"a": ' + "[" * 100_003, "nested too deeply"),
-        ("a.json", '[{"text": "a"}] []', "something stands behind the array"),
+        ("a.json", '[{"text": "a"}] []', "there is more after the array"),
         ("a.json", '[{"text": "a"} {"text": "b"}]', "a ',' or ']' is missing behind row 1"),
         ("a.json", '[{"text": "a"},', "row 2: not JSON"),
     ],

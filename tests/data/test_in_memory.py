@@ -81,7 +81,7 @@ def test_columns_are_taken_by_name(form):
         X = NAMED[form]({name: COLUMNS[name] for name in order} | {"other": [1, 2, 3]})
         assert read_rows(X, "X", "texts", names=["premise", "claim"]) == list(zip(FIRST, SECOND, strict=True))
     assert read_rows(NAMED[form](COLUMNS), "X", "texts", names=["claim"]) == SECOND
-    with pytest.raises(DataError, match=r"no column 'claims'; wanted: 'claims'. Did you mean 'claim'\?"):
+    with pytest.raises(DataError, match=r"no column 'claims'; expected: 'claims'. Did you mean 'claim'\?"):
         read_rows(NAMED[form](COLUMNS), "X", "texts", names=["claims"])
 
 
@@ -140,7 +140,7 @@ def test_columns_of_a_data_set_of_the_hub():
     stream = datasets.IterableDataset.from_generator(lambda: iter(rows(COLUMNS)))
     assert read_rows(stream, "X", "texts", names=["claim"]) == SECOND
     splits = datasets.DatasetDict(train=dataset(COLUMNS))
-    with pytest.raises(DataError, match=r"a DatasetDict where a list of texts is wanted. .*X\['train'\]"):
+    with pytest.raises(DataError, match=r"a DatasetDict where a list of texts is expected. .*X\['train'\]"):
         check_texts(splits)
 
 
@@ -187,9 +187,9 @@ def test_what_has_no_order_raises_everywhere(reader, name):
     if reader == "tags" and name in {*ONE, "nothing"}:
         said = "the tags are missing"
     if reader == "pictures" and name in ONE:
-        said = "one picture where a list is wanted"
+        said = "one image where a list is expected"
     if reader == "questions" and (name in ONE or (isinstance(given, dict) and name != "items")):
-        said = "is no list of questions"
+        said = "is not a list of questions"
     with pytest.raises(DataError, match=said):
         READERS[reader](given)
 
@@ -254,7 +254,7 @@ def test_targets_of_several_columns_stay_as_they_are():
     assert as_targets(frame) is frame
     with pytest.raises(DataError, match=r"labels of shape \(3, 3\)"):
         check_labels(matrix)
-    with pytest.raises(DataError, match=r"a table of 2 columns \(a, b\) where one of numbers is wanted"):
+    with pytest.raises(DataError, match=r"a table of 2 columns \(a, b\) where one of numbers is expected"):
         check_numbers(pd.DataFrame({"a": NUMBERS, "b": NUMBERS}))
     assert check_labels(torch.tensor([1, 0, 1])) == [1, 0, 1]
     assert check_labels(torch.tensor([[True], [False]])) == [1, 0]
@@ -269,9 +269,9 @@ def test_pictures_in_columns():
     assert check_pictures([{"image": row} for row in record]) == record
     pixels = np.zeros((2, 5, 7, 3), np.uint8)
     assert len(check_pictures(pixels)) == len(check_pictures(pd.DataFrame({"x": list(pixels)}))) == 2
-    with pytest.raises(DataError, match="one picture where a list is wanted"):
+    with pytest.raises(DataError, match="one image where a list is expected"):
         check_pictures(record[0])
-    with pytest.raises(DataError, match=r"Give the column of pictures: X\['image'\]"):
+    with pytest.raises(DataError, match=r"Give the column of images: X\['image'\]"):
         check_pictures(pd.DataFrame({"label": [1, 2], "image": list(pixels)}))
 
 

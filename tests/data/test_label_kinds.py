@@ -29,11 +29,11 @@ from glassformer.errors import DataError
         ([*range(40)] * 3 + [1000], "numbers", "Cut them"),  # one that never comes again among many
         (list(range(30)), "numbers", "Cut them"),
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "label_separator"),
-        (["joy", "fear", "joy|fear", "joy"], "several labels an example ('joy|fear')", "label_separator"),
+        (["joy", "fear", "joy|fear", "joy"], "several labels per example ('joy|fear')", "label_separator"),
         (["a", "b", "a, b"], "several labels", "label_separator"),
         (
             ["good", "good;food", "bad;food", "bad"],
-            "several labels an example ('bad;food', 'good;food')",
+            "several labels per example ('bad;food', 'good;food')",
             "label_separator",
         ),
     ],
@@ -83,7 +83,7 @@ def test_lists_in_json_are_label_sets_and_fractions_say_so(tmp_path):
         ([0, 1, 2], ["2.0", "1", "-0.0", "2.5"], [2, 1, "-0.0", "2.5"]),
         (["1.0", "2.0"], [1, "2", "3"], ["1.0", "2.0", "3"]),
         (["1", "1.0"], ["1.00", "1", "1.0"], ["1.00", "1", "1.0"]),  # two classes: neither is meant
-        (["07", "7"], ["7.0", "007"], ["7", "007"]),  # a code is no number
+        (["07", "7"], ["7.0", "007"], ["7", "007"]),  # a code is not a number
         (["pos", "neg"], ["Pos", "neg"], ["Pos", "neg"]),
     ],
 )

@@ -200,5 +200,5 @@ def test_empty_sets_are_told_with_a_way_out_that_works(tmp_path):
     renamed, _ = mended(dataset, {"(none)": "", "y": "z"}, False)
     assert {label for own in renamed.splits["train"].labels for label in own} == {"x", "z"}
     single = load_text_dataset(tmp_path / "t.csv", need_labels=True, on_bad_row="skip")
-    with pytest.raises(ConfigError, match="of several labels an example"):
+    with pytest.raises(ConfigError, match="of several labels per example"):
         mended(single, {"(none)": ""}, False)

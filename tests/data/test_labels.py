@@ -109,7 +109,7 @@ def test_fit_refuses_what_numpy_would_merge_or_round():
         ),
         (
             ['{"text": "a", "label": 1}', '{"text": "b", "label": 0, "label": 1}'],
-            "row 2: .*'label' stands there twice",
+            "row 2: .*'label' occurs twice",
         ),
         (
             ['{"text": "a", "label": 1}', '{"text": "b", "label": "\\ud800"}'],
@@ -133,7 +133,7 @@ def test_names_of_classes_in_files_and_folders(tmp_path):
     for names, said in [
         (["x", "x"], "two classes are called 'x'"),
         (["x", "y\0"], "NUL"),
-        (["x", 7], "no text but int"),
+        (["x", 7], "not a text but int"),
     ]:
         note = {"info": {"features": {"label": {"_type": "ClassLabel", "names": names}}}}
         table = pa.table({"text": ["a", "b"], "label": [0, 1]})

@@ -67,11 +67,11 @@ def test_empty_sides_are_kept_to_be_looked_at_only_where_asked(tmp_path):
 
 
 def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
-    assert [kind_of(name) for name in ("europe", "digits", "multi30k")] == ["texts", "pictures", "pairs"]
+    assert [kind_of(name) for name in ("europe", "digits", "multi30k")] == ["texts", "images", "pairs"]
     for header, kind in {
         ("text", "label"): "texts",
         ("source", "target"): "pairs",
-        ("image", "label"): "pictures",
+        ("image", "label"): "images",
         ("body", "target"): "texts",
         ("a", "b"): "pairs",
     }.items():
@@ -83,7 +83,7 @@ def test_what_a_data_set_holds_is_seen_in_it(tmp_path):
         Image.new("RGB", (7, 5)).save(tmp_path / "pictures" / label / "x.png")
         (tmp_path / "texts" / label).mkdir(parents=True)
         (tmp_path / "texts" / label / "x.txt").write_text("a text")
-    assert (kind_of(tmp_path / "pictures"), kind_of(tmp_path / "texts")) == ("pictures", "texts")
+    assert (kind_of(tmp_path / "pictures"), kind_of(tmp_path / "texts")) == ("images", "texts")
     (tmp_path / "c.en").write_text("one\n")
     (tmp_path / "c.de").write_text("eins\n")
     assert kind_of(tmp_path / "c") == "pairs"

@@ -56,7 +56,7 @@ def test_names_that_other_data_lack_give_way(tmp_path):
     assert fitting_columns(tmp_path, ("en", "de")) == ("source", "target")
     (tmp_path / "c.en").write_text("one\n")
     assert fitting_columns(tmp_path / "c", ("en", "de")) == ("en", "de")  # endings, not columns
-    with pytest.raises(DataError, match="two columns are wanted"):
+    with pytest.raises(DataError, match="two columns are expected"):
         fitting_columns(table(tmp_path / "z.csv", [("a", "b", "c")], "x,y,z"), ("en", "de"))
 
 
@@ -82,7 +82,7 @@ def test_limit_draws_pairs_that_belong_together(tmp_path):
     ("rows", "header", "said"),
     [
         ([("a", "b"), ("c", "")], "source,target", r"row 3: column 'target': the text is empty"),
-        ([("a", "b", "c")], "x,y,z", "two columns are wanted.*source_column"),
+        ([("a", "b", "c")], "x,y,z", "two columns are expected.*source_column"),
         (
             [("a",)],
             "source",
@@ -136,7 +136,9 @@ def test_one_side_of_a_pair_of_files_says_how_both_are_named(tmp_path):
         ("de", r"share: \S*corpus, for corpus.en and corpus.de"),
         ("fr", r"share: \S*corpus, with source_column=fr and target_column=de, for corpus.fr and corpus.de"),
     ):
-        with pytest.raises(DataError, match=rf"corpus.{end}: is no table of pairs. .* name what both {said}"):
+        with pytest.raises(
+            DataError, match=rf"corpus.{end}: is not a table of pairs. .* name what both {said}"
+        ):
             load_pairs(tmp_path / f"corpus.{end}")
 
 

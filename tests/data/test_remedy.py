@@ -83,7 +83,7 @@ def test_several_columns_of_labels_are_a_warning(tmp_path: Path, capsys):
     (tmp_path / "a.csv").write_text("what,said,more\n" + "\n".join(rows) + "\n")
     assert main(["data", "doctor", str(tmp_path / "a.csv")]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "warning columns no labels were looked at: several columns could be the label (said, more)" in said
+    assert "warning columns no labels were checked: several columns could be the label (said, more)" in said
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,11 @@ def test_where_the_label_is_not_known_the_last_line_is_a_command_that_works(tmp_
     assert "name it with --label-column" in said
     assert "label_column" not in said
     guess, command = lines[-1].split(": glassformer data doctor ")
-    assert guess == "no labels were looked at; 'Kind of film' is a guess (or: 'Handled by')"
+    assert guess == "no labels were checked; 'Kind of film' is a guess (or: 'Handled by')"
     arguments = shlex.split(command)
     assert arguments == [str(file), "--label-column", "Kind of film"]
     said, lines = doctor(capsys, *arguments)
-    assert "labels were looked at" not in said
+    assert "labels were checked" not in said
     assert f"train --text {file} --label-column 'Kind of film'" in lines[-1]
 
 

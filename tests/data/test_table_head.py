@@ -71,8 +71,8 @@ def test_lines_above_the_header_are_named(tmp_path, lines, first, header, names,
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines) + "\n")
     assert refused(path) == (
-        f"{path}: row 1 is no header but a line above the table ({first!r}); row {header} looks like the "
-        f"header: {names}. Remove {fix} above it; if row 1 is the header, say so with --header yes"
+        f"{path}: row 1 is not a header but a line above the table ({first!r}); row {header} looks like the "
+        f"header: {names}. Remove {fix} above it; if row 1 is the header, add --header yes"
     )
     path.write_text("\n".join(lines[header - 1 :]).replace(";;", "") + "\n")
     assert len(read_table(path).rows) == len(ROWS)
@@ -117,14 +117,14 @@ def test_rows_that_repeat_the_header_are_named_and_left_out(tmp_path, names):
     with pytest.raises(DataError) as error:
         load_text_dataset(path)
     assert str(error.value) == (
-        f"{path}, row 13: the header once more, where a row is wanted (rows 13, 22) (1 more row cannot be "
+        f"{path}, row 13: the header once more, where a row is expected (rows 13, 22) (1 more row cannot be "
         "used). Remove the rows that repeat the header, or leave such rows out with on_bad_row=skip"
     )
     skipped = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     assert skipped.splits["train"].texts == [text for text, _ in ROWS]
     assert skipped.splits["train"].labels == [label for _, label in ROWS]
     assert [(row.row, row.reason) for row in skipped.rejected] == [
-        (row, "the header once more, where a row is wanted") for row in (13, 22)
+        (row, "the header once more, where a row is expected") for row in (13, 22)
     ]
     assert [tuple(row.values()) for _, row in StreamedTable(path, pass_over).rows()] == ROWS
 

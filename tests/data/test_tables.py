@@ -77,7 +77,7 @@ def test_csv_written_by_python_comes_back(tmp_path_factory, records):
         ("a.csv", "text,label\ngood\n", "row 2: 1 fields where the header has 2"),
         ("a.csv", 'text,label\ngood,1\n"never closed,0\nmore,1\n', "row 3: a double quote is never closed"),
         ("a.csv", 'text,label\n"a" film,1\n', "row 2: broken quoting"),
-        ("a.csv", "text,text\na,b\n", "row 1: column 'text' stands there twice"),
+        ("a.csv", "text,text\na,b\n", "row 1: column 'text' occurs twice"),
         ("a.csv", "text,label\n", "the file has no rows"),
         ("a.csv", "", "the file has no rows"),
         ("a.csv", b"text,label\nok,1\ncaf\xe9,0\n", "line 3: not UTF-8: byte 0xe9"),
@@ -92,8 +92,8 @@ def test_csv_written_by_python_comes_back(tmp_path_factory, records):
         ("a.jsonl", "[" * 100_000 + "\n", "row 1: nested too deeply"),
         ("a.jsonl", "\n", "the file has no rows"),
         ("a.json", "[1, 2]", "row 1: not a JSON object"),
-        ("a.parquet", b"PAR1 this is no table", "not a Parquet file"),
-        ("a.xlsx", b"", "files of kind '.xlsx' are not read"),
+        ("a.parquet", b"PAR1 this is not a table", "not a Parquet file"),
+        ("a.xlsx", b"", "files of type '.xlsx' are not read"),
     ],
 )
 def test_faults_are_named(tmp_path, name, content, message):
@@ -221,7 +221,7 @@ def test_an_empty_name_in_quotes_is_no_blank_line(tmp_path):
 def test_a_key_that_stands_twice_is_refused_in_an_array_too(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"text": "a", "text": "b"}]')
-    with pytest.raises(DataError, match="the key 'text' stands there twice"):
+    with pytest.raises(DataError, match="the key 'text' occurs twice"):
         read_table(path)
 
 

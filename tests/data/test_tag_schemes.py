@@ -267,4 +267,4 @@ def test_the_doctor_counts_words_without_a_tag():
     assert "3 words have the tag -100" in next(f for f in report.findings if f.code == "not-tagged").message
     assert report.figures["splits"]["train"]["spans"] == {"LOC": 1}
     balance = next(f for f in report.findings if f.code == "tag-balance")
-    assert "of 4 words stand in a span; 2 sentences have none" in balance.message
+    assert "of 4 words are in a span; 2 sentences have none" in balance.message

@@ -225,8 +225,8 @@ def test_a_file_of_another_kind_is_told_what_is_wanted(tmp_path, name, content, 
         load_tokenizer(tmp_path / name)
     assert caught.value.where == str(tmp_path / name)
     assert caught.value.fix == (
-        "Wanted: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, "
-        "or BERT's vocab.txt (a piece a line, [UNK] among them)"
+        "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, "
+        "or BERT's vocab.txt (one piece per line, [UNK] among them)"
     )
 
 

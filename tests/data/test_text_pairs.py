@@ -73,7 +73,7 @@ def test_what_is_taken_for_pairs(X):
     [
         ([("a", "b"), "c"], r"texts\[1\]: one text where the first is a pair"),
         (["a", ("b", "c")], r"texts\[1\]: a pair of texts where the first is one text"),
-        ([("a", "b"), ("c", "d", "e")], r"texts\[1\]: 3 texts where a pair is wanted"),
+        ([("a", "b"), ("c", "d", "e")], r"texts\[1\]: 3 texts where a pair is expected"),
         ([("a", "b"), ("c", " ")], r"texts\[1\]: the second text is empty"),
         ([("a", "b"), (None, "d")], r"texts\[1\]: the first text is missing"),
         ([("a", "b"), ("c", 3)], r"texts\[1\]: the second text is not a string but int"),
@@ -244,7 +244,7 @@ def test_the_doctor_knows_leaks_by_either_side_and_by_the_swapped_pair():
     ((severity, message, count),) = findings(report, "side-leaks")
     assert (severity, count) == ("warning", 3)
     assert "3 (60.0%; the first 2, the second 2, both 1)" in message
-    assert ("warning", "pairs of test that stand in train the other way round: 1", 1) in findings(
+    assert ("warning", "pairs of test that are in train the other way round: 1", 1) in findings(
         report, "swapped"
     )
     assert ("note", "test: pairs whose two texts are the same: 1", 1) in findings(report, "same-sides")

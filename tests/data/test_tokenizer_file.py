@@ -144,7 +144,7 @@ def token(**changes: Any) -> list[dict[str, Any]]:
 
 BAD = [
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "is damaged: its table is cut"),
-    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is no text"),
+    ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": None}}, "its table is not a text"),
     ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "!"}}, "its table is not base64"),
     ({"normalizer": replaced(*[("a", "a" * 10)] * 9)}, "up to 1,000,000,000 times as long, 64 times at most"),
     ({"normalizer": replaced(*[(chr(97 + i), 10 * chr(98 + i)) for i in range(9)])}, "up to 1,000,000,000 times"),
@@ -184,7 +184,7 @@ BAD = [
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": None}}, "`unk_id` is missing"),
     ({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 7}}, "UnkIdNotInVocabulary"),
     ({"model": {"type": "Unigram", "vocab": [["", 0.0]], "unk_id": 0}}, "a piece of 0 characters"),
-    ({"added_tokens": token(content="")}, "'content' of an added token is no text of 1 to 1,000"),
+    ({"added_tokens": token(content="")}, "'content' of an added token is not a text of 1 to 1,000"),
     ({"added_tokens": token(special=7)}, "integer `7`, expected a boolean"),
 ]  # fmt: skip
 
@@ -203,8 +203,8 @@ def test_what_would_hang_panic_or_grow_is_refused_in_a_line(tmp_path, capfd, par
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('{"model": 1, "model": 2}', "the key 'model' stands there twice"),
-        ('{"model": NaN}', "NaN is no number"),
+        ('{"model": 1, "model": 2}', "the key 'model' occurs twice"),
+        ('{"model": NaN}', "NaN is not a number"),
         ("[" * 100_000, "not a tokenizer"),
         ("[]", "no JSON object"),
         ("[" + "0," * 8_000_001, "holds more than 8,000,000 values"),

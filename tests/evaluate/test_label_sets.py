@@ -1,4 +1,4 @@
-"""Figures, thresholds and calibration of several labels an example, beside scikit-learn and by hand."""
+"""Figures, thresholds and calibration of several labels per example, beside scikit-learn and by hand."""
 
 from __future__ import annotations
 

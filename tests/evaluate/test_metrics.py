@@ -108,7 +108,7 @@ def test_loss_of_the_caller_is_summed_and_divided_once():
 
 def test_bad_input_is_named():
     meter = ClassificationMeter(np.array(["a", "b"]))
-    with pytest.raises(DataError, match="no example to judge"):
+    with pytest.raises(DataError, match="no example to evaluate"):
         meter.result()
     with pytest.raises(ShapeError, match=r"\(1, 3\)"):
         meter.update([[0.2, 0.3, 0.5]], [0])

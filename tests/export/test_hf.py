@@ -134,7 +134,7 @@ def test_an_encoder_from_scratch_that_the_hub_can_express(pooling, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("textcnn", "'textcnn': it is no Transformer"),
+        ("textcnn", "'textcnn': it is not a Transformer"),
         (
             "mean, pre-norm, sinusoidal",
             "'encoder-mini': no layout of the Hub has norms before the sub-layers",

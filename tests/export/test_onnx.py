@@ -57,7 +57,7 @@ def folder(text_model, tmp_path_factory) -> Path:
 def test_padded_is_packed(name: str, tmp_path: Path):
     clf = build(name)
     clf.temperature_ = 0.6
-    if clf.NOUN == "pictures":
+    if clf.NOUN == "images":
         padded = PaddedPictures(clf.model_, clf.transform_.mean, clf.transform_.std, 0.6)
         given = [torch.from_numpy(np.stack([clf.transform_.picture(x) for x in PICTURES]))]
         expected = clf.export_outputs().outputs(PICTURES)
@@ -281,7 +281,7 @@ def test_int8_that_costs_too_much_is_not_kept(text_model, tmp_path: Path, monkey
 
     monkeypatch.setattr(onnx_folder, "run_graph", contrary)
     given = {"int8": True, "validation": (TEXTS, said)}
-    with pytest.raises(GlassformerError, match=r"100\.00 points of accuracy on 40 labelled texts") as caught:
+    with pytest.raises(GlassformerError, match=r"100\.00 points of accuracy on 40 labeled texts") as caught:
         onnx_folder.export_onnx(text_model, tmp_path / "onnx", TEXTS[:3], **given)
     assert caught.value.exit_code == 1
     names = {p.name for p in (tmp_path / "onnx").iterdir()}

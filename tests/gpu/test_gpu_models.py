@@ -37,7 +37,7 @@ def built(family, **changes):
 
 def answers(model, device="cpu", **options):
     generator = torch.Generator().manual_seed(5)
-    if model.reads == "pictures":
+    if model.reads == "images":
         return model(torch.rand(5, 3, 8, 8, generator=generator).to(device), packed=True, **options)
     ids = torch.randint(0, 31, (sum(LENGTHS),), generator=generator).to(device)
     return model(ids, packing=Packing(LENGTHS, torch.device(device)), **options)
@@ -71,7 +71,7 @@ def test_bf16_is_near_and_packed_is_padded(gpu, name):
     with torch.no_grad():
         wanted, found = answers(exact, gpu).logits, answers(half, gpu).logits.float()
         assert (found - wanted).abs().max() < 0.1 * wanted.abs().max() + 0.05
-        if exact.reads == "pictures":
+        if exact.reads == "images":
             return
         packing = Packing(LENGTHS, gpu)
         ids = torch.randint(0, 31, (packing.total,), generator=torch.Generator().manual_seed(5)).to(gpu)
@@ -88,7 +88,7 @@ def test_logits_are_those_of_transformers_on_the_same_gpu(gpu, name, tmp_path):
     theirs = peer.from_pretrained(tmp_path / "model").eval().to(gpu)
     ours = ours.to(gpu)
     with torch.no_grad():
-        if ours.reads == "pictures":
+        if ours.reads == "images":
             pixels = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(5)).to(gpu)
             found, wanted = ours(pixels).logits, theirs(pixels).logits
         else:

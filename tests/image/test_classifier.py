@@ -162,18 +162,18 @@ def test_low_rank_updates_learn_and_are_merged(tmp_path):
 def test_bad_input_is_named(fitted, tmp_path):
     pictures, labels = quarters(8, 3)
     for X, said in (
-        ([], "no pictures"),
-        ("cat.jpg", "one picture where a list is wanted"),
-        (pictures[0], "one picture where a list"),
-        ([*pictures[:2], None], r"pictures\[2\]: the picture is missing"),
+        ([], "no images"),
+        ("cat.jpg", "one image where a list is expected"),
+        (pictures[0], "one image where a list"),
+        ([*pictures[:2], None], r"images\[2]: the image is missing"),
         ([tmp_path / "none.png"], "none.png: no such file"),
         ([pictures[0].astype(np.float32)], "float32 where uint8"),
-        ([np.zeros((3, 5, 7, 2), np.uint8)], "is no picture"),
-        ([3], "a int is no picture"),
+        ([np.zeros((3, 5, 7, 2), np.uint8)], "is not an image"),
+        ([3], "an int is not an image"),
     ):
         with pytest.raises(DataError, match=said):
             fitted.predict(X)
-    with pytest.raises(DataError, match="8 pictures but 7 labels"):
+    with pytest.raises(DataError, match="8 images but 7 labels"):
         ImageClassifier(**SETTINGS).fit(pictures, labels[:7])
     with pytest.raises(DataError, match=r"validation: wanted \(pictures, labels\)"):
         ImageClassifier(**SETTINGS).fit(pictures, labels, validation=(pictures,))

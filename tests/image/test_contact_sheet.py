@@ -54,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 def test_the_command_writes_a_png(folder: Path, tmp_path: Path, capsys):
     out = tmp_path / "sheet.png"
     assert main(["data", "show", str(folder), "--augment", "medium", "--out", str(out)]) == 0
-    assert f"8 pictures, original, shift, light, medium, mixup, cutmix: {out}" in capsys.readouterr().out
+    assert f"8 images, original, shift, light, medium, mixup, cutmix: {out}" in capsys.readouterr().out
     with Image.open(out) as sheet:
         assert sheet.size == (GAP + 6 * (SIDE + GAP), HEAD + 8 * (SIDE + GAP))
 

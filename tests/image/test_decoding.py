@@ -82,15 +82,15 @@ def bomb(width: int, height: int) -> bytes:
 JPEG = encoded(Image.fromarray(RGB), "JPEG")
 BAD = {
     "empty": (b"", "has no bytes"),
-    "text": (b"this is no picture", "no picture that can be read"),
+    "text": (b"this is not an image", "not an image that can be read"),
     "cut jpeg": (JPEG[:-60], "damaged"),
     "cut head": (JPEG[:15], "damaged|no picture"),
     "cut png": (encoded(Image.fromarray(RGB))[:-40], "damaged"),
     "bomb": (bomb(50_000, 50_000), "more than the 40 million pixels"),
     "just too large": (bomb(MAX_PIXELS // 5_000 + 1, 5_000), "more than the 40 million"),
     "a line": (bomb(60_000, 2), "more a line"),
-    "no width": (bomb(0, 5), "damaged|no pixels|no picture"),
-    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "no picture that can be read"),
+    "no width": (bomb(0, 5), "damaged|no pixels|not an image"),
+    "postscript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n", "not an image that can be read"),
     "float": (encoded(Image.fromarray(RGB[:, :, 0].astype(np.float32)), "TIFF"), "floating-point"),
 }
 
@@ -238,7 +238,7 @@ def test_broken_pictures_are_counted_by_name(folder):
     dataset = load_image_dataset(folder, broken="skip")
     assert len(dataset.splits["train"]) == 6
     assert dataset.notes[0].endswith("are not read: 1 .txt")
-    assert "1 pictures of train left out" in dataset.notes[1]
+    assert "1 image of train left out" in dataset.notes[1]
     assert "9.jpg" in dataset.notes[1]
 
 
@@ -250,7 +250,7 @@ def test_a_class_missing_in_validation_is_said(folder, tmp_path):
     Image.fromarray(RGB).save(parts / "val" / "cat" / "1.png")
     dataset = load_image_dataset(parts)
     assert list(dataset.splits) == ["train", "validation"]
-    assert dataset.notes[1:] == ("no picture of dog in validation: its figures say nothing about that class",)
+    assert dataset.notes[1:] == ("no image of dog in validation: its figures say nothing about that class",)
 
 
 def test_bad_sources_are_named(folder, tmp_path):
@@ -287,7 +287,7 @@ def test_hidden_pictures_are_not_predicted(folder):
 def test_a_path_is_named_in_what_is_wrong_with_it(tmp_path):
     bad = tmp_path / "bad.png"
     bad.write_bytes(b"nothing")
-    with pytest.raises(DataError, match=r"bad\.png: is no picture"):
+    with pytest.raises(DataError, match=r"bad\.png: is not an image"):
         open_picture(bad)
 
 

@@ -72,7 +72,7 @@ def test_all_that_cannot_be_read_is_counted():
         "test": ImageSplit([b""] * 3, None, "u"),
     }
     with pytest.raises(
-        DataError, match=r"t\[1\]: is no picture.*1 of train, 3 of test.*or leave .*--set broken=skip"
+        DataError, match=r"t\[1\]: is not an image.*1 of train, 3 of test.*or leave .*--set broken=skip"
     ):
         refuse_unreadable(splits)
 
@@ -86,7 +86,7 @@ def test_a_cut_picture_of_test_is_found_before_the_training(folder, tmp_path, ca
     assert "--set broken=skip" in err
     assert not (tmp_path / "run").exists()
     assert main([*command, "--set", "broken=skip"]) == 0
-    assert "1 pictures of test left out" in capsys.readouterr().out
+    assert "1 image of test left out" in capsys.readouterr().out
 
 
 def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, tmp_path, capsys):
@@ -103,7 +103,7 @@ def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, 
     assert str(bad) in err
     assert "--on-bad-row skip" in err
     assert main(["evaluate", str(run), "--on-bad-row", "skip"]) == 0
-    assert f"1 pictures of test left out: {bad}" in capsys.readouterr().out
+    assert f"1 image of test left out: {bad}" in capsys.readouterr().out
     found = evaluate_task(run, on_bad_row="skip")
     assert found["n"] == whole["test"]["n"] - 1
     assert str(bad) in found["left_out"][0]
@@ -111,7 +111,7 @@ def test_a_run_is_judged_on_what_can_be_read_and_again_without_training(folder, 
     assert main([*command, "--resume"]) == 2
     assert "--set broken=skip" in capsys.readouterr().err
     assert main([*command, "--resume", "--set", "broken=skip"]) == 0
-    assert "1 pictures of test left out" in capsys.readouterr().out
+    assert "1 image of test left out" in capsys.readouterr().out
     assert json.loads((run / "metrics.json").read_text())["test"]["n"] == whole["test"]["n"] - 1
     assert (run / "model" / "model.safetensors").read_bytes() == before
     assert read_toml(run / "config.toml")["data"]["broken"] == "refuse"  # as it was split
@@ -126,7 +126,7 @@ def test_a_picture_lost_while_training_does_not_take_the_figures_along(folder, t
     monkeypatch.setattr("glassformer.inputs.images.refuse_unreadable", look)
     run = tmp_path / "run"
     assert main(["train", "--images", str(folder), "--out", str(run), *SETS]) == 0
-    assert "1 pictures of test left out" in capsys.readouterr().out
+    assert "1 image of test left out" in capsys.readouterr().out
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["test"]["n"] == 11
     assert str(bad) in metrics["left_out"][0]
@@ -168,7 +168,7 @@ def test_the_doctor_counts_what_is_refused_and_why(report):
     found = {f.code: f for f in report.findings}
     assert found["unreadable"].severity == "warning"
     assert found["unreadable"].count == 4
-    for part in ("is no picture", "the picture has no bytes", "damaged", "million pixels"):
+    for part in ("is not an image", "the image has no bytes", "damaged", "million pixels"):
         assert part in found["unreadable"].message
     assert "--set broken=skip" in found["unreadable"].fix
     assert report.figures["splits"]["train"]["unreadable"] == 4
@@ -176,10 +176,10 @@ def test_the_doctor_counts_what_is_refused_and_why(report):
 
 def test_the_doctor_sees_sizes_modes_and_what_becomes_of_them(report):
     found = {f.code: f for f in report.findings}
-    assert "pictures of 61 x 47 to 400 x 94 pixels" in found["sizes"].message
+    assert "images of 61 x 47 to 400 x 94 pixels" in found["sizes"].message
     assert "1 CMYK (turned into RGB)" in found["modes"].message
     assert "1 RGBA (transparency shows white)" in found["modes"].message
-    assert "1 L (grey" in found["modes"].message
+    assert "1 L (gray" in found["modes"].message
     assert "first is read" in found["animations"].message
     assert "stretched more than 1.5 times" in found["stretched"].message
     assert "8.0 times at most" in found["stretched"].message
@@ -202,7 +202,7 @@ def test_a_cut_takes_away_what_the_doctor_says():
     wide = ImageSplit([np.zeros((40, 80, 3), np.uint8)] * 3, [0, 1, 1], "x")
     report = examine_pictures("x", {"train": wide}, transform=ImageTransform((20, 20), "crop"))
     (found,) = (f for f in report.findings if f.code == "cut-away")
-    assert "takes away 50% of a picture as a rule, 50% at most; more than 25% of 3 of 3" in found.message
+    assert "takes away 50% of an image as a rule, 50% at most; more than 25% of 3 of 3" in found.message
     report = examine_pictures("x", {"train": wide}, transform=ImageTransform((200, 200)))
     assert "3 of 3 are smaller than 200 x 200" in next(
         f.message for f in report.findings if f.code == "blown-up"

@@ -58,7 +58,7 @@ def test_the_figures_of_a_run_are_those_of_its_predictions(run):
 def test_report_shows_pictures_and_no_markup_from_names(run):
     page = (run[0] / "run" / "report.html").read_text(encoding="utf-8")
     assert "data:image/png;base64," in page
-    assert "test pictures" in page
+    assert "test images" in page
     assert NASTY not in page
     assert ">texts<" not in page
 
@@ -76,7 +76,7 @@ def test_report_shows_where_the_model_looks_and_what_it_is(run):
     assert page.count('<svg class="picture"') == 4
     assert page.count('<rect class="w ') == 4 * 4
     assert "pays to each patch" in page
-    assert "B pictures, N patches in all" in page
+    assert "B images, N patches in all" in page
     assert "pixels [B, channels, height, width]" in page
     assert "tokens [N]" not in page
     assert len(page) < 3_000_000
@@ -85,7 +85,7 @@ def test_report_shows_where_the_model_looks_and_what_it_is(run):
 def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
     maps = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
     assert prepare(maps)[0][0].picture.startswith("data:image/png;base64,")
-    with pytest.raises(DataError, match=r"maps\.json: a picture is no small PNG"):
+    with pytest.raises(DataError, match=r"maps\.json: an image is not a small PNG"):
         prepare([maps[0] | {"png": "PHN2Zz4="}])
     with pytest.raises(DataError, match="example 2 does not fit"):
         prepare([maps[0], maps[1] | {"grid": [3, 3]}])
@@ -98,7 +98,7 @@ def test_a_folder_is_predicted(run, capsys):
     assert len(lines) == 20
     assert all(line.split("\t")[0] in ("bottom", "left", "right", "top") for line in lines)
     assert main(["predict", str(folder / "run"), "nowhere.png"]) == 2
-    assert "nowhere.png: no such picture" in capsys.readouterr().err
+    assert "nowhere.png: no such image" in capsys.readouterr().err
 
 
 def test_other_pictures_may_calibrate(run, tmp_path, capsys):
@@ -141,7 +141,7 @@ def test_explain_takes_folders_and_names_what_is_missing(run, capsys, tmp_path):
     assert "(0, 0)" in shown
     capsys.readouterr()
     assert main(["explain", str(folder / "run"), "nowhere.png"]) == 2
-    assert "nowhere.png: no such picture" in capsys.readouterr().err
+    assert "nowhere.png: no such image" in capsys.readouterr().err
 
 
 def test_the_doctor_finds_leaks_and_contradictions():
@@ -155,7 +155,7 @@ def test_the_doctor_finds_leaks_and_contradictions():
 
 def test_a_page_takes_no_foreign_picture():
     for foreign in ("PHN2Zz4=", "javascript:alert(1)", None, "A" * 70_000):
-        with pytest.raises(DataError, match="no small PNG"):
+        with pytest.raises(DataError, match="not a small PNG"):
             data_uri(foreign)
 
 

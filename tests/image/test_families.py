@@ -24,14 +24,14 @@ from ..checkpoints.conftest import fake_hub  # noqa: F401  a fixture
 from .conftest import quarters
 
 EACH = pytest.mark.parametrize(
-    "name", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "pictures"]
+    "name", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "images"]
 )
 SMALL = {"precision": "fp32", "threads": 1, "batch_size": 16, "lr": 1e-2, "epochs": 9, "augment": "none"}
 PICTURES, LABELS = quarters(48, 3)
 
 
 def put(name: str, folder: Path) -> Path:
-    """A folder as the Hub has it, for pictures of 11 pixels of which it cuts 8."""
+    """A folder as the Hub has it, for images of 11 pixels of which it cuts 8."""
     torch.manual_seed(13)
     config = replace(FAMILIES[name].tiny(), init_std=0.2, head=None, pooling=None)
     save_pretrained(FAMILIES[name].model(config).eval(), folder)

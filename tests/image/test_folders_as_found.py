@@ -72,10 +72,10 @@ def test_images_of_other_formats_are_counted_and_named(ending, tmp_path):
     assert found.examples[0].startswith(str(tmp_path / "cat" / f"phone0.{ending}"))
     kept = load_image_dataset(tmp_path, broken="skip")
     assert sizes(kept) == {"cat": COUNT, "dog": COUNT}
-    assert kept.notes[0].startswith("3 pictures of train left out: ")
+    assert kept.notes[0].startswith("3 images of train left out: ")
     rows = Images().rows(Given([str(tmp_path)], skip=True))
     assert sum(row.error is not None for row in rows) == 3
-    assert kind_of(tmp_path) == "pictures"
+    assert kind_of(tmp_path) == "images"
 
 
 def test_what_only_looks_like_an_image_is_named(tmp_path):

@@ -166,7 +166,7 @@ def test_a_damaged_config_is_named(fitted, tmp_path):
 
 
 def test_transformers_has_no_class_for_it(fitted, tmp_path):
-    with pytest.raises(ConfigError, match="it is no Transformer"):
+    with pytest.raises(ConfigError, match="it is not a Transformer"):
         export_hf(fitted, tmp_path / "hub", UNSEEN)
 
 

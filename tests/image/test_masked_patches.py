@@ -280,5 +280,5 @@ def test_sources_are_joined_and_labels_not_needed(tmp_path):
     assert len(data.train) + len(data.validation) == 100
     assert data.train.labels is None
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="no pictures"):
+    with pytest.raises(DataError, match="no images"):
         load(load_recipe("digits-patches", [f"source={tmp_path / 'empty'}"]))

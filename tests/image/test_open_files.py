@@ -149,9 +149,9 @@ def closed(content: bytes) -> io.BytesIO:
 @pytest.mark.parametrize(
     ("file", "what", "where"),
     [
-        (lambda path: closed(CONTENTS[0]), "the file is closed", "pictures[0]"),
-        (lambda path: io.StringIO("text"), "the file is open as text", "pictures[0]"),
-        (lambda path: StreamlitFile(b""), "the picture has no bytes", "mine.png"),
+        (lambda path: closed(CONTENTS[0]), "the file is closed", "images[0]"),
+        (lambda path: io.StringIO("text"), "the file is open as text", "images[0]"),
+        (lambda path: StreamlitFile(b""), "the image has no bytes", "mine.png"),
         (lambda path: open(path), "cannot be read ('utf-8' codec can't decode", "one.png"),
     ],
 )
@@ -178,7 +178,7 @@ def test_an_empty_upload_never_means_the_file_of_its_name(tmp_path, monkeypatch)
 
 
 def test_one_open_file_is_not_a_list(fitted):
-    with pytest.raises(DataError, match="one picture where a list is wanted"):
+    with pytest.raises(DataError, match="one image where a list is expected"):
         fitted.predict(io.BytesIO(CONTENTS[0]))
 
 

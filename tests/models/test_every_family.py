@@ -36,14 +36,14 @@ def build(family):
 def packed(model, **options):
     """Answers to five made-up inputs; pictures are all of one size, and so always packed alike."""
     generator = torch.Generator().manual_seed(5)
-    if model.reads == "pictures":
+    if model.reads == "images":
         return model(torch.rand(5, 3, 8, 8, generator=generator), packed=True, **options)
     return model(torch.randint(0, 31, (PACKING.total,), generator=generator), packing=PACKING, **options)
 
 
 def padded(model, left):
     generator = torch.Generator().manual_seed(5)
-    if model.reads == "pictures":
+    if model.reads == "images":
         return model(torch.rand(5, 3, 8, 8, generator=generator))
     ids, mask = torch.full((5, WIDTH), 3), torch.zeros(5, WIDTH, dtype=torch.long)
     parts = PACKING.split(torch.randint(0, 31, (PACKING.total,), generator=generator))

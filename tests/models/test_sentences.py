@@ -271,13 +271,13 @@ HOSTILE: dict[str, tuple[Any, str]] = {
         r"modules.json: a step of the kind '.*WeightedLayerPooling' is not supported",
     ),
     "code": (["../evil.Pooling"], "a step of the kind '../evil.Pooling' is not supported"),
-    "no pooling": ([], "the steps are Transformer; wanted"),
+    "no pooling": ([], "the steps are Transformer; expected"),
     "two": (["Pooling", "Pooling"], "the steps are Transformer, Pooling, Pooling"),
-    "outside": ([("Pooling", "../1_Pooling")], "'../1_Pooling' is no folder of a step"),
-    "above": ([("Pooling", "..")], "is no folder of a step"),
+    "outside": ([("Pooling", "../1_Pooling")], "'../1_Pooling' is not a folder of a step"),
+    "above": ([("Pooling", "..")], "is not a folder of a step"),
     "nowhere": ([("Pooling", "")], "the step Pooling has no folder"),
     "missing": ([("Pooling", "9_Pooling")], "9_Pooling/config.json: is missing"),
-    "number": ([("Pooling", 7)], "path = 7 is no text"),
+    "number": ([("Pooling", 7)], "path = 7 is not a text"),
 }
 
 
@@ -307,7 +307,7 @@ def test_settings_that_cannot_be(plain, tmp_path):
     check("word_embedding_dimension = 13, the encoder is 12 wide", pooling(word_embedding_dimension=13))
     check(r"pooling_mode = \['median'\]", ("Pooling", {"pooling_mode": "median"}))
     check("pooling_mode = ", ("Pooling", {"pooling_mode": ["mean"] * 7}))
-    check("pooling_mode_max_tokens = 1 is no truth value", ("Pooling", {"pooling_mode_max_tokens": 1}))
+    check("pooling_mode_max_tokens = 1 is not a truth value", ("Pooling", {"pooling_mode_max_tokens": 1}))
     check("include_prompt = 'no'", pooling("mean_tokens", include_prompt="no"))
     check("from 11 to 5 features, after 12", pooling(), dense(11, 5, tanh))
     check("to 70,000 features", pooling(), ("Dense", {"in_features": D, "out_features": 70_000}))
@@ -326,14 +326,16 @@ def test_settings_that_cannot_be(plain, tmp_path):
         pooling(),
         ("Normalize", {"module_input_name": "token_embeddings"}),
     )
-    check("max_seq_length = 0 is no size", sentence_bert_config={"max_seq_length": 0})
+    check("max_seq_length = 0 is not a size", sentence_bert_config={"max_seq_length": 0})
     check("do_lower_case = 3", sentence_bert_config={"do_lower_case": 3})
     check("transformer_task = 'fill-mask'", sentence_bert_config={"transformer_task": "fill-mask"})
-    check("'prompts' is no table", config_sentence_transformers={"prompts": ["a"]})
-    check("the prompt 'q' is no text", config_sentence_transformers={"prompts": {"q": "x" * 10_001}})
-    check("default_prompt_name = 'w' is no prompt", config_sentence_transformers={"default_prompt_name": "w"})
+    check("'prompts' is not a table", config_sentence_transformers={"prompts": ["a"]})
+    check("the prompt 'q' is not a text", config_sentence_transformers={"prompts": {"q": "x" * 10_001}})
+    check(
+        "default_prompt_name = 'w' is not a prompt", config_sentence_transformers={"default_prompt_name": "w"}
+    )
     for value in (0, -5, 2.5, True, "64", 20_000_000):
-        check("truncate_dim = .* is no size", config_sentence_transformers={"truncate_dim": value})
+        check("truncate_dim = .* is not a size", config_sentence_transformers={"truncate_dim": value})
     check(
         "similarity_fn_name = 'maxsim' is not", config_sentence_transformers={"similarity_fn_name": "maxsim"}
     )

@@ -60,7 +60,7 @@ def test_transformers_passes_over_it(kind, tmp_path):
     torch.manual_seed(3)
     model = family.model(unusual(family)).eval()
     save_pretrained(model, tmp_path)
-    auto = {"texts": "AutoModelForSequenceClassification", "pictures": "AutoModelForImageClassification"}
+    auto = {"texts": "AutoModelForSequenceClassification", "images": "AutoModelForImageClassification"}
     peer = getattr(transformers, auto[model.reads]).from_pretrained(tmp_path).eval()
     if model.reads == "texts":
         asked = torch.tensor([[5, 7, 11, 13]])
@@ -75,10 +75,10 @@ def test_transformers_passes_over_it(kind, tmp_path):
     [
         ("much", "'glassformer_settings' is missing or no object"),
         ({"encoder": {"speed": 3}}, "unknown key 'speed'"),
-        ({"encoder": {"stochastic_depth": "deep"}}, "'deep' does not fit"),
+        ({"encoder": {"stochastic_depth": "deep"}}, "got 'deep'"),
         ({"encoder": {"stochastic_depth": 7.0}}, "stochastic_depth must lie in"),
         ({"encoder": {"num_layers": 10**9}}, "num_layers = 1000000000"),
-        ({"encoder": 7}, "7 does not fit"),
+        ({"encoder": 7}, "got 7"),
     ],
 )
 def test_a_stranger_s_values_are_checked(value, said, tmp_path):

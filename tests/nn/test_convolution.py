@@ -53,6 +53,6 @@ def test_bad_input():
     with pytest.raises(ShapeError, match=r"a bias of \(3,\) for 2 channels"):
         convolution_as_attention(draw(2, 3, 3, 3), draw(3))
     with pytest.raises(
-        ShapeError, match=r"pictures \(1, 4, 5, 7\) for a kernel of 3 channels.*Give \[B, 3, H, W\]"
+        ShapeError, match=r"images \(1, 4, 5, 7\) for a kernel of 3 channels.*Give \[B, 3, H, W\]"
     ):
         convolve_by_attention(draw(1, 4, 5, 7), draw(2, 3, 3, 3))

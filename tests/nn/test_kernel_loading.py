@@ -67,7 +67,9 @@ def test_the_switch_limits_the_level(machine, monkeypatch, switch, level):
 
 def test_a_switch_that_is_no_level_is_refused(machine, monkeypatch):
     monkeypatch.setenv(loading.SWITCH, "avx521")
-    with pytest.raises(ConfigError, match=r"GLASSFORMER_KERNELS=avx521 is no level. Did you mean 'avx512'\?"):
+    with pytest.raises(
+        ConfigError, match=r"GLASSFORMER_KERNELS=avx521 is not a level. Did you mean 'avx512'\?"
+    ):
         chosen()
 
 

@@ -160,10 +160,10 @@ def test_a_compute_dtype_leaves_the_module():
     [
         (pictures(1)[0], r"pixel values are \[B, 3, H, W\], got \(3, 23, 29\)"),
         (pictures(1, channels=2), r"got \(1, 2, 23, 29\)"),
-        (pictures(1).to(torch.uint8), "normalised floating point, got torch.uint8"),
-        (pictures(1, 4, 29), r"a picture of \(4, 29\) pixels is smaller than a patch of \(5, 3\)"),
-        (pictures(1, 23, 2), r"a picture of \(23, 2\) pixels is smaller"),
-        ([pictures(1)[0], pictures(1, 4, 29)[0]], r"a picture of \(4, 29\) pixels is smaller"),
+        (pictures(1).to(torch.uint8), "normalized floating point, got torch.uint8"),
+        (pictures(1, 4, 29), r"an image of \(4, 29\) pixels is smaller than a patch of \(5, 3\)"),
+        (pictures(1, 23, 2), r"an image of \(23, 2\) pixels is smaller"),
+        ([pictures(1)[0], pictures(1, 4, 29)[0]], r"an image of \(4, 29\) pixels is smaller"),
     ],
 )
 def test_pictures_that_do_not_fit(wrong, said):
@@ -179,8 +179,8 @@ def test_pictures_that_do_not_fit(wrong, said):
         ({"patch_size": (0, 3)}, "from 1 on"),
         ({"channels": 0}, "from 1 on"),
         ({"stem": -1}, "from 1 on"),
-        ({"patch_size": (24, 3)}, "do not fit into a picture"),
-        ({"patch_size": (5, 30)}, "do not fit into a picture"),
+        ({"patch_size": (24, 3)}, "do not fit into an image"),
+        ({"patch_size": (5, 30)}, "do not fit into an image"),
         ({"stem": 1}, "must be a multiple"),
         ({"stem": 1, "patch_size": (4, 3)}, "must be a multiple"),
         ({"dropout": 1.0}, "dropout must lie"),

@@ -80,7 +80,7 @@ def make(home: Path, family: str, head: str, **extra: Any) -> Path:
     config = transformers.CONFIG_MAPPING[family](**settings | extra)
     model = shaken(getattr(transformers, made_as(family, head))(config), 0.1)
     model.save_pretrained(folder)
-    if record.model.reads == "pictures":
+    if record.model.reads == "images":
         side = config.image_size
         ViTImageProcessor(size={"height": side, "width": side}).save_pretrained(folder)
     if head == "sentences":

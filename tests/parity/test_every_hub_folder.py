@@ -313,8 +313,8 @@ ENDS: dict[str, dict[str, str]] = {
         "masked words": "a MaskedLM, which gives no vectors",
         "image encoder": "gives no vectors of texts",
     },
-    "similar": {"image encoder": "is no encoder of texts", "image classes": "is no encoder of texts"},
-    "search": {"image encoder": "is no encoder of texts", "image classes": "is no encoder of texts"},
+    "similar": {"image encoder": "is not an encoder of texts", "image classes": "is not an encoder of texts"},
+    "search": {"image encoder": "is not an encoder of texts", "image classes": "is not an encoder of texts"},
     "fill": every(
         "which cannot fill. Name a run of a MaskedLM",
         masked_words=None,
@@ -324,7 +324,7 @@ ENDS: dict[str, dict[str, str]] = {
     "explain": {
         "encoder": NO_HEAD,
         "image encoder": NO_HEAD,
-        "masked words": "holds a MaskedLM, whose answers are no labels. Use glassformer fill",
+        "masked words": "holds a MaskedLM, whose answers are not labels. Use glassformer fill",
     },
     "export": {
         "encoder": NO_HEAD,

@@ -179,10 +179,10 @@ def test_the_encoder_alone_and_heads_of_ours(kind, draw, tmp_path):
     ("change", "said"),
     [
         ({"image_size": [23, 46]}, "whose positions are no square"),
-        ({"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is no truth value"),
+        ({"use_swiglu_ffn": 1}, "use_swiglu_ffn = 1 is not a truth value"),
         ({"hidden_act": "silu"}, "hidden_act = 'silu' is not supported"),
-        ({"layerscale_value": -1.0}, "layerscale_value = -1.0 is no number"),
-        ({"num_register_tokens": 0}, "num_register_tokens = 0 is no size"),
+        ({"layerscale_value": -1.0}, "layerscale_value = -1.0 is not a number"),
+        ({"num_register_tokens": 0}, "num_register_tokens = 0 is not a size"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(change, said, tmp_path):

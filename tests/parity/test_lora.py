@@ -44,7 +44,7 @@ def theirs(folder):
 def given(model):
     """Inputs for ours and for theirs."""
     g = torch.Generator().manual_seed(5)
-    if model.reads == "pictures":
+    if model.reads == "images":
         pixels = torch.rand(3, 3, 8, 8, generator=g)
         return (pixels,), {"pixel_values": pixels}
     ids = torch.randint(5, 31, (3, 7), generator=g)

@@ -372,7 +372,7 @@ def test_sines_and_cosines_that_are_none_are_refused(tmp_path):
     file = tmp_path / "config.json"
     settings = json.loads(file.read_text())
     file.write_text(json.dumps(settings | {"sinusoidal_pos_embds": 1}))
-    with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is no truth value"):
+    with pytest.raises(CheckpointError, match="sinusoidal_pos_embds = 1 is not a truth value"):
         gf.load_pretrained(tmp_path)
 
 

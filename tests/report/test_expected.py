@@ -85,7 +85,7 @@ def test_a_study_by_cross_validation_stands_in_its_row(tmp_path):
     file.write_text(json.dumps(found), encoding="utf-8")
     told = measured_study("hotdog-heads-backbone", tmp_path)
     assert told == (
-        "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each judged once by 5-fold cross-validation). "
+        "**55.0% to 75.0%** (3 arms, 2 seeds, 250 examples, each evaluated once by 5-fold cross-validation). "
         "Different from a after correction: c. Differences are known to ± 4 points or better "
         "([Studies, measured](studies.md))"
     )

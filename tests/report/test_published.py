@@ -237,7 +237,7 @@ def test_figures_of_epochs_and_none():
     lines = check(metrics, [0.974, 0.978, 0.9796])
     assert [line[:8] for line in lines] == ["epoch 1:", "epoch 2:", "epoch 3:"]
     assert [line.split(": ")[-1] for line in lines] == ["not reached", "confirmed", "confirmed"]
-    assert check(metrics, [0.974]) == ["3 epochs were judged, the document has 1: no verdict"]
+    assert check(metrics, [0.974]) == ["3 epochs were evaluated, the document has 1: no verdict"]
     assert (
         check(metrics, None) == check({"tests": {}}, 0.5) == ["the document gives no figure to compare with"]
     )

@@ -18,8 +18,8 @@ def test_a_translators_seeds_say_each_search(tmp_path):
     found = measured("mine", tmp_path, tmp_path)
     assert found is not None
     (line,) = seeds_of(found)
-    assert (line["Figure"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenised 31.0")
-    assert line["Beam of 7"] == "31.3 BLEU, tokenised 32.0"
+    assert (line["Figure"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenized 31.0")
+    assert line["Beam of 7"] == "31.3 BLEU, tokenized 32.0"
 
 
 def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else(tmp_path):

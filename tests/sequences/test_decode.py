@@ -159,7 +159,7 @@ def test_other_beams_are_refused(beam):
 @pytest.mark.parametrize("most", [0, -3, torch.tensor([4, 0])])
 def test_no_room_is_refused(most):
     for search in (greedy, beam_search):
-        with pytest.raises(ConfigError, match=r"max_tokens -?\d is no room for a token"):
+        with pytest.raises(ConfigError, match=r"max_tokens -?\d leaves no room for a token"):
             search(Table(5), memory(2), Limits(BEGIN, END, most))
 
 

@@ -125,7 +125,7 @@ def test_bad_input_is_one_clear_line(learner):
         gf.MaskedLM(mask_share=float("nan")).fit(TEXTS)
     with pytest.raises(ConfigError, match="label_smoothing: the masked-word loss has no smoothing"):
         gf.MaskedLM(label_smoothing=0.1).fit(TEXTS)
-    with pytest.raises(ConfigError, match="'wordpeice' is no tokenizer"):
+    with pytest.raises(ConfigError, match="'wordpeice' is not a tokenizer"):
         gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)
 
 

@@ -178,7 +178,7 @@ def test_a_long_text_to_judge_is_cut_and_counted(tmp_path, capsys):
 def test_counts_begin_at_one(words, capsys, tmp_path):
     recipe, setting = words.split()
     argv = ["train", recipe, "--out", tmp_path / "r", "--set", setting]
-    assert f"{setting.replace('=', ' = ')} is out of range" in refused(capsys, *argv)
+    assert f"{setting.replace('=', ': ')} is out of range" in refused(capsys, *argv)
     assert not (tmp_path / "r").exists()
 
 
@@ -245,7 +245,7 @@ def test_a_translator_that_nothing_judges_says_so(capsys, tmp_path):
     run = tmp_path / "run"
     argv = ["train", "multi30k-transformer", "--data", str(pairs(tmp_path / "p.csv")), "--out", str(run)]
     assert main([*argv, *settings("vocab_size=300", "maps=1")]) == 0
-    assert "no held-out pairs: nothing will judge the translations" in capsys.readouterr().out
+    assert "no held-out pairs: nothing will evaluate the translations" in capsys.readouterr().out
     page = (run / "report.html").read_text()
     assert "No pairs were held out" in page
     assert "The sentences are training pairs: none were held out." in page

@@ -85,7 +85,7 @@ def test_order_and_company_of_texts_change_nothing(translator):
     assert [translator.translate([text])[0] for text in SOURCE] == whole
     assert translator.translate(SOURCE, max_tokens=np.int64(64)) == whole
     for wrong in (2.5, 2**70, True, 0):
-        with pytest.raises(ConfigError, match=f"max_tokens {wrong} is no number of tokens"):
+        with pytest.raises(ConfigError, match=f"max_tokens {wrong} is not a number of tokens"):
             translator.translate(SOURCE, max_tokens=wrong)
 
 

@@ -119,7 +119,7 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", b'{"texts": ["\\ud800"]}', 422, "texts[0]: has half of a surrogate pair"),
         ("/v1/explain", {"image": ""}, 422, "image: the image is empty"),
         ("/v1/predict", {"texts": ["a"], "model": "none"}, 404, "no such model"),
-        ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads pictures"),
+        ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads images"),
         ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: there is no such field"),
         ("/v1/predict", {"images": ["***"]}, 422, "images[0]: not base64"),
         ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not a picture"),

@@ -241,15 +241,15 @@ def test_a_short_checkpoint_is_cut_alike_everywhere(length, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "data", "error", "said"),
     [
-        ({}, ([("a", "b", "c")],), DataError, "pairs, row 1: is no pair of texts"),
+        ({}, ([("a", "b", "c")],), DataError, "pairs, row 1: is not a pair of texts"),
         ({}, ([("a",)],), DataError, "texts without labels"),  # one column
         ({}, ([("a", "b"), ("a", "")],), DataError, "the text is empty"),
         ({}, ([("a", "b"), ("c", None)],), DataError, "the text is missing"),
         ({}, ([],), DataError, "no pairs"),
-        ({}, ("ab",), DataError, "one string where a list of pairs or texts is wanted"),
+        ({}, ("ab",), DataError, "one string where a list of pairs or texts is expected"),
         ({}, ([("a", "b")],), DataError, "one pair has no others"),
         ({}, (PAIRS, [1, 2]), DataError, "5 pairs, but scores of shape"),
-        ({}, (PAIRS, [1, 2, 3, 4, "much"]), DataError, "a score is no number"),
+        ({}, (PAIRS, [1, 2, 3, 4, "much"]), DataError, "a score is not a number"),
         ({}, (PAIRS, [1, 2, 3, 4, float("nan")]), DataError, "row 5: the score is missing or infinite"),
         ({}, (PAIRS, [2] * 5), DataError, "all scores are equal"),
         ({}, (TEXTS,), DataError, "texts without labels"),

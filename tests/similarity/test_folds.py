@@ -115,7 +115,7 @@ def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, mon
 
 def test_a_damaged_table_is_named(tmp_path):
     (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,1,much\n")
-    with pytest.raises(DataError, match=r"pairs.csv, row 2: a score or cosine is no number"):
+    with pytest.raises(DataError, match=r"pairs.csv, row 2: a score or cosine is not a number"):
         read_answers(tmp_path)
     (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,,0.5\n")
     with pytest.raises(DataError, match="its pairs have no scores"):

@@ -128,7 +128,7 @@ def test_a_checkpoint_of_texts_is_opened_by_its_name(tmp_path):
     probe = gf.Probe(str(folder), head="knn", k=3).fit(TEXTS, LABELS)
     np.testing.assert_array_equal(probe.embed(TEXTS), gf.Embedder(str(folder)).encode(TEXTS))
     assert set(probe.predict(TEXTS)) <= set(LABELS)
-    with pytest.raises(ConfigError, match="a probe explains pictures"):
+    with pytest.raises(ConfigError, match="a probe explains images"):
         probe.explain_similarity("a dog", "the dog")
 
 

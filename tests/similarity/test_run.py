@@ -130,7 +130,7 @@ def test_columns_are_found_by_their_names_or_by_what_they_hold(here):
     with pytest.raises(DataError, match="no column 'rating'"):
         load_scored_pairs(table, score="rating")
     one = write(here / "c.csv", [(a, score) for a, _, score in ROWS], ("text", "score"))
-    with pytest.raises(DataError, match="two columns of texts are wanted, and only 'text' holds texts"):
+    with pytest.raises(DataError, match="two columns of texts are expected, and only 'text' holds texts"):
         load_scored_pairs(one)
 
 
@@ -143,7 +143,7 @@ def test_bad_rows_are_named_or_left_out(here):
     assert len(found.splits["train"]) == 6
     assert [(row.row, row.reason) for row in found.rejected] == [
         (5, "the text is empty"),
-        (6, "the score 'much' is no number"),
+        (6, "the score 'much' is not a number"),
         (7, "the score is missing"),
     ]
     assert found.splits["train"].rows == [2, 3, 4, 8, 9, 10]

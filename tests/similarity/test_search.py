@@ -60,7 +60,7 @@ def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_
     assert again.index_.row(0) == 2
     with pytest.raises(CheckpointError, match="made by another model"):
         tiny(seed=5).fit(PAIRS, SCORES).load_index(folder)
-    with pytest.raises(CheckpointError, match="is no index"):
+    with pytest.raises(CheckpointError, match="is not an index"):
         embedder.load_index(tmp_path / "model")
     with pytest.raises(CheckpointError):
         embedder.save_index(folder)

@@ -78,7 +78,7 @@ def test_runs_are_compared_on_f1_and_folds_hold_whole_texts(work):
     results = json.loads((work / "study" / "results.json").read_text())
     assert (results["measure"], results["n"], len(results["arms"])) == ("f1", 13, 2)
     assert results["arms"][0]["seeds"] == [0, 1]
-    assert "was judged on test, not on validation" in refused(
+    assert "was evaluated on test, not on validation" in refused(
         "compare", work / "a", work / "c", "--split", "validation"
     )
     assert results["drawn"] == "texts with their questions"

@@ -153,7 +153,7 @@ def test_page_of_a_study_from_before_robustness_was_kept(done, tmp_path):
         del arm["robustness"], arm["confusion"], arm["runs"]
     del results["ladder"]
     (tmp_path / "results.json").write_text(json.dumps(results), encoding="utf-8")
-    assert "On changed pictures" not in write_study_report(tmp_path).read_text(encoding="utf-8")
+    assert "On changed images" not in write_study_report(tmp_path).read_text(encoding="utf-8")
 
 
 def test_again_changes_nothing_but_the_date(done, study):
@@ -213,7 +213,7 @@ def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
 
 def test_folders_of_others_are_refused(study, tmp_path, done):
     (tmp_path / "mine.txt").write_text("my own")
-    with pytest.raises(ConfigError, match="is no study of ours"):
+    with pytest.raises(ConfigError, match="is not a study of ours"):
         compare(study, tmp_path, workers=0)
     with pytest.raises(ConfigError, match="is a file"):
         compare(study, tmp_path / "mine.txt", workers=0)
@@ -226,7 +226,7 @@ def test_runs_on_other_examples_are_not_compared(done, study, tmp_path):
     shutil.copytree(done[0], copy)
     path = copy / "arms" / "lr=1e-06" / "seed-0" / "predictions.csv"
     path.write_text(path.read_text().replace("number 201", "number 2010"), encoding="utf-8")
-    with pytest.raises(ConfigError, match="judged on different examples"):
+    with pytest.raises(ConfigError, match="evaluated on different examples"):
         compare(study, copy, workers=0)
 
 
@@ -379,8 +379,8 @@ def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
     assert len(rows) == 2 * 6 * 5
     assert (rows[33]["arm"], rows[33]["kind"], rows[33]["severity"]) == ("augment=light", "crop", "4")
     assert "At each severity" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "On changed pictures" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "| Changed pictures |" in (folder / "results.md").read_text(encoding="utf-8")
+    assert "On changed images" in (folder / "report.html").read_text(encoding="utf-8")
+    assert "| Changed images |" in (folder / "results.md").read_text(encoding="utf-8")
     with open(folder / "results.csv", newline="", encoding="utf-8") as file:
         shares = [float(row["robustness"]) for row in csv.DictReader(file)]
     assert shares == pytest.approx([arm["robustness"]["accuracy"] for arm in results["arms"]], abs=1e-5)

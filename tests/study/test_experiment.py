@@ -103,17 +103,17 @@ def test_a_run_without_held_out_data_has_curves_too(run, tmp_path):
     kept = [{k: v for k, v in r.items() if r["kind"] == "step" or k not in HELD} for r in records]
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(r) + "\n" for r in kept))
     page = write_report(tmp_path).read_text(encoding="utf-8")
-    assert "Accuracy over optimiser steps" in page
+    assert "Accuracy over optimizer steps" in page
     assert "There was no validation split" in page
     assert '<span class="key held">validation</span>' not in page
 
 
 def test_whoever_watches_is_told_how_far_judging_is(run, watch):
     result, _, _ = run
-    assert watch.counted == [("judging", n, n) for n in (43, 29, 31)]
+    assert watch.counted == [("evaluating", n, n) for n in (43, 29, 31)]
     again = Watch()
     evaluate_task(result.folder, count=again.count)
-    assert again.counted == [("judging", 31, 31)]
+    assert again.counted == [("evaluating", 31, 31)]
 
 
 def test_the_doctor_changes_no_bit_of_the_training(run):

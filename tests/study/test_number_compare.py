@@ -128,7 +128,7 @@ def test_finished_runs_are_compared_by_a_permutation_test(done):
     assert other["p"] == other["permutation"][0]["p"] < 0.05
     assert results["verdict"].startswith(f"Significantly worse than {runs[0].as_posix()}")
     assert "of mean absolute error above" in results["sentences"][other["name"]]
-    with pytest.raises(ConfigError, match="was judged on validation, not on test"):
+    with pytest.raises(ConfigError, match="was evaluated on validation, not on test"):
         compare_runs(runs, split="test")
     with pytest.raises(ConfigError, match="Did you mean 'mae'"):
         compare_runs(runs, measure="mea")

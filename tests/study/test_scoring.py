@@ -176,7 +176,7 @@ def test_pictures(tmp_path: Path):
     rows = pq.read_table(out).to_pylist()
     expected = clf.predict_proba(pixels[[0, 1, 3]])
     np.testing.assert_allclose([[rows[i]["p:0"], rows[i]["p:1"]] for i in (0, 1, 3)], expected, atol=1e-6)
-    assert rows[4]["error"] == "the picture is missing"
+    assert rows[4]["error"] == "the image is missing"
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def test_sentences_from_a_file(tmp_path):
     ("setting", "message"),
     [
         ('tests=["countrys"]', "no test 'countrys'.*Did you mean 'countries'"),
-        ('analogies=["king man"]', "'king man' is no analogy.*three words"),
-        ("limit=-3", "limit = -3 is out of range"),
+        ('analogies=["king man"]', "'king man' is not an analogy.*three words"),
+        ("limit=-3", "limit: -3 is out of range"),
         ("tests=countries", r'a list such as \["one", "two"\]'),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_single_file_has_nothing_to_exclude(tmp_path):
 
 
 def test_when_nothing_is_left_the_way_out_is_right(source, tmp_path, capsys):
-    with pytest.raises(DataError, match=r"no text is left: each one also stands in test\..*exclude=\[\]"):
+    with pytest.raises(DataError, match=r"no text is left: each one is also in test\..*exclude=\[\]"):
         load_texts(CorpusConfig(source=str(source), splits=("test",), exclude=("test",)))
     command = [
         "train",
@@ -105,10 +105,10 @@ def test_the_run_says_how_many(source, tmp_path):
     recipe = load_recipe("imdb-word2vec", [*keys, 'splits=["train"]'])
     assert recipe.data.exclude == ("test",)
     run = run_task(recipe, tmp_path / "run", log=said.append)
-    assert "4 texts also stand in test and were left out" in said
+    assert "texts that are also in test, left out: 4" in said
     assert run.metrics["excluded"] == {"test": 4}
     assert run.metrics["texts"] == 2
-    assert "4 texts also stand in test and were left out." in run.report.read_text()
+    assert "Texts that are also in test, left out: 4." in run.report.read_text()
     metrics = json.loads((run.folder / "metrics.json").read_text())
     del metrics["excluded"]  # as earlier versions wrote it
     (run.folder / "metrics.json").write_text(json.dumps(metrics))

@@ -150,7 +150,7 @@ def test_runs_are_compared_by_their_spans_on_the_same_sentences(work):
 
 
 def test_runs_of_another_split_are_refused(work):
-    assert "was judged on test, not on validation" in refused(
+    assert "was evaluated on test, not on validation" in refused(
         "compare", work / "a", work / "c", "--split", "validation"
     )
 

@@ -152,8 +152,8 @@ def test_an_answer_is_explained_over_question_and_context(model, method):
         ([("q", "a b"), ("q", "")], ["a", "b"], r"questions\[1\]: the context is empty"),
         ([("q", "a b"), ("q",)], ["a", "b"], r"questions\[1\]: no question with its context"),
         ([{"question": "q"}], ["a"], "no 'context'"),
-        ("text", ["a"], "a str is no list of questions"),
-        ([("q", "a b")], ["c"], r"answers\[0\]: the answer 'c' does not stand in the context"),
+        ("text", ["a"], "a str is not a list of questions"),
+        ([("q", "a b")], ["c"], r"answers\[0\]: the answer 'c' is not in the context"),
         ([("q", "a b a")], ["a"], "stands 2 times in the context"),
         (
             [("q", "a b")],
@@ -181,11 +181,11 @@ def test_what_cannot_be_asked_is_said_in_a_line(model, tmp_path):
         model.answers([("q", "c")], n_best=0)
     with pytest.raises(InputError, match="no method"):
         model.explain(("q", "c"), method="lime")
-    with pytest.raises(ConfigError, match="'lstm' is no Transformer"):
+    with pytest.raises(ConfigError, match="'lstm' is not a Transformer"):
         gf.QuestionAnswerer("lstm", max_length=19, min_count=1).fit(*facts())
     model.save(tmp_path / "m")
     about = json.loads((tmp_path / "m" / "glassformer.json").read_text())
-    with pytest.raises(CheckpointError, match="threshold = 'x' is no number"):
+    with pytest.raises(CheckpointError, match="threshold = 'x' is not a number"):
         model.restore(tmp_path / "m", about | {"threshold": "x"})
 
 

@@ -222,7 +222,7 @@ def test_a_stop_in_a_fold_leaves_no_checkpoint(tried, tmp_path):
 
     stop, folder = auto.StopUnsaved(tmp_path / "checkpoints"), tmp_path / "checkpoints"
     clf = gf.TextClassifier("encoder-mini", d_model=14, num_layers=1, num_heads=2, d_ff=11, min_count=1)
-    with pytest.raises(Interrupted, match="stopped while models are compared"):
+    with pytest.raises(Interrupted, match="stopped while models were being compared"):
         clf.fit(TEXTS, LABELS, callbacks=[Signal(), stop])
     assert not folder.exists()
 

@@ -23,7 +23,7 @@ SMALL = TINY | {"epochs": 1, "min_count": 1}
         ([1e12 + i % 2 for i in range(31)], {}, "1000000000000 to 1000000000001 differ by too little"),
         ([1e-300 * (1 + i % 2) for i in range(31)], {}, "differ by too little for their size"),
         ([7.0] * 31, {}, "all numbers are 7"),
-        ([10**400] * 31, {}, "is no number that can be learned"),
+        ([10**400] * 31, {}, "is not a number that can be learned"),
         ([10.0 ** -(150 + i % 2) for i in range(31)], {"number_scale": "log"}, r"1e-150 is below 1e-100"),
         ([0.0, *range(1, 31)], {"number_scale": "log"}, "0 is not above 0 and has no logarithm"),
     ],

@@ -125,17 +125,17 @@ def test_explanations_take_columns_by_name(fitted_pairs):
 
 def test_what_is_missing_is_named_and_what_is_more_is_left_aside(fitted, fitted_pairs):
     with pytest.raises(
-        DataError, match=r"no column 'premise'; wanted: 'premise' and 'hypothesis'. Did you mean"
+        DataError, match=r"no column 'premise'; expected: 'premise' and 'hypothesis'. Did you mean"
     ):
         fitted_pairs.predict(PAIRS.rename(columns={"premise": "premises"}))
-    with pytest.raises(DataError, match=r"no column 'text'; wanted: 'text'. The columns are: review"):
+    with pytest.raises(DataError, match=r"no column 'text'; expected: 'text'. The columns are: review"):
         fitted.predict(pd.DataFrame({"review": TEXTS}))
     assert fitted.predict(FRAME.assign(more=1)).tolist() == fitted.predict(TEXTS).tolist()
     assert fitted.score(FRAME, FRAME["label"]) == fitted.score(TEXTS, LABELS)
     with pytest.raises(DataError, match=r"reads pairs of texts"):
         fitted_pairs.predict(TEXTS)
     for model, row in ((fitted, FRAME.iloc[0]), (fitted, records(FRAME)[0]), (fitted_pairs, PAIRS.iloc[0])):
-        with pytest.raises(DataError, match=r"one row where a list of texts is wanted. Put it into a list"):
+        with pytest.raises(DataError, match=r"one row where a list of texts is expected. Put it into a list"):
             model.predict(row)
         assert len(model.predict([row])) == 1
 
@@ -309,7 +309,7 @@ def test_what_has_no_order_is_not_fitted(kind):
     estimator, X, y = fits(kind)
     keys = {f"id {i}": x for i, x in enumerate(map(str, X))}
     for wrong in ({*map(str, X)}, frozenset(map(str, X)), keys, keys.items()):
-        with pytest.raises(DataError, match=r"which has no order|keys and values|no list of questions"):
+        with pytest.raises(DataError, match=r"which has no order|keys and values|not a list of questions"):
             clone(estimator).fit(wrong, *y)
     for wrong in ({"a", "b"}, {"a": 1}) if y else ():
         with pytest.raises(DataError, match=r"which has no order|keys and values|answers"):
@@ -348,7 +348,7 @@ def test_sets_at_other_doors(fitted):
 
 
 def test_one_string_is_no_list_of_labels():
-    said = r"labels: one string, '{0}', where a list of labels is wanted. .*X\['{0}'\]"
+    said = r"labels: one string, '{0}', where a list of labels is expected. .*X\['{0}'\]"
     for clf, y in ((classifier(), "abab"), (classifier(), "label"), (embedder(), "label")):
         with pytest.raises(DataError, match=said.format(y)):
             clf.fit(FRAME, y)

@@ -149,7 +149,7 @@ def test_what_is_no_number_is_named(y):
 
 def test_numbers_are_read_as_they_are_written():
     assert check_numbers(["3.5", 2, np.float32(0.25), "1e3"]) == [3.5, 2.0, 0.25, 1000.0]
-    with pytest.raises(DataError, match=r"'3,5' is no number"):
+    with pytest.raises(DataError, match=r"'3,5' is not a number"):
         check_numbers(["3,5"])
 
 
@@ -157,7 +157,7 @@ def test_bad_cells_do_not_hide_the_column_of_numbers(tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("text,mine\n" + "".join(f"film {i},{i / 7:.2f}\n" for i in range(11)) + "film x,1 kg\n")
     options = {"text_column": None, "label_column": None, "numbers": True}
-    with pytest.raises(DataError, match=r"a\.csv, row 13: '1 kg' is no number"):
+    with pytest.raises(DataError, match=r"a\.csv, row 13: '1 kg' is not a number"):
         load_text_dataset(str(file), **options)
     kept = load_text_dataset(str(file), on_bad_row="skip", **options)
     assert len(kept.splits["train"]) == 11

@@ -174,9 +174,13 @@ def test_models_without_a_body_for_a_classifier(saved, tmp_path, kind, name, sai
 
 def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     for name in ("lstm", "masked words"):
-        with pytest.raises(ConfigError, match=r"holds a model of texts. Go on with TextClassifier\(folder\)"):
+        with pytest.raises(
+            ConfigError, match=r"holds a model of texts. Continue with TextClassifier\(folder\)"
+        ):
             gf.ImageClassifier(str(saved(name))).fit(PICTURES, [0, 1] * 3)
-    with pytest.raises(ConfigError, match=r"holds a model of pictures. Go on with ImageClassifier\(folder\)"):
+    with pytest.raises(
+        ConfigError, match=r"holds a model of images. Continue with ImageClassifier\(folder\)"
+    ):
         gf.TextClassifier(str(saved("pictures"))).fit(TEXTS, TWO)
     broken = tmp_path / "broken"
     shutil.copytree(saved("lstm"), broken)
@@ -202,7 +206,7 @@ def test_the_folder_of_any_task_says_what_its_body_reads(name, tmp_path):
     [
         *((run, "texts") for run in ("text", "lora", "lstm", "textcnn", "masked")),
         *((run, None) for run in ("translation", "transformer", "vectors")),
-        ("pictures", "pictures"),
+        ("pictures", "images"),
     ],
 )
 def test_folders_of_earlier_versions_do_too(run, reads):
@@ -210,7 +214,7 @@ def test_folders_of_earlier_versions_do_too(run, reads):
 
 
 def known(folder, reads):
-    for wanted in ("texts", "pictures"):
+    for wanted in ("texts", "images"):
         if reads == wanted:
             assert check_start(str(folder), wanted) is None
         else:

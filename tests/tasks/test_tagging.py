@@ -137,7 +137,7 @@ def test_other_schemes_and_texts_are_taken_as_they_are():
         ([["a", "b"]], [["O", None]], r"tags\[0\]: tag 2 is None"),
         ([["a", "b"]], [["O", "O"]], "every word has the tag 'O'"),
         ([["a", "b"]], None, "the tags are missing"),
-        ("a text", [["O", "O"]], "one string where a list of sentences is wanted"),
+        ("a text", [["O", "O"]], "one string where a list of sentences is expected"),
         ([["a", 3]], [["O", "B-x"]], "word 2 is 3, no text"),
         ([["a", "b", "c"]], [["B-x", "I-x", "x"]], "tag 'x' is neither O nor one with B- or I-"),
     ],
@@ -257,7 +257,7 @@ def test_files_of_three_kinds_say_the_same(tmp_path):
             "row 1: 1 words and 2 tags",
         ),
         ("a.jsonl", '{"x": ["a"], "y": ["O"]}\n', "no column of words is found"),
-        ("a.xml", "<a/>", "files of kind '.xml' are not read"),
+        ("a.xml", "<a/>", "files of type '.xml' are not read"),
     ],
 )
 def test_a_faulty_file_is_named_with_its_row_and_can_be_passed_over(name, text, said, tmp_path):

@@ -147,7 +147,7 @@ def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number
     rig, stop = make_rig(dropout=0.3), StopOnSignal(tmp_path)
     torch.manual_seed(9)
     with pytest.raises(
-        Interrupted, match=r"stopped at step 4 of 10, saved in .*step-00000004; go on with --resume"
+        Interrupted, match=r"stopped at step 4 of 10, saved in .*step-00000004; continue with --resume"
     ):
         drive(rig, At(4, lambda: send(number, stop)), stop)
     assert signal.getsignal(number) == before

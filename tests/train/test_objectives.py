@@ -210,5 +210,5 @@ def test_nothing_is_hidden_by_default():
 
 @pytest.mark.parametrize("weight", [[1], {"a": 1}, "2", None, -1, float("nan"), float("inf")])
 def test_a_class_weight_that_is_no_number_from_0_on_is_refused(weight):
-    with pytest.raises(ConfigError, match=r"class_weight: .* is no weight\. Use 0, or numbers from"):
+    with pytest.raises(ConfigError, match=r"class_weight: .* is not a weight\. Use 0, or numbers from"):
         class_weights(np.array([0, 1]), ["neg", "pos"], {"pos": weight})

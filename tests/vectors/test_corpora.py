@@ -140,7 +140,7 @@ def test_a_file_may_have_a_line_end_in_its_name(tmp_path):
 
 @pytest.mark.parametrize("folder", ["", 5, b"x", ["x"]])
 def test_a_folder_that_is_no_path_is_refused(folder):
-    with pytest.raises(ConfigError, match=r"^folder: .* is no path"):
+    with pytest.raises(ConfigError, match=r"^folder: .* is not a path"):
         read_corpus(WORDS, min_count=1, folder=folder)
 
 

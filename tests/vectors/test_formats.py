@@ -56,20 +56,26 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         (b"0 3\n", "0 words of 3 numbers"),
         (TEXT[:-12], "1 words, the first line says 2"),
         (TEXT + b"duke 1 2 3\n", "3 words, the first line says 2"),
-        (TEXT + b"duke 1 2\n", "line 4: 2 numbers behind 'duke', wanted 3 numbers. Mend the line"),
+        (TEXT + b"duke 1 2\n", "line 4: 2 numbers behind 'duke', expected 3 numbers. Correct the line"),
         (
             TEXT[:-3].replace(b"2 3", b"9 3"),
-            "line 3: 2 numbers behind 'queen'.*before its time: fetch it anew",
+            "line 3: 2 numbers behind 'queen'.*before its time: download it again",
         ),
         (TEXT.replace(b"6", b"\xff"), "line 3: not UTF-8"),
         (TEXT.replace(b"king 1", b"king\t1"), "line 2: 2 numbers behind .*one blank before each number"),
         (b"9" * 5_000 + b" 3\n", "line 1: is not in word2vec's format"),
-        (b"two 3\n" + TEXT[4:], r"line 1: is not in word2vec's format\. Wanted: a first line of two numbers"),
-        (TEXT.replace(b" 6", b" x"), "line 3: something that is no number behind 'queen', wanted 3 numbers"),
-        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers behind 'queen', wanted 3 numbers"),
-        (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', wanted 3 numbers"),
-        (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' stands there twice, first at 2"),
-        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds something that is no number"),
+        (
+            b"two 3\n" + TEXT[4:],
+            r"line 1: is not in word2vec's format\. Expected: a first line of two numbers",
+        ),
+        (
+            TEXT.replace(b" 6", b" x"),
+            "line 3: something that is not a number behind 'queen', expected 3 numbers",
+        ),
+        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers behind 'queen', expected 3 numbers"),
+        (TEXT.replace(b" 6", b""), "line 3: 2 numbers behind 'queen', expected 3 numbers"),
+        (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' occurs twice, first at 2"),
+        (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' holds something that is not a number"),
         (b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"b ", b"c ")),
@@ -77,7 +83,7 @@ TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
         ),
         (
             b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"a ")),
-            "word 2: the word 'a' stands there twice, first at 1",
+            "word 2: the word 'a' occurs twice, first at 1",
         ),
         (b"999999999 1000\n" + b"a " + b"\0" * 50, "is too short for 999,999,999 words"),
         (b"1 1\n\xff\xfe " + b"\0" * 9, "word 1 is not UTF-8"),
@@ -93,7 +99,7 @@ def test_files_of_another_format(content, message, tmp_path):
 def test_paths_and_words_that_cannot_be(tmp_path):
     with pytest.raises(CheckpointError, match="no such file"):
         gf.Word2Vec.load(tmp_path / "nothing.txt")
-    with pytest.raises(CheckpointError, match="the word 'new york' cannot stand in this format"):
+    with pytest.raises(CheckpointError, match="the word 'new york' cannot be in this format"):
         write_word2vec_format(tmp_path / "v.txt", ["new york"], VECTORS[:1])
     assert not (tmp_path / "v.txt").exists()
 
@@ -113,7 +119,7 @@ def test_numbers_of_any_format_are_written_as_fp32(binary, tmp_path):
 
 @pytest.mark.parametrize("word", ["", "a b", "a\u00a0b", "a\n"])
 def test_words_with_white_space_or_none_are_refused(word, tmp_path):
-    with pytest.raises(CheckpointError, match="cannot stand in this format"):
+    with pytest.raises(CheckpointError, match="cannot be in this format"):
         write_word2vec_format(tmp_path / "v.txt", ["a", word], VECTORS[:2])
 
 
@@ -141,7 +147,7 @@ def test_the_name_says_which_of_both(name, binary, tmp_path):
 
 def test_long_words_are_cut_in_messages(tmp_path):
     (tmp_path / "v").write_text("1 2\n" + "w" * 43 + " 1\n")
-    with pytest.raises(CheckpointError, match=f"1 numbers behind '{'w' * 40}', wanted 2"):
+    with pytest.raises(CheckpointError, match=f"1 numbers behind '{'w' * 40}', expected 2"):
         read_word2vec_format(tmp_path / "v")
 
 
@@ -178,11 +184,11 @@ def test_first_lines_at_their_bounds(line, said, tmp_path):
 
 def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
     for binary, fix in (
-        (True, "Fetch it anew"),
+        (True, "Download it again"),
         (False, "Remove the line, and count one word less in the first"),
     ):
         path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
-        with pytest.raises(CheckpointError, match="the word 'a' stands there twice") as caught:
+        with pytest.raises(CheckpointError, match="the word 'a' occurs twice") as caught:
             read_word2vec_format(path, binary)
         assert caught.value.fix == fix
 
@@ -205,6 +211,6 @@ def test_what_is_no_file_is_not_replaced(tmp_path):
 
 
 def test_half_a_character_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="cannot stand in this format"):
+    with pytest.raises(CheckpointError, match="cannot be in this format"):
         write_word2vec_format(tmp_path / "v.txt", ["a", "\ud800b"], np.ones((2, 3)))
     assert not list(tmp_path.iterdir())

@@ -57,7 +57,7 @@ def test_a_signal_saves_and_resuming_gives_the_same_bits(optimizer, number, tmp_
     whole = gf.Word2Vec(**settings).fit(SENTENCES)
     send = Send(number, 4)
     with pytest.raises(
-        Interrupted, match=r"stopped at (round|step) \d+ of \d+, saved in .*; go on with --resume"
+        Interrupted, match=r"stopped at (round|step) \d+ of \d+, saved in .*; continue with --resume"
     ):
         gf.Word2Vec(**settings).fit(SENTENCES, checkpoints=tmp_path, tell=send.tell, callbacks=[send])
     assert signal.getsignal(number) == before

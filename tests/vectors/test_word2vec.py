@@ -146,14 +146,14 @@ def test_vectors_of_an_earlier_version_began_half_as_wide(vectors):
     [
         ([], "no sentence holds a word"),
         (["", "  "], "no sentence holds a word"),
-        (None, "nothing where a list of sentences is wanted"),
+        (None, "nothing where a list of sentences is expected"),
         (pd.DataFrame({"id": 1, "text": SENTENCES}), "a table of 2 columns .* Give the column of sentences"),
         (["one", "two", "two", "one"], "one sentence. Give sentences of several words$"),
         (["one", "two", "two", "one and"], "Give sentences of several words, or lower min_count$"),
         (["each word once only"], "fewer than two are seen 2 times. Lower min_count to 1 or less"),
         (
             ["one one", "one"],
-            "the only word is 'one', and one word has no neighbours. Give sentences of different",
+            "the only word is 'one', and one word has no neighbors. Give sentences of different",
         ),
         ([["fine"], [3]], "sentence 2 is neither a text nor a list of words"),
         ([["fine"], ["fine", ["fine"]]], "sentence 2 is neither a text nor a list of words"),
@@ -203,7 +203,7 @@ def test_an_unknown_word_names_the_nearest(vectors):
         vectors.most_similar("Paris")
     with pytest.raises(KeyError):
         vectors.analogy("king", "man", "qqqqqq")
-    with pytest.raises(InputError, match=r"shape \(3,\), wanted \(13,\)"):
+    with pytest.raises(InputError, match=r"shape \(3,\), expected \(13,\)"):
         vectors.most_similar(np.ones(3))
     with pytest.raises(InputError, match="0 words"):
         vectors.most_similar("paris", 0)
@@ -247,7 +247,7 @@ def test_capitals_currencies_and_the_queen():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda v: v[3], "3 is no word"),
+        (lambda v: v[3], "3 is not a word"),
         (lambda v: v.most_similar(["king", 3]), "neither words nor a vector"),
         (lambda v: v.most_similar([]), r"a vector of shape \(0,\)"),
         (lambda v: v.most_similar(v["king"], negative=["queen"]), "a vector and words to take away"),
@@ -287,9 +287,9 @@ def test_a_file_with_accents_apart_is_asked_with_joined_ones(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"min_count": "2"}, "min_count: '2' is no number of words"),
-        ({"max_words": -1}, "max_words: -1 is no number of words"),
-        ({"folder": "file"}, "file: a file stands there. Name a folder"),
+        ({"min_count": "2"}, "min_count: '2' is not a number of words"),
+        ({"max_words": -1}, "max_words: -1 is not a number of words"),
+        ({"folder": "file"}, "file: there is a file of that name. Name a folder"),
     ],
 )
 def test_counts_and_a_place_that_cannot_be(options, message, tmp_path, monkeypatch):

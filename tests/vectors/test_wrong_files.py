@@ -57,7 +57,7 @@ def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
     lines = whole.read_text().splitlines()
     lines[1 + row] = wrong
     whole.write_text("\n".join(lines) + "\n")
-    if row == 12 and not wrong:  # an empty last line is no word
+    if row == 12 and not wrong:  # an empty last line is not a word
         pattern = "12 words, the first line says 13"
     else:
         pattern = rf"v\.txt, line {row + 2}: "
@@ -67,7 +67,7 @@ def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
 
 def test_a_first_line_that_fits_no_line_is_not_taken_for_binary(whole):
     whole.write_text(whole.read_text().replace("13 5", "13 4"))
-    with pytest.raises(CheckpointError, match="line 2: 5 numbers behind 'w0', wanted 4 numbers"):
+    with pytest.raises(CheckpointError, match="line 2: 5 numbers behind 'w0', expected 4 numbers"):
         read_word2vec_format(whole)
 
 
@@ -143,5 +143,6 @@ def test_the_command_says_it_in_one_line(whole, tmp_path, capsys):
     packed.write_bytes(gzip.compress(whole.read_bytes()))
     assert main(["vectors", str(packed), "w1"]) == 2
     assert re.fullmatch(
-        r"error: .*v\.gz: is packed by gzip\. Unpack it: gunzip -c .*\n", capsys.readouterr().err
+        r"error: .*v\.gz: is packed by gzip\. Unpack it: gunzip -c .* \[checkpoint\]\n",
+        capsys.readouterr().err,
     )

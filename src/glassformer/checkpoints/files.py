@@ -32,7 +32,15 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from glassformer.checkpoints.locks import alive, is_alive, moving
-from glassformer.errors import CheckpointError, GlassformerError, NewerFormatError, NotKeptWarning
+from glassformer.errors import (
+    CannotWriteError,
+    CheckpointError,
+    FolderExistsError,
+    IncompleteError,
+    NewerFormatError,
+    NoSuchModelError,
+    NotKeptWarning,
+)
 from glassformer.finite import json_text
 from glassformer.outputs import readable
 from glassformer.reading import open_regular, read_regular, unique_keys
@@ -312,16 +320,16 @@ def verify_folder(path: str | Path, *, contents: bool = True, allow_links: bool 
         try:
             info = os.stat(file)
         except OSError:
-            raise CheckpointError("is missing", where=str(file), fix=_SAVE_AGAIN) from None
+            raise IncompleteError("is missing", where=str(file), fix=_SAVE_AGAIN) from None
         if not stat.S_ISREG(info.st_mode):
             raise CheckpointError("is not a plain file", where=str(file), fix=_SAVE_AGAIN)
         if info.st_size != expected["size"]:
             word = "is cut" if info.st_size < expected["size"] else "has grown"
             what = f"{word}: {info.st_size:,} bytes instead of {expected['size']:,}"
-            raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
+            raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
         if contents and _sum_of(file) != expected["sha256"]:
             what = "is damaged: its SHA-256 is not the one in the manifest"
-            raise CheckpointError(what, where=str(file), fix=_SAVE_AGAIN)
+            raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
     return manifest
 
 
@@ -432,7 +440,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise CannotWriteError.of(path, error) from error
 
 
 @contextmanager
@@ -487,7 +495,7 @@ def _read_bounded(path: Path, max_bytes: int) -> bytes:
     try:
         return read_regular(path, max_bytes)
     except FileNotFoundError:
-        raise CheckpointError("is missing", where=str(path)) from None
+        raise IncompleteError("is missing", where=str(path)) from None
     except OSError as error:
         reason = error.strerror or type(error).__name__
         what = reason if reason.startswith("is ") else f"cannot be read: {reason}"
@@ -507,14 +515,14 @@ def _parse_json(raw: bytes, path: Path) -> dict[str, Any]:
 def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
     """The files that the manifest of a folder lists, which is ours and may be replaced."""
     if not overwrite:
-        raise CheckpointError(
+        raise FolderExistsError(
             "exists already", where=str(path), fix="Name another folder, remove it, or overwrite it"
         )
     if path.is_symlink() or not path.is_dir():
-        raise CheckpointError("is not a folder", where=str(path), fix="Name another folder")
+        raise FolderExistsError("is not a folder", where=str(path), fix="Name another folder")
     if not (path / MANIFEST).is_file() and any(path.iterdir()):
         what = f"has no {MANIFEST}, so it is not a folder of ours and will not be replaced"
-        raise CheckpointError(what, where=str(path), fix="Name another folder or remove it")
+        raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     try:
         manifest = read_json(path / MANIFEST)
     except CheckpointError:  # an empty folder, or a damaged one: nothing says what is ours in it
@@ -522,7 +530,7 @@ def _check_replaceable(path: Path, overwrite: bool) -> list[str]:
     files = manifest.get("files")
     if not isinstance(files, dict) or not {"format", "extra"} <= manifest.keys():
         what = f"has a {MANIFEST} of something else, so it is not a folder of ours and will not be replaced"
-        raise CheckpointError(what, where=str(path), fix="Name another folder or remove it")
+        raise FolderExistsError(what, where=str(path), fix="Name another folder or remove it")
     return list(files)
 
 
@@ -590,9 +598,9 @@ def _render(manifest: Mapping[str, Any]) -> bytes:
 def _read_manifest(folder: Path) -> dict[str, Any]:
     file = folder / MANIFEST
     if not folder.is_dir():
-        raise CheckpointError("no such folder", where=str(folder))
+        raise NoSuchModelError("no such folder", where=str(folder))
     if not os.path.lexists(file):
-        raise CheckpointError("is missing: the folder is incomplete", where=str(file), fix=_SAVE_AGAIN)
+        raise IncompleteError("is missing: the folder is incomplete", where=str(file), fix=_SAVE_AGAIN)
     raw = _read_bounded(file, MAX_JSON_BYTES)
     manifest = _parse_json(raw, file)
     manifest.pop("check", None)

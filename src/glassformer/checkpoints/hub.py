@@ -18,7 +18,13 @@ from glassformer.checkpoints.catalog import CATALOG, Known
 from glassformer.checkpoints.files import file_sha256, missing_run, models_below
 from glassformer.checkpoints.native import refuse_unfinished
 from glassformer.data.network import unreachable
-from glassformer.errors import CheckpointError
+from glassformer.errors import (
+    CheckpointError,
+    IncompleteError,
+    NoSuchModelError,
+    NotDownloadedError,
+    PickleError,
+)
 from glassformer.reading import open_regular
 
 ALLOWED_FILES = [
@@ -91,12 +97,12 @@ def resolve_checkpoint(name_or_path: str | Path, revision: str | None = None) ->
         folder = _checked_folder(path, name)
         return Resolved(folder, f"local folder {folder}", False)
     if path.parts[:1] == ("runs",):  # where training leaves its runs, never an organisation of the Hub
-        raise CheckpointError("no such folder", where=name, fix=missing_run(path))
+        raise NoSuchModelError("no such folder", where=name, fix=missing_run(path))
     if _HUB_ID.fullmatch(name):
         pinned = {known.repo.lower(): known.revision for known in CATALOG.values()}
         return _from_hub(name, revision or pinned.get(name.lower()))
     what = "is neither a known checkpoint, an existing folder nor a Hub id such as 'org/name'"
-    raise CheckpointError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
+    raise NoSuchModelError(what, where=repr(name), fix=f"Known: {', '.join(CATALOG)}")
 
 
 def is_at_hand(name: str) -> bool:
@@ -158,12 +164,12 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
             raise CheckpointError(what, where=shown, fix="Do not use it")
         _check_sent(folder, shown)
         if _checked_folder(folder, shown) != folder:
-            raise CheckpointError("has no config.json", where=shown, fix="Name another")
+            raise IncompleteError("has no config.json", where=shown, fix="Name another")
         if not any(folder.glob("*.safetensors")):
             what = "has no safetensors weights, and pickled ones are not fetched: they could run any code"
-            raise CheckpointError(what, where=shown, fix="Look for a revision or a copy that has them")
+            raise PickleError(what, where=shown, fix="Look for a revision or a copy that has them")
         return Resolved(folder, f"Hugging Face Hub {repo} at commit {folder.name}", True)
-    raise CheckpointError(what, where=shown, fix=fix)
+    raise NotDownloadedError(what, where=shown, fix=fix)
 
 
 def _wanted(name: str) -> bool:
@@ -237,7 +243,7 @@ def _check_sent(folder: Path, shown: str) -> None:
         most = MAX_FILE_BYTES if file.suffix == ".safetensors" else MAX_SMALL_BYTES
         what = ""
         if size < 0:
-            what = f"{file.name} is no plain file"
+            what = f"{file.name} is not a plain file"
         elif size > most:
             what = f"{file.name} has {size:,} bytes, {most:,} at most are read"
         elif file.is_symlink() and blob.parent != (folder.parents[1] / "blobs").resolve():
@@ -279,7 +285,7 @@ def _checked_folder(folder: Path, shown: str) -> Path:
     refuse_unfinished(folder)
     found = models_below(folder, "config.json")
     fix = f"Give one below it: {found}" if found else "Name the folder of one model, or of a run"
-    raise CheckpointError("has no config.json", where=shown, fix=fix)
+    raise IncompleteError("has no config.json", where=shown, fix=fix)
 
 
 def _offline() -> bool:

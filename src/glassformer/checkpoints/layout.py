@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import shown
 from glassformer.checkpoints.tensors import write_tensors
-from glassformer.errors import CheckpointError, InputError
+from glassformer.errors import CheckpointError, InputError, UnsupportedModelError
 from glassformer.finite import json_text
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -120,10 +120,10 @@ def _check_numbers(config: Any, where: str) -> None:
         low, high = RANGES.get(field.name, (-MOST_NUMBER, MOST_NUMBER))
         for one in value if isinstance(value, tuple) else (value,):
             if isinstance(one, int | float) and not low <= one <= high:
-                what = f"{field.name} = {shown(one)} is none from {low:g} to {high:g}"
+                what = f"{field.name} = {shown(one)} is not between {low:g} and {high:g}"
                 raise CheckpointError(what, where=f"{where}/config.json")
     if (grid := getattr(config, "grid", None)) is not None and grid[0] * grid[1] > MOST_PATCHES:
-        raise CheckpointError(f"pictures of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
+        raise CheckpointError(f"images of {grid[0] * grid[1]:,} patches", where=f"{where}/config.json")
 
 
 def reason(error: BaseException) -> str:
@@ -159,7 +159,7 @@ def activation(settings: dict[str, Any], where: str, key: str = "hidden_act") ->
     """
     name = settings.get(key, "gelu")
     if not isinstance(name, str) or name not in ACTIVATION_NAMES:
-        raise CheckpointError(f"{key} = {shown(name)} is not supported", where=where)
+        raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
     return ACTIVATION_NAMES[name]
 
 
@@ -171,7 +171,7 @@ def other_task(settings: dict[str, Any], outputs: int, where: str = "config.json
     """
     problem = settings.get("problem_type")
     if problem not in (None, *PROBLEMS):
-        raise CheckpointError(
+        raise UnsupportedModelError(
             f"problem_type = {shown(problem)} is not known", where=where, fix=f"Known: {', '.join(PROBLEMS)}"
         )
     if problem is None and outputs == 1:  # transformers' own rule

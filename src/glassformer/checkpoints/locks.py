@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import CannotWriteError, ConfigError, RunInUseError
 from glassformer.finite import json_text
 
 try:
@@ -104,7 +104,7 @@ def moving(folder: Path) -> Iterator[None]:
                 break
             time.sleep(0.05)
         else:
-            raise GlassformerError(f"{folder}: another process has been moving folders there for a minute")
+            raise CannotWriteError(f"{folder}: another process has been moving folders there for a minute")
         yield
     finally:
         if handle is not None:
@@ -150,10 +150,10 @@ def _take(folder: Path) -> int:
         except FileNotFoundError:  # the holder before has just removed the folder with its lock
             continue
         except OSError as error:
-            raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+            raise CannotWriteError.of(path, error) from error
         try:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise GlassformerError(f"{path}: is not a plain file; remove it")
+                raise CannotWriteError(f"{path}: is not a plain file; remove it")
             if not _ours(handle):
                 refused += 1
                 if refused > GRACE:
@@ -219,7 +219,7 @@ def _write_note(handle: int, path: Path) -> None:
         os.write(handle, (json_text(note, ascii=True) + "\n").encode())
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise CannotWriteError.of(path, error) from error
 
 
 def _read_note(handle: int) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _refusal(folder: Path, handle: int) -> ConfigError:
     fix = "Wait until it has ended, stop it, or choose another folder"
     if try_lock(handle) is None:
         fix += f"; if it has ended, remove {folder / LOCK}"
-    return ConfigError(f"is being written by {who}{since}{command}", where=str(folder), fix=fix)
+    return RunInUseError(f"is being written by {who}{since}{command}", where=str(folder), fix=fix)
 
 
 def _exists(pid: Any) -> bool:

@@ -18,7 +18,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names import NameTable, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, NoSuchModelError
 from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
@@ -152,7 +152,7 @@ def load_adapter(folder: Path, table: NameTable, from_hub: FromHub | None = None
     """
     where = str(folder / CONFIG)
     if not folder.is_dir():
-        raise CheckpointError("no such folder", where=str(folder), fix=f"Name the folder with {CONFIG}")
+        raise NoSuchModelError("no such folder", where=str(folder), fix=f"Name the folder with {CONFIG}")
     settings = read_json(folder / CONFIG, MOST_BYTES)
     kind = settings.get("peft_type")
     odd = [key for key in OTHER if settings.get(key)]

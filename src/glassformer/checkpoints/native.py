@@ -1,6 +1,6 @@
 """Checkpoints of a running training: a folder a step, of which the newest complete one counts.
 
-    checkpoints/step-00000400/   state.safetensors   every tensor (weights, optimiser, RNG states)
+    checkpoints/step-00000400/   state.safetensors   every tensor (weights, optimizer, RNG states)
                                  state.json          every other value
                                  manifest.json       sizes and SHA-256 sums, written last
 
@@ -32,7 +32,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.locks import refuse_held
 from glassformer.checkpoints.settings import count
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
+from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NewerFormatError, RunInUseError
 from glassformer.finite import json_text, restored
 
 # 1: the records of all steps in state.json. 2: their numbers among the tensors. Every one is read for ever.
@@ -66,7 +66,7 @@ def save_state(
 
     Args:
         folder: the run's ``checkpoints`` folder; made if missing.
-        step: optimiser steps done, ≥ 0; an older checkpoint of the same step is replaced.
+        step: optimizer steps done, ≥ 0; an older checkpoint of the same step is replaced.
         tensors: any device and dtype.
         state: values for JSON with text keys (tuples come back as lists).
         keep_last: how many complete checkpoints to keep, this one included, ≥ 1.
@@ -149,8 +149,8 @@ def load_state(folder: str | Path) -> LoadedState:
             skipped.append((path, str(error)))
     if skipped:
         what = f"none of {len(skipped)} checkpoints is complete; the newest: {skipped[0][1]}"
-        raise CheckpointError(what, where=str(folder), fix="Start the run anew")
-    raise CheckpointError("holds no checkpoint to resume from", where=str(folder), fix="Start the run anew")
+        raise IncompleteError(what, where=str(folder), fix="Start the run again")
+    raise IncompleteError("holds no checkpoint to resume from", where=str(folder), fix="Start the run again")
 
 
 def newest_fingerprint(folder: str | Path) -> Mapping[str, Any] | None:
@@ -230,8 +230,8 @@ def refuse_unfinished(folder: str | Path) -> None:
     try:
         refuse_held(folder)
     except ConfigError:  # by the process that trains it
-        raise ConfigError(what, where=str(folder), fix="It is being trained: wait until it ends") from None
-    raise ConfigError(what, where=str(folder), fix=f"Go on with: {go_on(folder)}")
+        raise RunInUseError(what, where=str(folder), fix="It is being trained: wait until it ends") from None
+    raise RunInUseError(what, where=str(folder), fix=f"Continue with: {go_on(folder)}")
 
 
 def reached(folder: Path) -> str:

@@ -24,7 +24,7 @@ from glassformer.checkpoints.names import listing
 from glassformer.checkpoints.settings import number, section, shown, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.tokenizer_file import check_cut, model_max_length
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.finite import json_text
 from glassformer.models.sentences import (
     ACTIVATIONS,
@@ -105,8 +105,8 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
     kinds = [kind for kind, _ in steps]
     if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) & {"Transformer", "Pooling"} or steps[0][1]:
         given = ", ".join(kinds) or "none"
-        what = f"the steps are {given}; wanted: Transformer (in this folder), Pooling, and then others"
-        raise CheckpointError(what, where=where, fix=_USE_ENCODER)
+        what = f"the steps are {given}; expected: Transformer (in this folder), Pooling, and then others"
+        raise UnsupportedModelError(what, where=where, fix=_USE_ENCODER)
     pool = _read_pooling(folder / steps[1][1], d_model)
     after: list[Dense | Normalize] = []
     width = d_model * len(pool.modes)
@@ -133,7 +133,7 @@ def _refuse_others(settings: Mapping[str, Any], read: Sequence[str], kind: str, 
     for key, value in settings.items():
         if key not in read and key not in HARMLESS[kind] and value not in (None, False, "", [], {}):
             fix = f"Known: {', '.join(read)}. {_USE_ENCODER}"
-            raise CheckpointError(
+            raise UnsupportedModelError(
                 f"the setting {key} = {shown(value)} is not supported", where=where, fix=fix
             )
 
@@ -155,12 +155,12 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
         name = kind.rpartition(".")[2]
         if not kind.startswith(PACKAGE) or name not in KINDS:
             fix = f"Known: {', '.join(KINDS)}. {_USE_ENCODER}"
-            raise CheckpointError(
+            raise UnsupportedModelError(
                 f"a step of the kind {shown(kind)} is not supported", where=str(file), fix=fix
             )
         if set(path) & set("/\\:\0") or path in (".", ".."):
             raise CheckpointError(
-                f"{shown(path)} is no folder of a step", where=str(file), fix="Do not use it"
+                f"{shown(path)} is not a folder of a step", where=str(file), fix="Do not use it"
             )
         if name in ("Pooling", "Dense") and not path:
             raise CheckpointError(f"the step {name} has no folder", where=str(file))
@@ -171,7 +171,7 @@ def _read_steps(file: Path) -> list[tuple[str, str]]:
 def _flag(settings: Mapping[str, Any], key: str, where: str, default: bool) -> bool:
     value = settings.get(key, default)
     if not isinstance(value, bool):
-        raise CheckpointError(f"{key} = {shown(value)} is no truth value", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a truth value", where=where)
     return value
 
 
@@ -201,7 +201,7 @@ def _of_sentence(settings: Mapping[str, Any], where: str) -> None:
     """Raises CheckpointError for a step that reads or writes something else than the sentence's vector."""
     for key in ENDS:
         if settings.get(key) not in (None, "sentence_embedding"):
-            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
 
 
 def _read_normalize(folder: Path) -> Normalize:
@@ -255,12 +255,12 @@ def _read_lengths(folder: Path) -> tuple[int | None, bool]:
     _refuse_others(settings, (*read, *OF_LOADING), SETTINGS, where)
     for key, wanted in AS_IT_IS.items():
         if settings.get(key) not in (None, wanted):
-            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
     for key in OF_LOADING:
         options = section({key: settings.get(key) or {}}, key, where)
         if odd := sorted(options.keys() - LOADING):
             what = f"{key} has {odd[0]} = {shown(options[odd[0]])}, which is not supported"
-            raise CheckpointError(what, where=where, fix=_USE_ENCODER)
+            raise UnsupportedModelError(what, where=where, fix=_USE_ENCODER)
     lowercase = _flag(settings, "do_lower_case", where, False)
     if settings.get("max_seq_length") is None:
         return model_max_length(folder), lowercase
@@ -274,25 +274,25 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
     _refuse_others(settings, read, PROMPTS, str(file))
     if settings.get("model_type") not in (None, "SentenceTransformer"):
         what = f"model_type = {shown(settings['model_type'])}: its answers are not one vector for each text"
-        raise CheckpointError(what, where=str(file), fix=_USE_ENCODER)
+        raise UnsupportedModelError(what, where=str(file), fix=_USE_ENCODER)
     similarity = settings.get("similarity_fn_name") or COSINE
     if similarity not in SIMILARITIES:
         what = f"similarity_fn_name = {shown(similarity)} is not known"
-        raise CheckpointError(what, where=str(file), fix=f"Known: {', '.join(SIMILARITIES)}")
+        raise UnsupportedModelError(what, where=str(file), fix=f"Known: {', '.join(SIMILARITIES)}")
     truncate = settings.get("truncate_dim")
     if truncate is not None:
         truncate = number(settings, "truncate_dim", str(file))
     prompts = settings.get("prompts") or {}
     if not isinstance(prompts, dict) or len(prompts) > MAX_PROMPTS:
-        raise CheckpointError(f"'prompts' is no table of at most {MAX_PROMPTS}", where=str(file))
+        raise CheckpointError(f"'prompts' is not a table of at most {MAX_PROMPTS}", where=str(file))
     found = {name: "" if prompt is None else prompt for name, prompt in prompts.items()}
     for name, prompt in found.items():
         if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT:
-            what = f"the prompt {shown(name)} is no text of at most {MAX_PROMPT:,} characters"
+            what = f"the prompt {shown(name)} is not a text of at most {MAX_PROMPT:,} characters"
             raise CheckpointError(what, where=str(file))
     default = settings.get("default_prompt_name")
     if default is not None and (not isinstance(default, str) or default not in {"query", "document", *found}):
-        raise CheckpointError(f"default_prompt_name = {shown(default)} is no prompt", where=str(file))
+        raise CheckpointError(f"default_prompt_name = {shown(default)} is not a prompt", where=str(file))
     return found, default, truncate, similarity
 
 

@@ -10,7 +10,7 @@ from glassformer.checkpoints.layout import compare, made, outline
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.config import build, to_dict
-from glassformer.errors import CheckpointError
+from glassformer.errors import UnsupportedModelError
 from glassformer.finite import json_text
 from glassformer.models.seq2seq import TransformerConfig, TransformerSeq2Seq
 from glassformer.models.seq2seq_rnn import RecurrentConfig, RecurrentSeq2Seq
@@ -41,8 +41,8 @@ def load_seq2seq(folder: str | Path) -> Any:
     settings = read_json(folder / "config.json")
     kind = settings.get("model_type")
     if not isinstance(kind, str) or kind not in KINDS:
-        raise CheckpointError(
-            f"model_type {shown(kind)} is no translator",
+        raise UnsupportedModelError(
+            f"model_type {shown(kind)} is not a translator",
             where=f"{folder}/config.json",
             fix=f"Known: {', '.join(KINDS)}",
         )

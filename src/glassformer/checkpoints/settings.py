@@ -37,7 +37,7 @@ def number(settings: dict[str, Any], key: str, where: str, default: int | None =
         raise CheckpointError(f"missing key {key!r}", where=where)
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10_000_000:
-        raise CheckpointError(f"{key} = {shown(value)} is no size", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a size", where=where)
     return value
 
 
@@ -50,7 +50,7 @@ def real(settings: dict[str, Any], key: str, where: str, default: float, below: 
     value = settings.get(key, default)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < below:
         bounds = "0 or more" if below == math.inf else f"from 0 to {below:g}"
-        raise CheckpointError(f"{key} = {shown(value)} is no number {bounds}", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a number {bounds}", where=where)
     return value
 
 
@@ -82,7 +82,7 @@ def count(settings: dict[str, Any], key: str, where: str, default: int = 0) -> i
     """
     value = settings.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
-        raise CheckpointError(f"{key} = {shown(value)} is no whole number from 0 on", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a whole number from 0 on", where=where)
     return value
 
 
@@ -94,7 +94,7 @@ def text(settings: dict[str, Any], key: str, where: str, default: str) -> str:
     """
     value = settings.get(key, default)
     if not isinstance(value, str):
-        raise CheckpointError(f"{key} = {shown(value)} is no text", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a text", where=where)
     return value
 
 
@@ -137,7 +137,7 @@ def chosen(about: dict[str, Any], where: str) -> dict[str, Any]:
     values = list(found.values())
     numbers = all(isinstance(v, int | float) and not isinstance(v, bool) and 0 <= v <= 1e7 for v in values)
     if len(values) > MOST_CHOSEN or not numbers:
-        raise CheckpointError("'chosen' holds what is no setting", where=where)
+        raise CheckpointError("'chosen' holds what is not a setting", where=where)
     return found
 
 

@@ -22,7 +22,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import (
+    CannotWriteError,
+    CheckpointError,
+    IncompleteError,
+    NoSuchModelError,
+    PickleError,
+)
 from glassformer.finite import json_text
 from glassformer.reading import open_regular
 
@@ -115,7 +121,7 @@ def write_tensors(
             save_file(_separate(shard), folder / file_name, header)
             os.chmod(folder / file_name, stat.S_IMODE(mode))  # the library lets nobody else read its files
         except (SafetensorError, OSError) as error:
-            raise GlassformerError(f"{folder / file_name}: could not be written: {error}") from error
+            raise CannotWriteError(f"{folder / file_name}: could not be written: {error}") from error
     if len(shards) > 1:
         index = {
             "metadata": {"total_size": sum(tensor.nbytes for tensor in tensors.values())},
@@ -160,18 +166,18 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
         placed.setdefault(file_name, set()).add(tensor)
     for file_name in sorted(placed):
         if not (folder / file_name).is_file():
-            raise CheckpointError("is missing", where=str(folder / file_name), fix=_FETCH_AGAIN)
+            raise IncompleteError("is missing", where=str(folder / file_name), fix=_FETCH_AGAIN)
     return [(folder / file_name, placed[file_name]) for file_name in sorted(placed)]
 
 
 def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
     if not folder.is_dir():
-        return CheckpointError("no such folder", where=str(folder))
+        return NoSuchModelError("no such folder", where=str(folder))
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
     if pickled:
         what = f"{pickled[0]} is pickled: reading it could run any code, so it is refused"
-        return CheckpointError(what, where=str(folder), fix=_CONVERT)
-    return CheckpointError(f"has no {wanted.name}, nor an index of shards", where=str(folder))
+        return PickleError(what, where=str(folder), fix=_CONVERT)
+    return IncompleteError(f"has no {wanted.name}, nor an index of shards", where=str(folder))
 
 
 def _check_header(file: Path) -> None:
@@ -183,12 +189,12 @@ def _check_header(file: Path) -> None:
     whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
     pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not whole
     if pickled or start[:4] == b"PK\x03\x04":
-        raise CheckpointError("holds a pickle, whatever its name says", where=str(file), fix=_CONVERT)
+        raise PickleError("holds a pickle, whatever its name says", where=str(file), fix=_CONVERT)
     if start == b"version ":
         what = "is a Git LFS pointer, not the weights"
-        raise CheckpointError(what, where=str(file), fix="Run 'git lfs pull' in the repository")
+        raise IncompleteError(what, where=str(file), fix="Run 'git lfs pull' in the repository")
     if len(start) < 8:
-        raise CheckpointError(f"is cut: {size} bytes", where=str(file), fix=_FETCH_AGAIN)
+        raise IncompleteError(f"is cut: {size} bytes", where=str(file), fix=_FETCH_AGAIN)
     (length,) = struct.unpack("<Q", start)
     if length > min(MAX_HEADER_BYTES, size - 8):
         what = f"claims a header of {length:,} bytes in a file of {size:,} (limit {MAX_HEADER_BYTES:,})"

@@ -16,12 +16,12 @@ from shlex import quote
 import numpy as np
 
 from glassformer.checkpoints.files import disk_errors, missing_run, temporary_name
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, IncompleteError, NoSuchModelError, PickleError
 
 PACKED = (".gz", ".bz2", ".xz", ".zip")  # by such a name others unpack
 LONGEST = 1_000_000  # bytes of a word or of the first line: more is another kind of file
 TRIED = 100  # lines that are looked at to tell text from binary
-_FORMAT = "Wanted: a first line of two numbers (words and dim), then a word and its numbers a line"
+_FORMAT = "Expected: a first line of two numbers (words and dim), then a word and its numbers a line"
 
 
 def write_word2vec_format(
@@ -43,11 +43,11 @@ def write_word2vec_format(
         )
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        raise CheckpointError("there stands no file to replace", where=str(path), fix="Name another path")
+        raise NoSuchModelError("there is no file to replace", where=str(path), fix="Name another path")
     for word in words:
         if not word or any(c.isspace() or "\ud800" <= c <= "\udfff" for c in word):
             raise CheckpointError(
-                f"the word {word!r} cannot stand in this format",
+                f"the word {word!r} cannot be in this format",
                 where=str(path),
                 fix="Use save(), or join the word with '_'",
             )
@@ -94,7 +94,7 @@ def read_word2vec_format(
     except OSError as error:
         raise CheckpointError(f"cannot be read ({error})", where=str(path)) from None
     if data is None:
-        raise CheckpointError("no such file", where=str(path), fix=missing_run(path))
+        raise NoSuchModelError("no such file", where=str(path), fix=missing_run(path))
     data = data.removeprefix(codecs.BOM_UTF8)
     _refuse_packed(data, path)
     head, _, _ = data[:LONGEST].partition(b"\n")
@@ -105,15 +105,15 @@ def read_word2vec_format(
     read = _read_binary if binary else _read_text
     words, vectors = read(data, body, count, dim, path, count if limit is None else min(limit, count))
     unit, first = ("word", 1) if binary else ("line", 2)  # and the number of the first
-    fix = "Fetch it anew" if binary else "Remove the line, and count one word less in the first"
+    fix = "Download it again" if binary else "Remove the line, and count one word less in the first"
     if len(set(words)) != len(words):
         rows: dict[str, int] = {}
         again = next(i for i, word in enumerate(words) if rows.setdefault(word, i) != i)
-        what = f"the word {words[again]!r} stands there twice, first at {rows[words[again]] + first}"
+        what = f"the word {words[again]!r} occurs twice, first at {rows[words[again]] + first}"
         raise CheckpointError(what, where=f"{path}, {unit} {again + first}", fix=fix)
     if not np.isfinite(vectors).all():
         row = int(np.argmin(np.isfinite(vectors).all(1)))
-        what = f"the vector of {words[row]!r} holds something that is no number"
+        what = f"the vector of {words[row]!r} holds something that is not a number"
         raise CheckpointError(what, where=f"{path}, {unit} {row + first}", fix=fix)
     return tuple(words), vectors
 
@@ -134,7 +134,7 @@ def _refuse_packed(data: bytes, path: Path) -> None:
         )
         what = "is a pickle, gensim's own format perhaps: opening one can run any code"
         fix = f"Where you trust it, convert it with gensim: python -c {quote(code)}"
-        raise CheckpointError(what, where=str(path), fix=fix)
+        raise PickleError(what, where=str(path), fix=fix)
 
 
 def _beside(path: Path) -> str:
@@ -195,16 +195,16 @@ def _read_text(
 
     def wrong(i: int, what: str) -> CheckpointError:
         word, where = lines[i].split(" ", 1)[0][:40], f"{path}, line {i + 2}"
-        fix = "Mend the line, one blank before each number, or the count of numbers in the first line"
+        fix = "Correct the line, one blank before each number, or the count of numbers in the first line"
         if i == len(lines) - 1 < count - 1:
-            fix = "The file ends here before its time: fetch it anew"
-        return CheckpointError(f"{what} behind {word!r}, wanted {dim} numbers", where=where, fix=fix)
+            fix = "The file ends here before its time: download it again"
+        return CheckpointError(f"{what} behind {word!r}, expected {dim} numbers", where=where, fix=fix)
 
     for i, line in enumerate(lines):  # before room is made for what a wrong first line promises
         if (found := line.rstrip().count(" ")) != dim:
             raise wrong(i, f"{found} numbers")
     if len(lines) != count:
-        fix = "Fetch it anew, or correct the first line"
+        fix = "Download it again, or correct the first line"
         raise CheckpointError(
             f"{len(lines):,} words, the first line says {count:,}", where=str(path), fix=fix
         )
@@ -216,7 +216,7 @@ def _read_text(
                 raise ValueError
             vectors[i] = numbers.split(" ")
         except ValueError:
-            raise wrong(i, "something that is no number") from None
+            raise wrong(i, "something that is not a number") from None
         if not word:
             raise CheckpointError(
                 "no word before the numbers", where=f"{path}, line {i + 2}", fix="Write it there"
@@ -230,16 +230,16 @@ def _read_binary(
 ) -> tuple[list[str], np.ndarray]:
     size = 4 * dim
     if (len(data) - body) // (size + 2) < count:  # before room is made for what a wrong first line promises
-        raise CheckpointError(
-            f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Fetch it anew"
+        raise IncompleteError(
+            f"is too short for {count:,} words of {dim} numbers", where=str(path), fix="Download it again"
         )
     words, vectors = [], np.empty((wanted, dim), np.float32)
     place = body
     for i in range(wanted):
         space = data.find(b" ", place, place + LONGEST)
         if space < 0 or space + 1 + size > len(data):
-            raise CheckpointError(
-                f"ends in word {i + 1:,} of {count:,}", where=str(path), fix="Fetch it anew"
+            raise IncompleteError(
+                f"ends in word {i + 1:,} of {count:,}", where=str(path), fix="Download it again"
             )
         try:
             words.append(data[place:space].lstrip(b"\n").decode("utf-8"))

@@ -39,7 +39,7 @@ from glassformer.cli import (
     vectors,
 )
 from glassformer.cli.options import instead_of_option, named_as_options
-from glassformer.cli.output import emit, one_line, said_plainly, stdout_for_json
+from glassformer.cli.output import emit, one_line, said_plainly, say_json, stdout_for_json
 from glassformer.cli.stopping import INTERRUPTED, Listening, own_process
 from glassformer.errors import GlassformerError
 from glassformer.process import OPTION, READING, disable_telemetry, tune_process
@@ -191,9 +191,9 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
         with said_plainly():
             code = _commands().main(arguments, prog_name="glassformer", standalone_mode=False)
     except UsageError as error:
-        return _fail(_misused(error, arguments), 2, debug)
+        return _fail(GlassformerError(_misused(error, arguments)), arguments, debug, "usage", exit_code=2)
     except GlassformerError as error:
-        return _fail(named_as_options(str(error), _options_of(arguments)), error.exit_code, debug)
+        return _fail(error, arguments, debug, error.code)
     except typer.Abort:
         code = INTERRUPTED
     except SystemExit:  # of another library's own handler
@@ -205,7 +205,7 @@ def _command(arguments: list[str], debug: bool, own: bool, listening: Listening)
             raise KeyboardInterrupt from error
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         hint = "" if debug else " (run with --debug for the traceback)"
-        return _fail(f"{what}{hint}", 1, debug)
+        return _fail(GlassformerError(f"{what}{hint}"), arguments, debug, "unexpected")
     if code == INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else 0
@@ -230,7 +230,7 @@ def _misused(error: Any, arguments: list[str]) -> str:
     said = error.format_message()
     if found := UNFIT.fullmatch(said):
         said = f"{found[1]} takes {KINDS.get(found[2], found[2])}."
-    return f"{said} See '{help_for} --help'"
+    return f"{said.rstrip('.')}. See '{help_for} --help'"
 
 
 @cache
@@ -258,11 +258,8 @@ def _interrupted(arguments: list[str]) -> None:
         return
     tables = sum(word.lower().endswith(".parquet") for word in arguments)
     keeps = verb in GO_ON or (verb == "predict" and tables > 1)  # from one to the other, piece by piece
-    _fail(
-        f"interrupted; {'what is finished is kept, give the same command to go on' if keeps else AGAIN}",
-        INTERRUPTED,
-        debug=False,
-    )
+    said = f"interrupted; {'finished parts are kept, give the same command to continue' if keeps else AGAIN}"
+    _fail(GlassformerError(said), arguments, False, "interrupted", exit_code=INTERRUPTED)
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
@@ -297,14 +294,22 @@ def restore(variable: str, before: str | None) -> None:
         os.environ[variable] = before
 
 
-def _fail(message: str, code: int, debug: bool) -> int:
+def _fail(
+    error: GlassformerError, arguments: list[str], debug: bool, code: str, exit_code: int | None = None
+) -> int:
+    """Say what went wrong, on stderr and with ``--json`` on stdout too; the exit code."""
     if debug:
         emit(traceback.format_exc().rstrip(), err=True)
+    exit_code = error.exit_code if exit_code is None else exit_code
     rank = os.environ.get("RANK", "0") if os.environ.get("WORLD_SIZE", "1") != "1" else "0"
     who = "" if rank == "0" else f"process {rank}: "
+    behind = "" if exit_code == INTERRUPTED else f" [{code}]"
     with suppress(OSError):  # a terminal that has hung up
-        emit(f"error: {who}{one_line(message)}", err=True)
-    return code
+        line = one_line(named_as_options(str(error), _options_of(arguments)))
+        emit(f"error: {who}{line}{behind}", err=True)
+        if "--json" in arguments and rank == "0":
+            say_json({"error": error.to_dict() | {"code": code}})
+    return exit_code
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AsJson, abstention_line, note, say, say_json, show_table
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 
 FEW = 100  # examples that a temperature may rest on without a word about it
 FEW_MISTAKES = 5
@@ -198,7 +198,7 @@ def calibrate_command(
 ) -> None:
     """Choose temperature and threshold on validation data, and save them with the model."""
     if threshold is not None and threshold not in METRICS:
-        raise ConfigError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
+        raise BadValueError(f"no metric {threshold!r}", where="--threshold", fix=nearest(threshold, METRICS))
     folder, data = check_run(run), one_data(path, data, "calibrate")
     from glassformer.study.calibration import calibrate_run
 

@@ -25,7 +25,15 @@ from glassformer.cli.options import (
 from glassformer.cli.output import AsJson, say, say_json, show_table
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import parse_settings
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    ConflictError,
+    ExistsError,
+    GlassformerError,
+    NothingGivenError,
+    WrongArgumentError,
+)
 from glassformer.tasks.recipe import study_names
 
 MOST_SEEDS = 100
@@ -61,9 +69,9 @@ def models_study(
             if models
             else "no model is named"
         )
-        raise ConfigError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
+        raise NothingGivenError(what, where="--model", fix="Name two or more: --model encoder-mini textcnn")
     if not 1 <= seeds <= MOST_SEEDS:
-        raise ConfigError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MOST_SEEDS}")
+        raise BadValueError(f"{seeds} seeds", where="--seeds", fix=f"Use 1 to {MOST_SEEDS}")
     recipes = {m: choose_recipe(None, text, images=images, model=m, settings=settings) for m in models}
     check_study_folder(folder)
     with disk_errors(folder):
@@ -97,7 +105,7 @@ def compare_finished(runs: Sequence[str], out: Path | None, **options: Any) -> d
     if out is not None:
         check_folder_path(out)
         if (out / "config.toml").exists() or (out / "arms").exists():
-            raise ConfigError("holds a run or a study", where=str(out), fix="Choose another --out")
+            raise ExistsError("holds a run or a study", where=str(out), fix="Choose another --out")
         with disk_errors(out):
             out.mkdir(parents=True, exist_ok=True)
         write_results(out, None, results)
@@ -208,7 +216,7 @@ def compare_command(
     ]
     if text or images:
         if text and images:
-            raise ConfigError("both --text and --images are given", where="compare", fix="Give one of them")
+            raise ConflictError("both --text and --images are given", where="compare", fix="Give one of them")
         folder = out or default_folder(Path(text or images or "").stem, f"-models{apart}")
         several, changes = [*(model or ()), *given], {}
         asked = models_study(several, folder, text=text, images=images, settings=settings, seeds=seeds)
@@ -240,7 +248,7 @@ ASK = "Name a study, two run folders, or give --text FILE --model NAME NAME"
 
 def _runs(given: Sequence[str], settings: Sequence[str] | None, model: Sequence[str] | None) -> Sequence[str]:
     if not given:
-        raise ConfigError("nothing to compare", where="compare", fix=ASK)
+        raise NothingGivenError("nothing to compare", where="compare", fix=ASK)
     for name, value in {"--set": settings, "--model": model}.items():
         if value:
             raise ConfigError("finished runs stay as they are", where=name, fix="Leave it out")
@@ -253,5 +261,5 @@ def _study(name: str) -> Any:
 
     if option := data_option(name):
         fix = f"To compare models on it: glassformer compare {option} {name} --model NAME NAME"
-        raise ConfigError(f"{name} is data and no study", where="compare", fix=fix)
+        raise WrongArgumentError(f"{name} is data and no study", where="compare", fix=fix)
     return load_study(name)

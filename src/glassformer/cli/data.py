@@ -23,10 +23,10 @@ from glassformer.cli.options import (
     named_as_options,
     option,
 )
-from glassformer.cli.output import NO_ANSWER, AsJson, excerpt, say, say_json, show_table
+from glassformer.cli.output import NO_ANSWER, AsJson, excerpt, note, say, say_json, show_table
 from glassformer.cli.own_data import is_set
 from glassformer.data.findings import DoctorReport
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, NotForThisModelError, NothingGivenError, counted
 from glassformer.outputs import check_new_file, written_whole
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def read_as(
         kind = "texts"  # whose numbers are learned from both texts of a row
     if not KINDS[kind].with_set:
         what = f"belongs to texts, images and tagged words, and these are {kind}"
-        raise ConfigError(what, where="--set", fix="Leave it out")
+        raise NotForThisModelError(what, where="--set", fix="Leave it out")
     if isinstance(KINDS[kind], TaggedWords):
         return (*_of_tags(source, settings, columns[2]), kind)
-    pictures = kind == "pictures"
+    pictures = kind == "images"
     named = column_settings(
         dict(zip(COLUMN_KEYS, (None if c == "auto" else c for c in columns), strict=True))
     )
@@ -126,30 +126,32 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
 # A contact sheet of augmentations.
 
 
-PICTURES = 8  # pictures, a row each
+PICTURES = 8  # images, a row each
 
 
 def write_sheet(source: str, level: str | None, out: Path | None) -> None:
-    """Write the sheet of some pictures of a data set.
+    """Write the sheet of some images of a data set.
 
     Args:
-        source: a named set of pictures, a folder or a table.
+        source: a named set of images, a folder or a table.
         level: the strongest augmentation that is shown.
 
     Raises:
         ConfigError: only one of ``level`` and ``out``, an unknown level, or a file that cannot be written.
-        DataError: no pictures there, or one that cannot be read.
+        DataError: no images there, or one that cannot be read.
     """
     from glassformer.data.augment import contact_sheet, sheet_columns
     from glassformer.data.image_sources import load_image_dataset
 
     if level is None or out is None:
         given, lacking = ("--out", "--augment LEVEL") if level is None else ("--augment", "--out FILE.png")
-        raise ConfigError("a contact sheet needs both --augment and --out", where=given, fix=f"Add {lacking}")
+        raise NothingGivenError(
+            "a contact sheet needs both --augment and --out", where=given, fix=f"Add {lacking}"
+        )
     columns = sheet_columns(level)
     check_new_file(out)
     if out.suffix.lower() != ".png":
-        raise ConfigError(
+        raise BadValueError(
             "the sheet is a PNG file", where=str(out), fix="Give --out a name that ends in .png"
         )
     split = next(iter(load_image_dataset(source).splits.values()))
@@ -157,7 +159,7 @@ def write_sheet(source: str, level: str | None, out: Path | None) -> None:
     sheet = contact_sheet([split.images[i] for i in chosen], level, split.origin)
     with written_whole(out) as draft:
         sheet.save(draft, "PNG")
-    say(f"{len(chosen)} pictures, {', '.join(columns)}: {out}")
+    say(f"{counted(len(chosen), 'image')}, {', '.join(columns)}: {out}")
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -363,7 +365,7 @@ class Images(Texts):
             [k, f"{len(s):,}", _counts(dict(sorted(counts[k].items()))), s.origin]
             for k, s in dataset.splits.items()
         ]
-        heads = ("split", "pictures", "classes", "from")
+        heads = ("split", "images", "classes", "from")
         return Shown(about | {"splits": splits}, heads, rows, dataset.notes, words=("classes",))
 
 
@@ -510,12 +512,20 @@ class TaggedWords(Texts):
 
 KINDS: dict[str, Texts] = {  # by what ``kind_of`` says
     "texts": Texts(),
-    "pictures": Images(),
+    "images": Images(),
     "pairs": ParallelTexts(),
     "scored pairs": ScoredPairs(),
     "answers": Questions(),
     "tags": TaggedWords(),
 }
+
+
+def _say_which(name: str) -> None:
+    """Tell a named data set from a file or folder of the same name."""
+    from glassformer.data.kinds import is_named
+
+    if is_named(name) and Path(name).exists():
+        note(f"{name!r} is read as the named data set; for the one in this folder write ./{name}")
 
 
 @app.command("show")
@@ -544,6 +554,7 @@ def show_command(
         return
     from glassformer.data.kinds import kind_of
 
+    _say_which(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     dataset = KINDS[kind].load(name, (text_column, pair_column, label_column), label_separator)
     shown = KINDS[kind].show(dataset, name)
@@ -554,7 +565,7 @@ def show_command(
     for line in (dataset.description, terms and f"licence: {terms}", *shown.notes):
         if line:
             say(line)
-    title = name if kind == "pictures" else dataset.name
+    title = name if kind == "images" else dataset.name
     right = [head for head in shown.heads[1:-1] if head not in shown.words]
     show_table(title, shown.heads, shown.rows, right=right)
     if shown.first:
@@ -592,6 +603,7 @@ def doctor_command(
     from glassformer.data.kinds import kind_of
     from glassformer.data.mending import correct_first, remedy
 
+    _say_which(name)
     kind = "texts" if text_column or pair_column != "auto" else kind_of(name)
     columns: Columns = (text_column, pair_column, label_column)
     if settings:
@@ -616,10 +628,10 @@ def doctor_command(
         for example in f.examples if f.severity == "warning" or f.code in LISTED else ():
             say(f"{f.code}: {excerpt(example)}")
     if model is None and kind == "texts":
-        say("cut and unknown tokens are looked at with --model NAME")
-    if kind == "pictures" and model is None:
+        say("cut and unknown tokens are checked with --model NAME")
+    if kind == "images" and model is None:
         say("sizes and cuts are those of the model that train takes where none is named; or --model NAME")
-    splits = dataset.splits if kind in ("texts", "pictures") else {}
+    splits = dataset.splits if kind in ("texts", "images") else {}
     if end:
         say(end)
     elif options := remedy(findings, splits) if splits else []:
@@ -631,7 +643,7 @@ def doctor_command(
         if kind == "texts" and max_length not in (None, USUAL_LENGTH):
             given += ["--max-length", str(max_length)]
         given += [word for setting in settings or () for word in ("--set", setting)]
-        which = "--images" if kind == "pictures" else "--text"
+        which = "--images" if kind == "images" else "--text"
         command = ["glassformer", "train", which, name, *given, *options, *free_folder(name)]
         say(f"what options can answer of this: {shlex.join(command)}")
 
@@ -659,9 +671,9 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
         command = ["glassformer", "data", "doctor", name, *columns, *as_read_here(), "--label-column", guess]
         if not others:
             predict = f"to label these texts, {_predict(name)}"
-            return f"no labels were looked at: {predict}; to look at {guess!r}, {shlex.join(command)}"
+            return f"no labels were checked: {predict}; to look at {guess!r}, {shlex.join(command)}"
         return (
-            f"no labels were looked at; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
+            f"no labels were checked; {guess!r} is a guess (or: {', '.join(map(repr, others))}): "
             f"{shlex.join(command)}"
         )
     if dataset.number_column:
@@ -670,9 +682,7 @@ def _without_labels(name: str, dataset: TextDataset, columns: list[str]) -> str:
         command += ["--label-column", dataset.number_column]
         what = f"no column could be the labels; {dataset.number_column!r} holds numbers"
         return f"{what} (--set target=number looks at them here): {shlex.join(command)}"
-    what = (
-        "no column could be the labels" if dataset.columns[0] else "no labels were looked at: there are none"
-    )
+    what = "no column could be the labels" if dataset.columns[0] else "no labels were checked: there are none"
     return f"{what}: to label these texts, {_predict(name)}"
 
 

@@ -13,7 +13,7 @@ from glassformer.cli.options import flag
 from glassformer.cli.output import AsJson, as_dict, say, say_json, show_run, show_table
 from glassformer.cli.train import train
 from glassformer.config import read_toml
-from glassformer.errors import ConfigError
+from glassformer.errors import ExistsError
 from glassformer.tasks.text_classification.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def clear(folder: Path) -> None:
     ours = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
     if not ours or read_toml(config).get("name") not in DEMOS:
         fix = "Move it away, or call the demo in another folder"
-        raise ConfigError(
+        raise ExistsError(
             "stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix
         )
     refuse_held(folder)

@@ -16,7 +16,7 @@ import typer
 
 from glassformer.cli.options import argument, data_option, option
 from glassformer.cli.output import AsJson, say, say_json, show_table
-from glassformer.errors import ConfigError
+from glassformer.errors import WrongArgumentError
 
 # --- a model --------------------------------------------------------------------------------------
 #
@@ -44,7 +44,7 @@ def examine_model(name: str, revision: str | None = None) -> dict[str, list[Line
 
     if Path(name).is_file() and (option := data_option(name)):
         fix = f"To look at data: glassformer data doctor {shlex.quote(name)}"
-        raise ConfigError(f"looks like data for {option} and is no model", where=name, fix=fix)
+        raise WrongArgumentError(f"looks like data for {option} and is not a model", where=name, fix=fix)
     if (own := _ours_alone(Path(name).expanduser())) is not None:
         return {"checkpoint": [*_run_of(Path(name).expanduser()), *own]}
     resolved = resolve_checkpoint(name, revision)
@@ -231,7 +231,7 @@ def _preprocessor(folder: Path) -> Iterator[Line]:
         yield Line("missing", "preprocessor", str(error))
         return
     width, height = transform.size[::-1]
-    yield Line("ok", "pictures", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
+    yield Line("ok", "images", f"{width} x {height}, {transform.channels} channels, {transform.fit}")
 
 
 def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
@@ -246,7 +246,7 @@ def _uses(checkpoint: Any, name: str) -> Iterator[Line]:
     except InputError as error:
         yield Line("note", "predict, serve, export", f"{error.what}. {error.fix or ''}".strip())
     else:
-        answers = "no: it is no classifier" if classes is None else f"as it is, {len(classes)} classes"
+        answers = "no: it is not a classifier" if classes is None else f"as it is, {len(classes)} classes"
         yield Line("note" if classes is None else "ok", "predict, serve, export", answers)
     if getattr(checkpoint.family.model, "fixed", False):
         yield Line("note", "fine-tune, embed", "no: a linear model is solved anew, and has no vectors")
@@ -427,20 +427,22 @@ def _weights() -> list[Line]:
     from glassformer.checkpoints.hub import CATALOG, resolve_checkpoint
     from glassformer.errors import CheckpointError
 
-    lines = []
-    for name, known in CATALOG.items():
+    lines, names = [], dict[Any, list[str]]()
+    for name, known in CATALOG.items():  # several names may mean one checkpoint
+        names.setdefault(known, []).append(name)
+    for known, (name, *others) in names.items():
+        also = f"; also named {', '.join(others)}" if others else ""
         pinned = f" at commit {known.revision[:12]}" + ("" if known.sha256 else ", no checksum of ours")
         if known.package and importlib.util.find_spec(known.package):
             try:
-                lines.append(Line("ok", name, resolve_checkpoint(name).source))
+                lines.append(Line("ok", name, f"{resolve_checkpoint(name).source}{also}"))
             except CheckpointError as error:
                 lines.append(Line("note", name, str(error)))
         elif _in_hub_cache(known.repo, known.revision):
-            lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}{pinned}"))
+            lines.append(Line("ok", name, f"in the Hub's cache: {known.repo}{pinned}{also}"))
         else:
-            lines.append(
-                Line("note", name, f"not here; fetched from {known.repo} on the Hub when first used{pinned}")
-            )
+            found = f"not here; downloaded from {known.repo} on the Hub when first used{pinned}{also}"
+            lines.append(Line("note", name, found))
     return lines
 
 

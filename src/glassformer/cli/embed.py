@@ -1,4 +1,4 @@
-"""``glassformer embed``: one vector for each text or picture, as an array of numpy in a file."""
+"""``glassformer embed``: one vector for each text or image, as an array of numpy in a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import Annotated, Any
 from glassformer.cli.options import DataFile, TextColumn, argument, note_columns, option, with_data
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.predictions import asked_by
-from glassformer.errors import ConfigError, with_article
+from glassformer.errors import (
+    BadValueError,
+    NotForThisModelError,
+    WrongArgumentError,
+    counted,
+    with_article,
+)
 from glassformer.inputs.rows import Given, gather_rows, usable, without_answer
 from glassformer.outputs import check_new_file, written_whole
 
@@ -20,7 +26,7 @@ SUFFIX = ".npy"
 def embed(
     model: str, given: Sequence[str], text_column: str | None = None, prompt_name: str | None = None
 ) -> Any:
-    """Vectors of texts and of the texts in files, or of pictures.
+    """Vectors of texts and of the texts in files, or of images.
 
     Args:
         model: a run or saved classifier, or a checkpoint (folder, name, Hub id) of sentence-transformers.
@@ -43,7 +49,7 @@ def embed(
     if not saved.about and saved.task is None:  # a name, or an encoder without a head
         found = load_pretrained(model)
         if found.reads != "texts" or not found.has_attention:
-            raise ConfigError(
+            raise NotForThisModelError(
                 "gives no vectors of texts", where=model, fix="Name an encoder of texts, or a run"
             )
         return found.embed(_texts(given, text_column), **options)
@@ -52,13 +58,15 @@ def embed(
         what = f"holds {with_article(type(clf).__name__)}, which gives no vectors of texts"
         task = TASKS[clf.RECIPE.task]
         other = "Name a run of a classifier or of an Embedder"
-        raise ConfigError(what, where=model, fix=other if task.verb == "predict" else asked_by(task))
+        raise NotForThisModelError(what, where=model, fix=other if task.verb == "predict" else asked_by(task))
     if getattr(clf, "reads_pairs", False):
         fix = "In Python: glassformer.load(RUN).embed([(first, second)])"
-        raise ConfigError("reads pairs of texts, and this command takes single ones", where=model, fix=fix)
+        raise WrongArgumentError(
+            "reads pairs of texts, and this command takes single ones", where=model, fix=fix
+        )
     if hasattr(clf, "transform_"):
         if options:
-            raise ConfigError("pictures have no prompts", where="--prompt-name", fix="Leave it out")
+            raise NotForThisModelError("images have no prompts", where="--prompt-name", fix="Leave it out")
         return clf.embed(clf.inputs.explained(Given(given), ()))
     return clf.embed(_texts(given, text_column, trained_columns(folder)), **options)
 
@@ -94,7 +102,7 @@ def embed_command(
     check_new_file(out)
     if out.suffix.lower() != SUFFIX:
         fix = f"Give --out a name that ends in {SUFFIX}"
-        raise ConfigError("vectors are written as an array of numpy", where=str(out), fix=fix)
+        raise BadValueError("vectors are written as an array of numpy", where=str(out), fix=fix)
     import numpy as np
 
     vectors = embed(model, words, text_column, prompt_name)
@@ -102,6 +110,6 @@ def embed_command(
     np.save(content, vectors, allow_pickle=False)
     with written_whole(out) as draft:
         draft.write_bytes(content.getbuffer())
-    say(f"{len(vectors):,} vectors of {vectors.shape[1]:,} numbers: {out}")
+    say(f"{counted(len(vectors), 'vector')} of {vectors.shape[1]:,} numbers: {out}")
     if json:
         say_json({"vectors": len(vectors), "numbers": vectors.shape[1], "out": out})

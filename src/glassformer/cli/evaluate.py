@@ -38,7 +38,7 @@ from glassformer.cli.output import (
     show_tests,
     show_translation_scores,
 )
-from glassformer.errors import ConfigError
+from glassformer.errors import NotARunError, NotForThisModelError
 
 # --- --by COLUMN ----------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ def evaluate_command(
     check_choice("--number-format", number_format, FORMATS)
     named = refuse_columns(columns | {"number_format": number_format}, data)
     if by and every_epoch:
-        raise ConfigError("judges one model", where="--by", fix="Leave --by or --every-epoch out")
+        raise NotForThisModelError("evaluates one model", where="--by", fix="Leave --by or --every-epoch out")
     figures = evaluate(run, data, on_bad_row=on_bad_row, columns=named, every_epoch=every_epoch, by=by)
     said = "" if every_epoch else _verdict(run, figures, data)
     if json:
@@ -271,7 +271,7 @@ def report(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise ConfigError(
+        raise NotARunError(
             "no such folder", where=str(folder), fix="Name the --out of train, compare or cross-validate"
         )
     from glassformer.checkpoints.native import refuse_unfinished
@@ -286,7 +286,7 @@ def report(folder: str | Path) -> list[Path]:
     if not pages:
         refuse_unfinished(folder)
         fix = "Is it a run, and did it end?"
-        raise ConfigError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
+        raise NotARunError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
     return pages
 
 

@@ -22,7 +22,7 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AsJson, excerpt, note, one_line, progress_bar, say, say_json, show_table
 from glassformer.cli.similar import check_page, explain_pairs, is_embedder, show_explained
-from glassformer.errors import ConfigError, with_article
+from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
@@ -48,7 +48,7 @@ def explain(
     rows: Sequence[int] = (),
     **options: Any,
 ) -> list[Any]:
-    """Explanations of texts, files of texts, or pictures.
+    """Explanations of texts, files of texts, or images.
 
     Args:
         folder: of a run or of a saved model.
@@ -82,7 +82,9 @@ def explain(
     reads = inputs_of(clf, pair_column)
     inputs = reads.explained(words, rows)
     if len(inputs) > MOST:
-        raise ConfigError(f"{len(inputs)} inputs, at most {MOST} go into one page", fix="Give fewer")
+        raise ConfigError(
+            f"{len(inputs)} inputs are too many for one page (at most {MOST})", fix="Give fewer"
+        )
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
     with progress_bar("explained", len(inputs)) as done:
@@ -103,8 +105,8 @@ def _classifier(folder: str | Path) -> Any:
     task = TASKS[clf.RECIPE.task]
     if task.answer is None and not hasattr(clf, "explain_many"):
         kind, fix = type(clf).__name__, asked_by(task)
-        raise ConfigError(
-            f"holds {with_article(kind)}, whose answers are no labels", where=str(folder), fix=fix
+        raise NotForThisModelError(
+            f"holds {with_article(kind)}, whose answers are not labels", where=str(folder), fix=fix
         )
     return clf
 
@@ -184,7 +186,7 @@ def explain_command(
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or named or len(given) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
-            raise ConfigError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
+            raise NotForThisModelError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 from glassformer.cli.options import Run, check_folder, flag, option
 from glassformer.cli.output import AsJson, note, say, say_json
-from glassformer.errors import ConfigError, DataError, with_article
+from glassformer.errors import (
+    BadValueError,
+    DataError,
+    ExistsError,
+    NotForThisModelError,
+    with_article,
+)
 from glassformer.outputs import check_folder_path
 
 CHECKED = 200  # inputs of the gate
@@ -46,20 +52,20 @@ def export(
     from glassformer.tasks.load import load
 
     if int8 and to != "onnx":
-        raise ConfigError("int8 weights are for ONNX", where="--int8", fix="Use --to onnx")
+        raise NotForThisModelError("int8 weights are for ONNX", where="--int8", fix="Use --to onnx")
     if check < 1:
-        raise ConfigError(f"{check} inputs check nothing", where="--check", fix="Use 1 or more")
+        raise BadValueError(f"{check} inputs check nothing", where="--check", fix="Use 1 or more")
     if not int8_tolerance >= 0:
-        raise ConfigError(f"{int8_tolerance:g} points", where="--int8-tolerance", fix="Use 0 or more")
+        raise BadValueError(f"{int8_tolerance:g} points", where="--int8-tolerance", fix="Use 0 or more")
     clf = load(run)
     write = TASKS[clf.RECIPE.task].export
     if write is None:
         able = "classifiers, regressors, taggers, answerers and embedders"
         what = f"holds {with_article(type(clf).__name__)}; {able} are exported"
-        raise ConfigError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
+        raise NotForThisModelError(what, where=str(run), fix=asked_by(TASKS[clf.RECIPE.task]))
     folder = Path(out) if out is not None else Path(run) / to
     if check_folder_path(folder).exists():
-        raise ConfigError("the output folder exists", where=str(folder), fix="Choose another --out")
+        raise ExistsError("the output folder exists", where=str(folder), fix="Choose another --out")
     samples, labels = samples_of(clf, run, check)
     has_int8 = int8 and clf.export_outputs().NO_INT8 is None
     return folder, {"long_texts": getattr(clf, "long_texts", "cut")} | write(
@@ -149,7 +155,7 @@ def export_command(
         if "accuracy_int8" in e:
             line += f"; accuracy {e['accuracy_fp32']:.2%} becomes {e['accuracy_int8']:.2%} on {e['judged']:,}"
         else:
-            line += "; no labelled examples to hold its accuracy to --int8-tolerance"
+            line += "; no labeled examples to hold its accuracy to --int8-tolerance"
         note(line)
 
 

@@ -27,7 +27,12 @@ from glassformer.cli.options import (
 )
 from glassformer.cli.output import AsJson, excerpt, note, say, say_json, show, show_table, stream
 from glassformer.cli.own_data import choose_recipe
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import (
+    BadValueError,
+    ConflictError,
+    GlassformerError,
+    NotForThisModelError,
+)
 from glassformer.outputs import check_folder_path
 from glassformer.tasks.recipe import recipe_names
 
@@ -41,10 +46,10 @@ def recipe_for_folds(
     on_bad_row: str | None = None,
     images: str | None = None,
 ) -> Any:
-    """The recipe that the arguments mean; of texts or pictures of one's own, all go into the folds."""
+    """The recipe that the arguments mean; of texts or images of one's own, all go into the folds."""
     own = recipe is not None and recipe not in recipe_names() and data_option(recipe)
     if check_bad_row(on_bad_row) and (text or images or own):
-        key = "broken" if images or own == "--images" else "on_bad_row"  # as pictures call it
+        key = "broken" if images or own == "--images" else "on_bad_row"  # as images call it
         settings = [*settings, f"{key}={on_bad_row}"]
     chosen = choose_recipe(
         recipe,
@@ -75,7 +80,7 @@ def cross_validate(recipe: Any, folder: Path, folds: int) -> dict[str, Any]:
         calls = [Progress(stream())]
         return cross_validate(recipe, folder, folds, say=tell, callbacks=calls)
     except (KeyboardInterrupt, Interrupted):
-        raise Interrupted("interrupted; give the same command to go on") from None
+        raise Interrupted("interrupted; give the same command to continue") from None
     except GlassformerError:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -223,12 +228,12 @@ def review_labels_command(
     from glassformer.tasks.catalog import TARGETS, check_classifies
 
     if top < 1:
-        raise ConfigError(f"{top} suggestions", where="--top", fix="Use 1 or more")
+        raise BadValueError(f"{top} suggestions", where="--top", fix="Use 1 or more")
     named = column_settings(columns)
     folder = Path(recipe) if recipe else None
     if folder is not None and folder.is_dir() and not data_option(str(folder)):
         if text or images or model or data or settings or named or out or on_bad_row:
-            raise ConfigError(
+            raise ConflictError(
                 "a finished cross-validation takes no other setting", where=recipe, fix="Give --top alone"
             )
     else:
@@ -236,7 +241,9 @@ def review_labels_command(
         chosen = recipe_for_folds(recipe, text, model, data, settings, on_bad_row, images)
         if chosen.task in TARGETS.values():  # known before folds are trained
             fix = "Use glassformer cross-validate: predictions.csv has each number beside its prediction"
-            raise ConfigError(f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix)
+            raise NotForThisModelError(
+                f"{chosen.task} has numbers, and labels are ranked", where="task", fix=fix
+            )
         check_classifies(chosen, words=True)
         folder = out or default_folder(chosen.name, "-folds")
         cross_validate(chosen, folder, folds)

@@ -21,7 +21,14 @@ from glassformer.checkpoints.locks import refuse_held
 from glassformer.cli.output import note, say, show_table
 from glassformer.config import meaning_of, nearest, takes_none
 from glassformer.config.synonyms import as_key, ours
-from glassformer.errors import ConfigError
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    ConflictError,
+    ExistsError,
+    NotARunError,
+    NothingGivenError,
+)
 from glassformer.finite import json_text
 from glassformer.inputs.rows import STDIN, WAY_OUT, read_stdin
 from glassformer.tasks.recipe import DEFAULT_TASK
@@ -44,24 +51,29 @@ def check_folder(run: str | Path) -> Path:
     if (folder / "onnx.json").is_file() and (folder / "run.py").is_file():
         what, program = "is an ONNX export, which answers without this program", str(folder / "run.py")
         fix = f"Ask it with: python {shlex.quote(program)} A TEXT; or name the run that it was made of"
-        raise ConfigError(what, where=str(folder), fix=fix)
+        raise NotARunError(what, where=str(folder), fix=fix)
     return folder
 
 
 def no_run(folder: Path) -> ConfigError:
     """What is said of a run that is not there: the nearest folder beside where it would be."""
-    fix = "Name the --out of 'glassformer train'"
+    fix = "Name a folder that 'glassformer train' wrote, its --out"
     if folder.is_dir():
-        if found := models_below(folder, "config.toml"):
+        if (folder.resolve().parent / "config.toml").is_file():
+            around = folder.parent if folder.parent.name else folder.resolve().parent
+            fix = f"This is the model in a run: name the run, {around}"
+        elif (folder / "glassformer.json").is_file():
+            fix = "This is a saved model without its run: predict, explain, serve and export take it"
+        elif found := models_below(folder, "config.toml"):
             fix = f"Give one below it: {found}"
-        return ConfigError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
+        return NotARunError("is not a run folder: it has no config.toml", where=str(folder), fix=fix)
     with suppress(OSError):
         beside = [
             path.name for _, path in zip(range(MOST), folder.parent.iterdir(), strict=False) if path.is_dir()
         ]
         if close := difflib.get_close_matches(folder.name, beside, n=1):
             fix = f"Did you mean {str(folder.parent / close[0])!r}?"
-    return ConfigError("no such run folder", where=str(folder), fix=fix)
+    return NotARunError("no such run folder", where=str(folder), fix=fix)
 
 
 def refuse_finished(folder: Path | None) -> None:
@@ -72,8 +84,8 @@ def refuse_finished(folder: Path | None) -> None:
         if not ((folder / "metrics.json").is_file() and (folder / "config.toml").is_file()):
             return
         refuse_held(folder)  # a process that writes there matters more than the run that stands there
-        fix = f"Choose another: --out {free_beside(folder)}. (--resume goes on with what was stopped)"
-        raise ConfigError("the output folder exists, its run has ended", where=str(folder), fix=fix)
+        fix = f"Choose another: --out {free_beside(folder)}. (--resume continues what was stopped)"
+        raise ExistsError("the output folder exists, its run has ended", where=str(folder), fix=fix)
 
 
 def free_folder(source: str) -> list[str]:
@@ -241,7 +253,7 @@ def check_bad_row(choice: str | None) -> str | None:
 def check_choice(option: str, choice: str | None, known: tuple[str, ...]) -> str | None:
     """The same choice; ConfigError, with the nearest, for one that is not ``known``."""
     if choice not in (None, *known):
-        raise ConfigError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, known))
+        raise BadValueError(f"{choice!r} is not a choice", where=option, fix=nearest(choice, known))
     return choice
 
 
@@ -285,9 +297,9 @@ def with_data(given: Iterable[str] | None, data: str | None, verb: str) -> list[
     """
     words = list(given or ())
     if words and data is not None:
-        raise ConfigError("texts and --data at once", where=verb, fix="Give one of them")
+        raise ConflictError("texts and --data at once", where=verb, fix="Give one of them")
     if not words and data is None:
-        raise ConfigError(
+        raise NothingGivenError(
             "nothing to read", where=verb, fix="Give a TEXT, a FILE, --data FILE, or - for standard input"
         )
     return words or [str(data)]
@@ -300,7 +312,7 @@ def one_data(path: str | None, data: str | None, verb: str) -> str | None:
         ConfigError: both.
     """
     if path is not None and data is not None:
-        raise ConfigError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
+        raise ConflictError(f"{path} and --data {data} at once", where=verb, fix="Give one of them")
     return path if data is None else data
 
 
@@ -310,9 +322,9 @@ def flag_settings(**flags: Any) -> list[str]:
 
 
 def data_option(given: str) -> str | None:
-    """``--text`` or ``--images`` where a word is the path of labelled data rather than a name or a TOML file.
+    """``--text`` or ``--images`` where a word is the path of labeled data rather than a name or a TOML file.
 
-    A folder is one of pictures where most of the first files below it are, and no run folder.
+    A folder is one of images where most of the first files below it are, and no run folder.
     """
     from glassformer.data.image import is_image_name
     from glassformer.data.tables import READERS
@@ -360,6 +372,12 @@ def instead_of_option(word: str, options: Iterable[str], keys: Mapping[str, Any]
 def named_as_options(message: str, options: Iterable[str]) -> str:
     """A message of the library in the words of a command line: ``text_column`` is its ``--text-column``."""
     have = set(options)
+    if found := re.match(r"--set: unknown key '(\w+)'\. ", message):
+        option = "--" + found[1].replace("_", "-")
+        if option in have and found[1] in COLUMNS:
+            return f"{option}: such data have no column of this kind. Leave it out"
+        if option in have:
+            return f"--set: {found[1]!r} is not a recipe key. Use the option {option}"
     if "--on-bad-row" in have:
         message = message.replace("with on_bad_row=skip", "with --on-bad-row skip")
     else:
@@ -407,7 +425,7 @@ def refuse_columns(columns: Mapping[str, str | None], data: str | None) -> dict[
     named = {key: name for key, name in columns.items() if name is not None}
     if named and data is None:
         option = "--" + next(iter(named)).replace("_", "-")
-        raise ConfigError(
+        raise ConflictError(
             "belongs to --data", where=option, fix="The run knows its own columns: leave it out"
         )
     return named
@@ -426,12 +444,12 @@ def run_to_resume(recipe: str | None, out: Path | None) -> tuple[str | None, Pat
     """
     if recipe is None and out is None:
         fix = "Name it: glassformer train --resume --out RUN"
-        raise ConfigError("no run is named to go on with", where="--resume", fix=fix)
+        raise NothingGivenError("no run is named to continue", where="--resume", fix=fix)
     if recipe is None or not is_run(recipe):
         return recipe, out
     if out is not None and out.resolve() != Path(recipe).resolve():
-        what = f"two runs are named to go on with, {recipe} and {out}"
-        raise ConfigError(what, where="--resume", fix="Name one of them")
+        what = f"two runs are named to continue, {recipe} and {out}"
+        raise ConflictError(what, where="--resume", fix="Name one of them")
     return None, Path(recipe)
 
 

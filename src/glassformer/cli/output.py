@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from glassformer import errors
+from glassformer.errors import GlassformerWarning
 from glassformer.finite import json_text
 from glassformer.outputs import printable
 
@@ -92,7 +92,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if hasattr(value, "tolist"):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 @contextmanager
@@ -179,11 +179,11 @@ def said_plainly() -> Iterator[None]:
     told: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if category.__module__ != errors.__name__:
+        if not issubclass(category, GlassformerWarning):
             before(message, category, *place)
         elif str(message) not in told:
             told.add(str(message))
-            note(str(message))
+            note(f"{message} [{category.code}]")
 
     with warnings.catch_warnings():
         before, warnings.showwarning = warnings.showwarning, show
@@ -292,7 +292,7 @@ def show_judged_run(run: Run, recipe: Any) -> None:
             length = metrics.get("max_length", recipe.text.max_length)
             say(f"{cut:,} of {total:,} {split} texts are longer than {length} tokens and were cut there")
     for kind, changed in metrics.get("robustness", {}).items():
-        of = f" ({changed[0]['n']:,} pictures)" if changed and "n" in changed[0] else ""
+        of = f" ({changed[0]['n']:,} images)" if changed and "n" in changed[0] else ""
         shares = ", ".join(f"{row['accuracy']:.1%}" for row in changed)
         say(f"{kind}: accuracy {shares} at severity 1 to 5{of}")
     if warned := _warnings(run.folder):

@@ -14,7 +14,17 @@ from glassformer.cli.output import note
 from glassformer.config import apply_overrides, build, nearest, parse_settings, read_toml
 from glassformer.data.dataset import SPLIT_OF
 from glassformer.data.folders import split_files, tables_in
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    ConflictError,
+    DataError,
+    NoSuchColumnError,
+    NotForThisModelError,
+    NothingGivenError,
+    UnknownModelError,
+    WrongArgumentError,
+)
 from glassformer.finite import json_text
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
@@ -67,11 +77,11 @@ def check_values(recipe: Any) -> None:
     weight = getattr(getattr(recipe, "train", None), "class_weight", None)
     if isinstance(weight, str) and weight != "balanced":
         fix = "Use balanced or a table {label: weight}"
-        raise ConfigError(f"{weight!r} is no weighting", where="class_weight", fix=fix)
+        raise BadValueError(f"{weight!r} is not a weighting", where="class_weight", fix=fix)
     merge = getattr(recipe.data, "merge_labels", "none")
     if isinstance(merge, str) and merge not in ("none", "spelling"):
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise ConfigError(f"{merge!r} does not say what to merge", where="merge_labels", fix=fix)
+        raise BadValueError(f"{merge!r} does not say what to merge", where="merge_labels", fix=fix)
     check_model(recipe)
 
 
@@ -88,8 +98,12 @@ def check_model(recipe: Any) -> None:
     from glassformer.families import IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES
 
     known = [*(IMAGE_ARCHITECTURES if pictures else TEXT_ARCHITECTURES), *CATALOG]
+    if name in (TEXT_ARCHITECTURES if pictures else IMAGE_ARCHITECTURES):
+        reads, given = ("texts", "images") if pictures else ("images", "texts")
+        what = f"{name!r} reads {reads}, and the data are {given}"
+        raise NotForThisModelError(what, where="model", fix=f"Use a model of {given}, or leave --model out")
     if name not in known:
-        raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
+        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, known))
 
 
 def check_columns(data: Any) -> None:
@@ -105,7 +119,7 @@ def check_columns(data: Any) -> None:
         names = names_in(Path(data.source).expanduser())
     for name in named:
         if names is not None and name not in names and not named_together(names, name):
-            raise DataError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
+            raise NoSuchColumnError(f"no column {name!r}", where=data.source, fix=nearest(name, names))
 
 
 # --- what is held out, and which task fits ----------------------------------------------------------
@@ -157,7 +171,7 @@ def own_task(given: Given, command: str, others: str) -> Given:
     if given.text is None or given.recipe or given.images or given.data:
         return given
     kind, said = _other_kind(given.text, given.settings)
-    if kind == "pictures":
+    if kind == "images":
         note(f"{given.text} holds images: taken as --images {shlex.quote(given.text)}")
         return replace(given, text=None, images=given.text)
     if kind is None:
@@ -241,20 +255,22 @@ def as_the_command_reads(recipe: Any) -> Any:
 
 
 def as_data(name: str, command: str, others: str) -> tuple[str | None, str | None, str | None]:
-    """Recipe, texts and pictures that a word means which names no recipe: a path of data is taken for data.
+    """Recipe, texts and images that a word means which names no recipe: a path of data is taken for data.
 
     Raises:
         ConfigError: data that the command does not take so, or the folder of a run.
     """
     if is_run(name):
-        fix = f"To go on with it: glassformer train --resume --out {shlex.quote(name)}"
-        raise ConfigError("is the folder of a run and no recipe", where=name, fix=fix)
+        fix = f"To continue with it: glassformer train --resume --out {shlex.quote(name)}"
+        raise WrongArgumentError("is the folder of a run and no recipe", where=name, fix=fix)
     option = data_option(name)
     if option is None:
         return name, None, None
     if option not in others:
-        raise ConfigError(f"looks like data for {option} and is no recipe", where=name, fix=f"Give {others}")
-    note(f"{name} is no recipe: taken for data, as {option} {shlex.quote(name)}")
+        raise WrongArgumentError(
+            f"looks like data for {option} and is not a recipe", where=name, fix=f"Give {others}"
+        )
+    note(f"{name} is not a recipe: taken for data, as {option} {shlex.quote(name)}")
     return (None, name, None) if option == "--text" else (None, None, name)
 
 
@@ -282,7 +298,7 @@ def choose_recipe(
 
     Args:
         name: of a recipe that ships with the package, or a TOML file.
-        text, images: a file or folder of labelled texts or pictures, instead of a recipe.
+        text, images: a file or folder of labeled texts or images, instead of a recipe.
         model, data: instead of the recipe's own.
         settings: ``KEY=VALUE``, laid over everything else.
         begun: a run folder whose own recipe is taken where no recipe and no data are given.
@@ -307,7 +323,9 @@ def choose_recipe(
 
     recipe = load_recipe(name, settings)
     if model and not hasattr(recipe, "model"):
-        raise ConfigError(f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out")
+        raise NotForThisModelError(
+            f"a recipe of {recipe.task} has no model", where="--model", fix="Leave it out"
+        )
     if model:
         recipe = replace(recipe, model=replace(recipe.model, model=model))
     if begun is None and isinstance(recipe, Recipe | ImageRecipe):
@@ -331,10 +349,10 @@ def _check_one_source(given: Given, command: str) -> None:
         if name and "=" in name:  # a setting without its option
             fix = f"Give one of them; a setting stands behind --set: --set {shlex.quote(name)}"
         what = f"both {several[0]}{f' ({name})' if name else ''} and {several[1]} are given"
-        raise ConfigError(what, where=command, fix=fix)
+        raise ConflictError(what, where=command, fix=fix)
     if given.data and not name and several:
         what = f"both {several[0]} and --data are given"
-        raise ConfigError(what, where=command, fix="Give one of them")
+        raise ConflictError(what, where=command, fix="Give one of them")
 
 
 def with_model(model: str | None) -> dict[str, Any]:
@@ -347,7 +365,7 @@ def _begun_with(begun: Path | None, command: str, others: str) -> str:
         raise no_run(begun)
     if begun is None:
         fix = f"Name a recipe such as europe ('glassformer recipes' lists them), or give {others}"
-        raise ConfigError("no recipe is given", where=command, fix=fix)
+        raise NothingGivenError("no recipe is given", where=command, fix=fix)
     return str(begun / "config.toml")
 
 
@@ -440,7 +458,7 @@ def tell_siblings(source: str) -> None:
     files = [p for p in sorted(path.parent.iterdir()) if p.suffix == path.suffix]
     beside = [p.name for p in files if SPLIT_OF.get(p.stem.lower()) in ("validation", "test")]
     if beside:
-        note(f"{', '.join(beside)} beside {path.name}: to use them, give the folder: {path.parent}")
+        note(f"{', '.join(beside)} next to {path.name}: to use them, give the folder: {path.parent}")
 
 
 def with_held_out(recipe: Any, settings: Sequence[str], begun: Path | None) -> Any:

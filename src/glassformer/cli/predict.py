@@ -36,7 +36,7 @@ from glassformer.cli.predictions import (
     kept_table,
     kind_in,
 )
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import BadValueError, DataError, NotForThisModelError, counted
 from glassformer.inputs import rows
 from glassformer.inputs.rows import WAY_OUT, check_encodings
 
@@ -76,7 +76,7 @@ def _as_trained(error: DataError, folder: Path) -> DataError:
     data = read_run_recipe(folder).data
     if "skip" not in (getattr(data, "on_bad_row", None), getattr(data, "broken", None)):
         return error
-    return DataError(error.what, where=error.where, fix=f"{error.fix} (so this run was trained)")
+    return error.but(fix=f"{error.fix} (so this run was trained)")
 
 
 # --- the model ------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def predict_table(
         if path is None or path.suffix.lower() != ".parquet":
             what, where = "a large table is read from Parquet and written as Parquet", path or "is missing"
             fix = "Give --data FILE.parquet --out FILE.parquet, or leave --engine out"
-            raise ConfigError(what, where=f"{name} {where}", fix=fix)
+            raise BadValueError(what, where=f"{name} {where}", fix=fix)
     assert out is not None
     with progress_bar("rows") as progress:
         done = score_file(
@@ -149,11 +149,11 @@ def predict_table(
             progress=progress,
             say=note_columns,
         )
-    say(f"{done['rows']:,} rows: {out}")
+    say(f"{counted(done['rows'], 'row')}: {out}")
     if done["truncated"]:
-        note(f"{done['truncated']:,} texts are longer than the model reads and were cut; column 'truncated'")
+        note(f"texts longer than the model reads, cut: {done['truncated']:,}; see column 'truncated'")
     if done["failed"]:
-        note(f"{done['failed']:,} rows have no answer; their column 'error' says why")
+        note(f"rows without a prediction: {done['failed']:,}; column 'error' says why")
     if json:
         say_json({"out": out, **done})
 
@@ -177,7 +177,7 @@ def _check_table(given: Sequence[str], asked: Mapping[str, bool]) -> None:
     }
     for name, (what, fix) in refused.items():
         if asked[name]:
-            raise ConfigError(what, where=name, fix=fix)
+            raise NotForThisModelError(what, where=name, fix=fix)
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -201,12 +201,12 @@ def _check_kind(kind: type[Kind], asked: Mapping[str, bool]) -> None:
     """Raises ConfigError for options of other kinds of predictions."""
     if kind is Numbers and asked[LEAST_SURE]:
         what = "belongs to models of labels: an interval of a regressor is as wide for every number"
-        raise ConfigError(what, where=LEAST_SURE, fix="Leave it out")
+        raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
     whose = {KEEP_TABLE: "labels and of numbers", "--coverage": "numbers"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):
         if kind in (Tags, Answers) and asked[name]:
             what = f"belongs to models of {whose.get(name, 'labels')}"
-            raise ConfigError(what, where=name, fix="Leave it out")
+            raise NotForThisModelError(what, where=name, fix="Leave it out")
 
 
 def inputs_of(model: Any, pair_column: str | None) -> Inputs:
@@ -231,7 +231,7 @@ def _write(writer: Writer, source: Gathered, skip: bool) -> None:
     except DataError as error:
         if skip or not error.where or not source.all_at_once:
             raise
-        raise DataError(error.what, where=error.where, fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
+        raise error.but(fix=f"{error.fix or 'Remove it'}, {WAY_OUT}") from None
 
 
 Given = Annotated[

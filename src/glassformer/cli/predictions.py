@@ -17,7 +17,7 @@ import numpy as np
 
 from glassformer.cli.output import NO_ANSWER, emit, excerpt, one_line, show_table
 from glassformer.data.spreadsheet import csv_safe
-from glassformer.errors import ConfigError, with_article
+from glassformer.errors import BadValueError, ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
 from glassformer.inputs.rows import MOST_COLUMNS, Layout, Row, columns_beside, said_of
 from glassformer.outputs import check_new_file, write_text_whole
@@ -68,7 +68,7 @@ class Labels:
 
         if coverage is not None:
             what = f"belongs to regressors, and this is a {type(self.model).__name__}"
-            raise ConfigError(what, where="--coverage", fix="Leave it out")
+            raise NotForThisModelError(what, where="--coverage", fix="Leave it out")
         self.classes = classes = self.model.classes_.tolist()
         return [*HEADER, *(f"p:{name}" for name in classes)]
 
@@ -347,7 +347,7 @@ def kind_in(folder: Path) -> type[Kind]:
         return Labels
     if task.gives not in KINDS:
         what = f"holds {with_article(task.estimator.__name__)}, which gives no labels"
-        raise ConfigError(what, where=str(folder), fix=asked_by(task))
+        raise NotForThisModelError(what, where=str(folder), fix=asked_by(task))
     return KINDS[task.gives]
 
 
@@ -365,7 +365,7 @@ def check_output(path: Path, kind: type[Kind] = Labels) -> None:
     check_new_file(path)
     if path.suffix.lower() not in kind.ENDS:
         between = " or " if len(kind.ENDS) == 2 else ", "
-        raise ConfigError(kind.WRITTEN_AS, where=str(path), fix=f"{kind.FIX} {between.join(kind.ENDS)}")
+        raise BadValueError(kind.WRITTEN_AS, where=str(path), fix=f"{kind.FIX} {between.join(kind.ENDS)}")
 
 
 def write_table(out: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -546,7 +546,7 @@ def kept_table(given: Sequence[str], out: Path | None) -> KeptTable:
     path = Path(given[0])
     if out is None or len(given) != 1 or path.suffix.lower() not in TABLES or not path.is_file():
         what, fix = "is about one CSV or TSV file", f"Give --data FILE.csv --out FILE.csv {KEEP_TABLE}"
-        raise ConfigError(what, where=KEEP_TABLE, fix=fix)
+        raise BadValueError(what, where=KEEP_TABLE, fix=fix)
     from glassformer.data.files import ESCAPE, UTF8, encoding_of, text_lines
     from glassformer.data.tables import delimiter_of, whole_records
 

@@ -13,7 +13,7 @@ from glassformer.cli.options import Model, Settings, Source, a_recipe, argument,
 from glassformer.cli.output import AsJson, emit, note, say, say_json
 from glassformer.cli.own_data import choose_recipe
 from glassformer.config import listed, literal, nearest, to_dict
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError
 from glassformer.outputs import check_new_file, write_text_whole
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 
@@ -37,7 +37,9 @@ def recipes_command(
     found = shipped(word or "")
     if not found:
         fix = "'glassformer recipes' lists all of them"
-        raise ConfigError(f"no recipe has {word!r} in its name, task or description", where="WORD", fix=fix)
+        raise NoSuchRecipeError(
+            f"no recipe has {word!r} in its name, task or description", where="WORD", fix=fix
+        )
     if json:
         say_json(found)
         return
@@ -93,7 +95,7 @@ def usual_recipe(task: str) -> str:
     from glassformer.tasks.catalog import TARGETS, TASKS
 
     if task not in TASKS:
-        raise ConfigError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
+        raise BadValueError(f"no task {task!r}", where="--task", fix=nearest(task, list(TASKS)))
     of_task = sorted(_of(task), key=lambda pair: (needs_files(pair[1]), len(pair[0]), pair[0]))
     if not of_task:
         given = "--images FILE" if task.startswith("image") else "--text FILE"
@@ -144,11 +146,11 @@ def new(
     from glassformer.tasks.catalog import load_recipe
 
     if file.suffix != ".toml":
-        raise ConfigError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
+        raise BadValueError("a recipe is a .toml file", where=str(file), fix=f"Call it {file.name}.toml")
     check_new_file(file)
     given = [what for what, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
     if task is not None and given:
-        raise ConfigError(f"--task and {listed(given)}", where="new", fix="Give one of them")
+        raise ConflictError(f"--task and {listed(given)}", where="new", fix="Give one of them")
     if not given:
         recipe = usual_recipe(task or DEFAULT_TASK)
     chosen = choose_recipe(

@@ -9,7 +9,12 @@ from typing import Annotated, Any
 from glassformer.checkpoints.catalog import CATALOG
 from glassformer.cli.options import RUNS, Settings, argument, flag, option
 from glassformer.cli.output import AsJson, as_dict, say, say_json, show_table, stream
-from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    ConflictError,
+    OutputPathError,
+)
 from glassformer.outputs import write_text_whole
 from glassformer.report.published import (
     Measured,
@@ -82,7 +87,7 @@ def write_page(path: Path) -> None:
     from glassformer.tasks.recipe import recipe_names
 
     if path.suffix != ".md" or not path.parent.is_dir():
-        raise InputError(
+        raise BadValueError(
             "the table is a Markdown file in a folder that exists", where=str(path), fix="Use x.md"
         )
     folder = path.with_suffix("")
@@ -91,7 +96,7 @@ def write_page(path: Path) -> None:
         or (path.is_symlink() and not path.exists())
         or (folder.exists() and not folder.is_dir())
     ):
-        raise InputError("no file can be written there", where=str(path), fix="Choose another --out")
+        raise OutputPathError("no file can be written there", where=str(path), fix="Choose another --out")
     files = recipe_names()
     made = pages(
         measure,
@@ -135,7 +140,7 @@ def reproduce_command(
     """Run the recipes of a published system, and compare their results with the published ones."""
     if table or row is None:
         if row is not None or settings or check_it:
-            raise ConfigError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")
+            raise ConflictError("--table runs nothing", where="reproduce", fix="Give a ROW, or --table alone")
         rows = show_rows()
         if out is not None:
             write_page(out)
@@ -215,4 +220,4 @@ def check_weights(recipe: Any, row: Row) -> None:
     except CheckpointError as error:
         others = " or ".join(stand_ins(row))
         fix = f"{error.fix}; in its place: {others}" if others else error.fix
-        raise CheckpointError(f"{recipe.name}: {error.what}", where=error.where, fix=fix) from None
+        raise error.but(what=f"{recipe.name}: {error.what}", fix=fix) from None

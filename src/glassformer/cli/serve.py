@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from glassformer.cli.options import LIMITS, TextColumn, a_run, add_options, check_folder, note_columns, option
 from glassformer.cli.output import AsJson, note, say, say_json
 from glassformer.cli.stopping import hand_over
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, NotInstalledError
 from glassformer.serve.limits import Limits
 
 KEY = "GLASSFORMER_API_KEY"
@@ -40,7 +40,7 @@ def _check_packages() -> None:
     for package in ("fastapi", "uvicorn", "httptools", "prometheus_client"):
         if find_spec(package) is None:
             fix = "pip install 'glassformer[serve]', or '.[serve]' in a clone"
-            raise ConfigError(f"{package} is not installed", where="serve", fix=fix)
+            raise NotInstalledError(f"{package} is not installed", where="serve", fix=fix)
 
 
 def _limit(field: Any) -> tuple[Any, Any]:
@@ -119,10 +119,10 @@ def where_to_search(given: str | None, text_column: str | None) -> Any:
 
     if given is None or is_index(given):
         if text_column is not None:
-            raise ConfigError("belongs to the table of --search", where="--text-column", fix="Leave it out")
+            raise ConflictError("belongs to the table of --search", where="--text-column", fix="Leave it out")
         return None if given is None else Path(given)
     if not Path(given).is_file():
-        fix = "Name a table, a .txt file with a text a line, or a folder that 'search --save' made"
+        fix = "Name a table, a .txt file with one text per line, or a folder that 'search --save' made"
         raise ConfigError("no such table or index", where=given, fix=fix)
     return read_with_columns(Path(given), text_column, note_columns)
 
@@ -135,7 +135,7 @@ def hold_to_validation(runs: Sequence[Path]) -> None:
     for run in runs:
         if not run.exists():
             what = "a checkpoint as it is has no validation examples to hold int8 to"
-            raise ConfigError(what, where=str(run), fix="Leave --precision int8 out")
+            raise NotForThisModelError(what, where=str(run), fix="Leave --precision int8 out")
         set_precision(run, load(run), "int8", note)
 
 

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 from glassformer.cli.options import TextColumn, argument, flag, is_run, note_columns, option
 from glassformer.cli.output import AsJson, emit, excerpt, note, one_line, say, say_json, show_table
 from glassformer.cli.predictions import write_table
-from glassformer.errors import ConfigError
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    ConflictError,
+    ExistsError,
+    NothingGivenError,
+    WrongArgumentError,
+    counted,
+)
 from glassformer.inputs.rows import (
     AS_FOUND,
     STDIN,
@@ -124,7 +132,7 @@ def explain_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
         ConfigError: more pairs, or a model whose vectors are no sums over tokens.
     """
     if len(pairs) > MOST:
-        raise ConfigError(f"{len(pairs)} pairs, at most {MOST} go into one page", fix="Give fewer")
+        raise ConfigError(f"{len(pairs)} pairs are too many for one page (at most {MOST})", fix="Give fewer")
     embedder = open_embedder(model)
     return [embedder.explain_similarity(a, b) for a, b in pairs]
 
@@ -132,7 +140,7 @@ def explain_pairs(model: str, pairs: Sequence[tuple[str, str]]) -> list[Any]:
 def check_page(out: Path) -> Path:
     """Raises ConfigError for another ending than .html or .json, or a file that exists."""
     if out.suffix.lower() not in PAGES:
-        raise ConfigError("not .html or .json", where=str(out), fix="End the name with one of them")
+        raise BadValueError("not .html or .json", where=str(out), fix="End the name with one of them")
     return check_new_file(out)
 
 
@@ -249,26 +257,28 @@ def _check_asked(
             fix = (
                 f'Name it with --model: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(text)}'
             )
-            raise ConfigError(f"{text} is a model, not a text", where="similar", fix=fix)
+            raise WrongArgumentError(f"{text} is a model, not a text", where="similar", fix=fix)
         refuse_folder(text)
     table = len(given) == 1 and names_a_file(given[0])
     if doubles:
         for option, value in (("--first", first), ("--second", second), ("--explain", explain)):
             if value:
                 fix = "Name the column with --text-column" if option != "--explain" else "Leave it out"
-                raise ConfigError("says nothing beside --doubles", where=option, fix=fix)
+                raise ConflictError("says nothing beside --doubles", where=option, fix=fix)
         return table
     if least is not None or text_column is not None:
         option = "--least" if least is not None else "--text-column"
-        raise ConfigError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
+        raise ConflictError("belongs to --doubles", where=option, fix="Leave it out, or add --doubles")
     if not table and len(given) != 2:
         what = f"{len(given)} {'text' if len(given) == 1 else 'texts'} given"
-        raise ConfigError(what, where="similar", fix="Give two texts, or a table with two columns of them")
+        raise NothingGivenError(
+            what, where="similar", fix="Give two texts, or a table with two columns of them"
+        )
     if table and explain:
         raise ConfigError("a table is not explained", where="--explain", fix="Give two texts")
     if not table and (first or second):
         option = "--first" if first else "--second"
-        raise ConfigError("belongs to a table", where=option, fix="Leave it out, or give a table")
+        raise ConflictError("belongs to a table", where=option, fix="Leave it out, or give a table")
     return table
 
 
@@ -280,7 +290,7 @@ def _among_rows(
 
     if len(given) != 1:
         what = f"is about one table, and {len(given)} are named"
-        raise ConfigError(what, where="--doubles", fix="Give one file")
+        raise ConflictError(what, where="--doubles", fix="Give one file")
     check_file(Path(given[0]))
     _check_table(out, json)
     texts, rows, beside = read_with_columns(Path(given[0]), column, note_columns)
@@ -312,7 +322,7 @@ def _check_table(out: Path | None, json: bool) -> None:
     """Raises ConfigError for an output that is no new CSV file, or one beside ``--json``."""
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
-        raise ConfigError("cosines of a table are written as CSV", where=str(out), fix=fix)
+        raise BadValueError("cosines of a table are written as CSV", where=str(out), fix=fix)
 
 
 def _of_table(
@@ -323,7 +333,7 @@ def _of_table(
     cosines = similar(model, *sides)
     if out is not None:
         write_cosines(out, *sides, cosines)
-        say(f"{len(cosines):,} pairs: {out}")
+        say(f"{counted(len(cosines), 'pair')}: {out}")
     elif json:
         rows = zip(*sides, cosines, strict=True)
         say_json([{"texts": [a, b], "cosine": cosine} for a, b, cosine in rows])
@@ -366,12 +376,12 @@ def search(
     if is_index(table):
         if save is not None or text_column is not None:
             option = "--save" if save is not None else "--text-column"
-            raise ConfigError("belongs to a table, and an index is given", where=option, fix="Leave it out")
+            raise ConflictError("belongs to a table, and an index is given", where=option, fix="Leave it out")
         embedder.load_index(table)
     else:
         path = Path(table)
         if not path.is_file():
-            fix = "Name a table, a .txt file with a text a line, or a folder that --save made"
+            fix = "Name a table, a .txt file with one text per line, or a folder that --save made"
             raise ConfigError("no such table or index", where=str(table), fix=fix)
         embedder.index(*read_with_columns(path, text_column, note_columns))
     if save is not None:
@@ -444,12 +454,12 @@ def search_command(
 ) -> None:
     """Semantic search: the texts of a table that are nearest in meaning to a query."""
     if not queries and save is None:
-        raise ConfigError("nothing to look for", where="search", fix="Give a QUERY, or --save DIR")
+        raise NothingGivenError("nothing to look for", where="search", fix="Give a QUERY, or --save DIR")
     if save is not None and check_folder_path(save, "--save").exists():
-        raise ConfigError("the folder exists", where=str(save), fix="Choose another --save")
+        raise ExistsError("the folder exists", where=str(save), fix="Choose another --save")
     if out is not None and (check_new_file(out).suffix.lower() != ".csv" or json):
         fix = "End the name with .csv, and leave --json out"
-        raise ConfigError("answers are written as CSV", where=str(out), fix=fix)
+        raise BadValueError("answers are written as CSV", where=str(out), fix=fix)
     from glassformer.tasks.similarity.answers import at_least
 
     asked = _queries(queries or ())

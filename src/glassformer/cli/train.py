@@ -42,7 +42,7 @@ from glassformer.cli.own_data import (
     whole_path,
     with_model,
 )
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 from glassformer.tasks.image_classification.recipe import ImageRecipe
 from glassformer.tasks.recipe import recipe_names
 from glassformer.tasks.text_classification.recipe import Recipe
@@ -83,11 +83,11 @@ def train(
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
             raise Interrupted("interrupted; nothing was begun, give the same command again") from None
-        raise Interrupted(f"interrupted; go on with: {again}") from None
+        raise Interrupted(f"interrupted; continue with: {again}") from None
     except Interrupted as stopped:  # the run's own recipe holds every setting that was given
         if stopped.run is not None:
             show_run(stopped.run, recipe)
-        raise Interrupted(str(stopped).replace(GO_ON, f"go on with: {again}")) from None
+        raise Interrupted(str(stopped).replace(GO_ON, f"continue with: {again}")) from None
 
 
 Epochs = Annotated[int | None, option("N", "Number of epochs (--set epochs=N).", panel=TRAINING)]
@@ -112,7 +112,7 @@ def seconds_of(time: str | None) -> float | None:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", time.strip().lower())
     if found is None:
         what = f"{time!r} is not a time"
-        raise ConfigError(what, where="--time", fix="Give seconds, minutes or hours: --time 10m")
+        raise BadValueError(what, where="--time", fix="Give seconds, minutes or hours: --time 10m")
     return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
@@ -222,7 +222,7 @@ def settings_of(given: Mapping[str, Any]) -> tuple[str, ...]:
     flags = flag_settings(**{key: given[key] for key in FLAGS}, time_limit=seconds_of(given["time"]))
     columns, asked = column_settings(given["columns"]), given["settings"] or ()
     if bad and (given["images"] or (recipe is not None and data_option(recipe) == "--images")):
-        return (*flags, *columns, f"broken={bad}", *asked)  # as pictures call it
+        return (*flags, *columns, f"broken={bad}", *asked)  # as images call it
     return (*flags, *columns, *flag_settings(on_bad_row=bad), *asked)
 
 
@@ -247,7 +247,7 @@ def _say_held_out(chosen: Any, given: Given, shipped: bool) -> None:
     if world()[0] != 0:
         return
     if given.own and chosen.data.test_size:
-        noun = "texts" if hasattr(chosen.data, "text_column") else "pictures"
-        say(f"no test split: a part of the {noun} is held out for the figures")
+        noun = "texts" if hasattr(chosen.data, "text_column") else "images"
+        say(f"no test split: a part of the {noun} is held out to measure the scores")
     elif (given.data or shipped) and (line := held_out_line(chosen)):
         say(line)

@@ -21,7 +21,7 @@ from glassformer.cli.output import AsJson, emit, note, one_line, say, say_json
 from glassformer.cli.predictions import check_output, write_table
 from glassformer.data.tables import PLAIN
 from glassformer.data.vocabulary import MASK
-from glassformer.errors import ConfigError, with_article
+from glassformer.errors import ConfigError, ConflictError, NotForThisModelError, counted, with_article
 from glassformer.inputs.rows import Given, Row, columns_beside, gather_rows, layout_of, usable
 from glassformer.outputs import check_new_file
 
@@ -70,7 +70,7 @@ def align(
     translator, rows = _opened(folder, given, text_column)
     texts = usable(rows)
     if len(texts) > MOST:
-        raise ConfigError(f"{len(texts)} texts, at most {MOST} go into one page", fix="Give fewer")
+        raise ConfigError(f"{len(texts)} texts are too many for one page (at most {MOST})", fix="Give fewer")
     made = [translator.align(text, beam) for text in texts]
     save_alignments(made, path)
     return made
@@ -102,7 +102,7 @@ def load_kind(folder: str | Path, verb: str) -> Any:
         does = {"similar": "compare texts"}.get(verb, verb)
         what = f"holds {with_article(type(found).__name__)}, which cannot {does}"
         fix = f"Name a run of {with_article(able[0].__name__)}"
-        raise ConfigError(what, where=str(folder), fix=fix)
+        raise NotForThisModelError(what, where=str(folder), fix=fix)
     return found
 
 
@@ -135,7 +135,7 @@ def translate_command(
     if out is not None:
         check_output(out)
     if out is not None and align_ is not None:
-        raise ConfigError("both --out and --align are given", where="translate", fix="Give one of them")
+        raise ConflictError("both --out and --align are given", where="translate", fix="Give one of them")
     if align_ is not None:
         aligned = align(run, given, align_, beam=beam, text_column=text_column)
         note(f"what each word was read from: {align_}")
@@ -149,7 +149,7 @@ def translate_command(
     others = columns_beside(layout, ("text", "translation"))
     rows = ([row.text, said, *(cell(row) for cell in others.values())] for row, said in found)
     write_table(out, ["text", "translation", *others], rows)
-    say(f"{len(found):,} texts: {out}")
+    say(f"{counted(len(found), 'text')}: {out}")
     if json:
         say_json({"texts": len(found), "out": out})
 

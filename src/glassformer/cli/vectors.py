@@ -8,7 +8,11 @@ from typing import Annotated
 
 from glassformer.cli.options import a_run, argument, option
 from glassformer.cli.output import AsJson, emit, say, say_json
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import (
+    ConflictError,
+    NoSuchModelError,
+    NothingGivenError,
+)
 from glassformer.outputs import check_new_file
 
 
@@ -21,7 +25,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
     """
     if len(words) not in (1, 2, 3):
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
-        raise ConfigError(f"{len(words)} words" if words else "no word", where="vectors", fix=fix)
+        raise NothingGivenError(f"{len(words)} words" if words else "no word", where="vectors", fix=fix)
     _check_source(source)
     from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -53,7 +57,7 @@ def _check_source(source: str | Path) -> None:
     if not Path(source).exists():
         from glassformer.checkpoints.files import missing_run
 
-        raise CheckpointError("no such file", where=str(source), fix=missing_run(Path(source)))
+        raise NoSuchModelError("no such file", where=str(source), fix=missing_run(Path(source)))
 
 
 def vectors_command(
@@ -72,7 +76,7 @@ def vectors_command(
 ) -> None:
     """Word vectors: nearest words, cosines, analogies, and conversion of word2vec files."""
     if out is not None and words:
-        raise ConfigError("words and --out at once", where="vectors", fix="Give one of them")
+        raise ConflictError("words and --out at once", where="vectors", fix="Give one of them")
     if out is not None:
         convert(source, out)
         say(f"vectors: {out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 import types
 import typing
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 from glassformer.config.synonyms import listed as listed
 from glassformer.config.synonyms import nearest, suggestion
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError, ConflictError, NoSuchRecipeError, UnknownKeyError
 from glassformer.outputs import readable
 from glassformer.reading import NotRegularError, read_regular
 
@@ -96,11 +97,11 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         text = read_regular(path, MAX_TOML_BYTES).decode("utf-8")
         return tomllib.loads(text.replace("\r\n", "\n").replace("\r", "\n"))
     except (FileNotFoundError, NotADirectoryError):
-        raise ConfigError("no such recipe file", where=str(path)) from None
+        raise NoSuchRecipeError("no such recipe file", where=str(path)) from None
     except NotRegularError as error:
-        raise ConfigError(f"no such recipe file: {error.strerror}", where=str(path)) from None
+        raise NoSuchRecipeError(f"no such recipe file: {error.strerror}", where=str(path)) from None
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise NoSuchRecipeError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except RecursionError:
         raise ConfigError("nested too deeply", where=str(path)) from None
     except UnicodeDecodeError as error:
@@ -123,11 +124,11 @@ def build(cls: type[T], values: Mapping[str, Any], where: str = "config") -> T:
         if key in retired:
             neutral, why = retired[key]
             if _python(value) != neutral:
-                raise ConfigError(why, where=key, fix="Leave it out")
+                raise UnknownKeyError(why, where=key, fix="Leave it out")
             continue
         if key not in fields:
             fix = suggestion(key, fields) or nearest(key, list(fields))
-            raise ConfigError(f"unknown key {key!r}", where=where, fix=fix)
+            raise UnknownKeyError(f"unknown key {key!r}", where=where, fix=fix)
         hint = hints[key]
         if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
             kwargs[key] = build(typing.cast(type, hint), value, f"{where}.{key}")
@@ -162,7 +163,11 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
                 try:
                     return float(value)
                 except OverflowError:
-                    raise ConfigError(f"a number of {len(str(value))} digits", where=where) from None
+                    raise ConfigError(
+                        f"the number has {len(str(value))} digits, too many for a float",
+                        where=where,
+                        fix="Use a smaller one",
+                    ) from None
         elif origin is int:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
@@ -176,14 +181,15 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             return value
         elif origin is str and isinstance(value, Path):
             return str(value)
+    where = re.sub(r"^--set\.(\w+\.)*", "--set ", where)  # the key alone, as it is written
     choices = [c for o in options if typing.get_origin(o) is typing.Literal for c in typing.get_args(o)]
     if choices and isinstance(value, str):
-        raise ConfigError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
+        raise BadValueError(f"{value!r} is not a choice", where=where, fix=nearest(value, choices))
     wanted = [
         *map(str, choices),
         *(_in_words(o) for o in options if typing.get_origin(o) is not typing.Literal),
     ]
-    raise ConfigError(f"{value!r} does not fit", where=where, fix=f"Wanted: {' or '.join(wanted)}")
+    raise BadValueError(f"expected {' or '.join(wanted)}, got {value!r}", where=where)
 
 
 WORDS = {
@@ -330,7 +336,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, Any]:
         if isinstance(before, dict) != isinstance(value, dict):
             what = f"{key} is set twice, and one of the two is a table: which holds is not clear"
             tip = ', such as {"*" = "spelling", "n/a" = ""}' if key.endswith("merge_labels") else ""
-            raise ConfigError(what, where="--set", fix=f"Set it once{tip}")
+            raise ConflictError(what, where="--set", fix=f"Set it once{tip}")
         changes[key] = before | value if isinstance(value, dict) else value
     return changes
 
@@ -348,7 +354,7 @@ def lay_over(values: Mapping[str, Any], changes: Mapping[str, Any], cls: type, w
     places = key_places(cls)
     for key, value in changes.items():
         if key not in places:
-            raise ConfigError(f"unknown key {key!r}", where=where, fix=_nearest_key(key, places))
+            raise UnknownKeyError(f"unknown key {key!r}", where=where, fix=_nearest_key(key, places))
         target = values
         *sections, last = places[key]
         for section in sections:
@@ -427,7 +433,7 @@ def check_ranges(config: Any, ranges: Mapping[str, tuple[float, float]] = RANGES
             high = MOST
         if isinstance(value, int | float) and not (low <= value <= high and abs(value) < INF):
             bound = f"of at least {low:g}" if high == INF else f"from {low:g} to {high:.10g}"
-            raise ConfigError(f"{name} = {value} is out of range", where=name, fix=f"Use a value {bound}")
+            raise BadValueError(f"{value} is out of range", where=name, fix=f"Use a value {bound}")
 
 
 @section

@@ -79,7 +79,7 @@ def _leaks(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> Iter
         figures["leaks"][f"{a}/{b}"] = len(shared)
         rows = sum(alike(text) in keys[a] for text in splits[b].texts) if shared else 0
         message = f"contexts in both {a} and {b}: {len(shared):,} ({rows:,} questions of {b})"
-        shown, ok = [excerpt(keys[b][key]) for key in shared[:3]], f"no context stands in both {a} and {b}"
+        shown, ok = [excerpt(keys[b][key]) for key in shared[:3]], f"no context is in both {a} and {b}"
         yield from found("warning", "leaks", shared, message, f"leave them out of {a}", shown=shown, ok=ok)
 
 

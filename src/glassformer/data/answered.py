@@ -29,7 +29,7 @@ from glassformer.data.questions import Answers, Question, check_answers, check_q
 from glassformer.data.rejected import RejectedRow, Row, check_request, column_of, lenient_table, read_rows
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table
-from glassformer.errors import DataError
+from glassformer.errors import MalformedFileError
 
 QUESTION_COLUMNS = ("question", "questions")
 CONTEXT_COLUMNS = ("context", "passage", "paragraph", "text", "document")
@@ -73,7 +73,7 @@ ANSWERED_SOURCES = {
         load=facts.facts,
         notes=(
             "six kinds of sentence, eleven of questions: figures on it say nothing of English",
-            "nobody stands in two splits",
+            "nobody is in two splits",
         ),
     )
 }
@@ -163,11 +163,13 @@ def _nested(file: Path) -> Iterator[tuple[Any, Any, int, str]]:
                     given = [] if qa.get("is_impossible") else qa.get("answers") or []
                     yield (qa["question"], context), given, row, str(qa.get("id") or "")
     except (ValueError, RecursionError) as error:
-        raise DataError(f"not JSON ({error})", where=str(file), fix="Fetch it anew") from None
+        raise MalformedFileError(f"not JSON ({error})", where=str(file), fix="Download it again") from None
     except (KeyError, TypeError, AttributeError) as error:
         what = f"not as SQuAD's files are: {type(error).__name__} {error}"
         fix = "Give data, each with paragraphs of a context and qas; or one object a line with "
-        raise DataError(what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)") from None
+        raise MalformedFileError(
+            what, where=str(file), fix=f"{fix}question, context, answers (.jsonl)"
+        ) from None
 
 
 def _table(

@@ -1,14 +1,14 @@
-"""The augmentation ladder: a batch at a time, yet every picture gets its own draw.
+"""The augmentation ladder: a batch at a time, yet every image gets its own draw.
 
     none     the evaluation view
-    shift    moved by up to an eighth, and flipped: the usual for pictures of 32 pixels
-    light    a random part of the picture (8 to 100 % of its area) scaled to size, and flipped
-    medium   light, then brightness, contrast, saturation and hue, and a quarter of the pictures partly erased
+    shift    moved by up to an eighth, and flipped: the usual for images of 32 pixels
+    light    a random part of the image (8 to 100 % of its area) scaled to size, and flipped
+    medium   light, then brightness, contrast, saturation and hue, and a quarter of the images partly erased
     strong   medium, with two operations of RandAugment (Cubuk et al., 2020) at magnitude 9 of 30 instead
     stacked  the two operations on top of medium's colors, none of which they replace
 
-All that moves pixels (crop, flip, rotation, shear, translation) is one affine map a picture, so pixels are
-read once. kornia's own ``RandAugment`` draws one policy for the whole batch; here the pictures that drew the
+All that moves pixels (crop, flip, rotation, shear, translation) is one affine map an image, so pixels are
+read once. kornia's own ``RandAugment`` draws one policy for the whole batch; here the images that drew the
 same operation are changed together. Every draw comes from the generator given, so a batch can be made again.
 """
 
@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from glassformer.config import nearest
 from glassformer.data.image import Brightest, open_picture
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,7 +38,7 @@ LEVELS = ("none", "shift", "light", "medium", "strong", "stacked")
 DRAWN = ("strong", "stacked")  # with RandAugment
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)  # of a random part
 JITTER = {"brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}
-ERASE = 0.25  # share of pictures that lose a rectangle of 2 to 33 % of their area
+ERASE = 0.25  # share of images that lose a rectangle of 2 to 33 % of their area
 MAGNITUDE = 9 / 30  # of RandAugment
 GRAY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R BT.601)
 
@@ -46,7 +46,7 @@ GRAY = (0.299, 0.587, 0.114)  # what the eye sees of red, green and blue (ITU-R 
 def augment(
     pixels: Tensor, size: tuple[int, ...], level: str, generator: torch.Generator, *, flip: bool = True
 ) -> Tensor:
-    """uint8 ``[B, C, H, W]`` -> ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as ``normalise`` takes them).
+    """uint8 ``[B, C, H, W]`` -> ``[B, C, h, w]``, uint8 or floats from 0 to 1 (as ``normalize`` takes them).
 
     Args:
         size: (height, width) that comes out; with ``none`` and ``shift`` the size that went in.
@@ -56,7 +56,7 @@ def augment(
         ConfigError: no such level.
     """
     if level not in LEVELS:
-        raise ConfigError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
+        raise BadValueError(f"no augmentation {level!r}", where="augment", fix=nearest(level, list(LEVELS)))
     if level == "none":
         return pixels
     if level == "shift":
@@ -86,7 +86,7 @@ def _uniform(generator: torch.Generator, count: int, low: float = 0.0, high: flo
 
 
 def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
-    """Each picture moved by up to an eighth of its side, black coming in, and half of them mirrored."""
+    """Each image moved by up to an eighth of its side, black coming in, and half of them mirrored."""
     b, _, h, w = pixels.shape
     reach = max(1, h // 8), max(1, w // 8)
     padded = F.pad(pixels, (reach[1], reach[1], reach[0], reach[0]))
@@ -104,7 +104,7 @@ def _shift(pixels: Tensor, generator: torch.Generator, flip: bool) -> Tensor:
 
 
 def _random_part(b: int, shape: torch.Size, generator: torch.Generator, flip: bool) -> Tensor:
-    """A map ``[B, 3, 3]`` from places in the result to places in the picture: a random part of it."""
+    """A map ``[B, 3, 3]`` from places in the result to places in the image: a random part of it."""
     area = _uniform(generator, b, *AREA)
     ratio = torch.exp(_uniform(generator, b, math.log(RATIO[0]), math.log(RATIO[1])))
     aspect = shape[1] / shape[0]
@@ -132,7 +132,7 @@ def _jitter(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
-    """A rectangle of some pictures becomes their mean (Zhong et al., 2020)."""
+    """A rectangle of some images becomes their mean (Zhong et al., 2020)."""
     b, _, h, w = x.shape
     area, ratio = _uniform(generator, b, 0.02, 0.33), torch.exp(_uniform(generator, b, -1.2, 1.2))
     height, width = (area * ratio).sqrt().clamp(max=1) * h, (area / ratio).sqrt().clamp(max=1) * w
@@ -143,14 +143,14 @@ def _erase(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _boxes(h: int, w: int, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """Which pixels of each picture lie in its rectangle, bool ``[B, 1, h, w]``."""
+    """Which pixels of each image lie in its rectangle, bool ``[B, 1, h, w]``."""
     rows, columns = torch.arange(h)[None], torch.arange(w)[None]
     in_rows = (rows >= top[:, None]) & (rows < (top + height)[:, None])
     in_columns = (columns >= left[:, None]) & (columns < (left + width)[:, None])
     return (in_rows[:, :, None] & in_columns[:, None])[:, None]
 
 
-# --- colours: each takes pictures and one factor a picture; 1 leaves them as they are ----------------
+# --- colors: each takes images and one factor an image; 1 leaves them as they are ----------------
 
 
 def _gray(x: Tensor) -> Tensor:
@@ -223,7 +223,7 @@ def _recolored(x: Tensor, operations: Tensor, sign: Tensor) -> Tensor:
     return out
 
 
-# --- two pictures as one ---------------------------------------------------------------------------
+# --- two images as one ---------------------------------------------------------------------------
 
 
 def one_hot(targets: Tensor, classes: int) -> Tensor:
@@ -233,10 +233,10 @@ def one_hot(targets: Tensor, classes: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Mixed:
-    """Each picture's other half: example ``partner[i]`` of the batch has ``1 - share[i]`` of picture i."""
+    """Each image's other half: example ``partner[i]`` of the batch has ``1 - share[i]`` of image i."""
 
     partner: Tensor  # [B] places in the batch
-    share: Tensor  # [B] of the picture itself, from 0 to 1
+    share: Tensor  # [B] of the image itself, from 0 to 1
 
     def soften(self, targets: Tensor, classes: int) -> Tensor:
         """Class numbers ``[B]`` -> soft labels ``[B, C]`` that sum to 1."""
@@ -248,7 +248,7 @@ class Mixed:
 def mix_pairs(
     x: Tensor, kind: str, share: float, alpha: float, generator: torch.Generator
 ) -> tuple[Tensor, Mixed | None]:
-    """Mixup (Zhang et al., 2018) adds pictures; CutMix (Yun et al., 2019) cuts a box of one into another.
+    """Mixup (Zhang et al., 2018) adds images; CutMix (Yun et al., 2019) cuts a box of one into another.
 
     Args:
         kind: mixup, cutmix, or both (one of them, by chance).
@@ -279,16 +279,16 @@ def mix_pairs(
 
 
 # --- a fixed suite of changes ---------------------------------------------------------------------
-# How far does accuracy fall when pictures get worse?
+# How far does accuracy fall when images get worse?
 # Random crops and lighting are part of some augmentations too, so they are not new to every model.
 # Six kinds, five severities each, all drawn from a seed (in the manner of Hendrycks and Dietterich, 2019).
-# They act on 8-bit pictures of the size that the model reads.
+# They act on 8-bit images of the size that the model reads.
 
 SEVERITIES = (1, 2, 3, 4, 5)
 # What each severity means.
 CROP = (0.9, 0.8, 0.7, 0.55, 0.4)  # share of each side that stays, at a random place
 LIGHT = (0.15, 0.3, 0.45, 0.6, 0.75)  # how far brightness goes, up or down
-BLUR = (0.008, 0.016, 0.024, 0.036, 0.05)  # standard deviation of a Gaussian, in picture sides
+BLUR = (0.008, 0.016, 0.024, 0.036, 0.05)  # standard deviation of a Gaussian, in image sides
 NOISE = (8, 16, 26, 38, 54)  # standard deviation, of 255
 JPEG = (50, 30, 20, 12, 6)  # quality
 ROTATION = (8, 16, 26, 38, 52)  # degrees, left or right
@@ -296,7 +296,7 @@ KINDS = {"crop": CROP, "light": LIGHT, "blur": BLUR, "noise": NOISE, "jpeg": JPE
 
 
 def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> PixelTable:
-    """The pictures changed in one way.
+    """The images changed in one way.
 
     Args:
         severity: 1 (hardly seen) to 5 (hard for people too).
@@ -305,9 +305,9 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
         ConfigError: no such kind or severity.
     """
     if kind not in KINDS:
-        raise ConfigError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
+        raise BadValueError(f"no kind {kind!r}", where="robustness", fix=nearest(kind, list(KINDS)))
     if severity not in SEVERITIES:
-        raise ConfigError(f"severity {severity}", where="robustness", fix="Use 1 to 5")
+        raise BadValueError(f"severity {severity}", where="robustness", fix="Use 1 to 5")
     rng = np.random.default_rng([seed, list(KINDS).index(kind), severity])
     strength = KINDS[kind][severity - 1]
     out = np.empty_like(table.pixels)
@@ -317,7 +317,7 @@ def corrupt(table: PixelTable, kind: str, severity: int, seed: int = 0) -> Pixel
 
 
 def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Generator) -> np.ndarray:
-    """One picture uint8 ``[C, H, W]``, changed."""
+    """One image uint8 ``[C, H, W]``, changed."""
     from PIL import Image, ImageFilter
 
     _, h, w = pixels.shape
@@ -344,7 +344,7 @@ def _change(pixels: np.ndarray, kind: str, strength: float, rng: np.random.Gener
 
 
 # --- a contact sheet ------------------------------------------------------------------------------
-# What each augmentation makes of some pictures, side by side, before any training.
+# What each augmentation makes of some images, side by side, before any training.
 
 MIXES = ("mixup", "cutmix")
 SIDE, GAP, HEAD = 112, 6, 22  # pixels of a cell, between cells, and above the first row
@@ -358,16 +358,16 @@ def sheet_columns(level: str) -> list[str]:
         ConfigError: no such level.
     """
     if level not in LEVELS:
-        raise ConfigError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
+        raise BadValueError(f"no augmentation {level!r}", where="--augment", fix=nearest(level, list(LEVELS)))
     return ["original", *LEVELS[1 : LEVELS.index(level) + 1], *MIXES]
 
 
-def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "pictures") -> Image:
-    """A row for each picture, a column for each of ``sheet_columns``; all draws come from one fixed seed.
+def contact_sheet(pictures: Sequence[Any], level: str, origin: str = "images") -> Image:
+    """A row for each image, a column for each of ``sheet_columns``; all draws come from one fixed seed.
 
     Raises:
         ConfigError: no such level.
-        DataError: a picture that cannot be read, by name.
+        DataError: an image that cannot be read, by name.
     """
     from PIL import Image, ImageDraw
 

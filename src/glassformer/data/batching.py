@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glassformer.data.text import TokenTable
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 from glassformer.packing import Packing
 from glassformer.runtime import send
 
@@ -84,7 +84,9 @@ class BatchSettings:
 
     def __post_init__(self) -> None:
         if self.batch_size < 0 or self.batch_tokens < 0 or not (self.batch_size or self.batch_tokens):
-            raise ConfigError("batch_size and batch_tokens cannot both be 0, nor negative", where="batching")
+            raise BadValueError(
+                "batch_size and batch_tokens cannot both be 0, nor negative", where="batching"
+            )
 
 
 def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, epoch: int) -> list[np.ndarray]:
@@ -171,7 +173,7 @@ def divided(lengths: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence[np.ndarray]]:
-    """The batches of each optimiser step."""
+    """The batches of each optimizer step."""
     for i in range(0, len(batches), accumulate):
         yield batches[i : i + accumulate]
 
@@ -228,7 +230,7 @@ class PairStream:
         return int((self.target.lengths - 1).sum())
 
     def steps(self, epoch: int) -> list:
-        """The optimiser steps of an epoch, each a list of arrays of pair numbers."""
+        """The optimizer steps of an epoch, each a list of arrays of pair numbers."""
         lengths = self.source.lengths + self.target.lengths
         return list(grouped(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate))
 

@@ -16,7 +16,14 @@ import numpy as np
 
 from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.label_kinds import MANY, about_labels, what_labels_are
-from glassformer.errors import CheckpointError, DataError
+from glassformer.errors import (
+    CheckpointError,
+    DataError,
+    MissingValueError,
+    OneClassError,
+    UnclearColumnError,
+    UnequalLengthsError,
+)
 
 MAX_LABEL = 1_000  # characters
 MAX_EXACT = 2**53  # of floats: beyond it they skip whole numbers
@@ -40,7 +47,7 @@ def check_texts(texts: Iterable[Any], origin: str = "texts", rows: Sequence[int]
     """
     checked = list(read_rows(texts, origin, "texts") if rows is None else texts)
     if not checked:
-        raise DataError("no texts", where=origin, fix="Give at least one")
+        raise MissingValueError("no texts", where=origin, fix="Give at least one")
     for index, text in enumerate(checked):
         if not isinstance(text, str) or not text or text.isspace() or "\0" in text:
             raise _text_error(text, place(origin, index, rows))
@@ -59,18 +66,18 @@ def check_cells(values: Sequence[Any]) -> list[str]:
 
 def _text_error(text: Any, where: str) -> DataError:
     if not isinstance(text, str) and is_missing(text):
-        return DataError("the text is missing", where=where, fix="Fill it in or remove the row")
+        return MissingValueError("the text is missing", where=where, fix="Fill it in or remove the row")
     if not isinstance(text, str):
         kind, fix = type(text).__name__, "Name the column of texts"
         if isinstance(text, dict | list):
             keys = ", ".join(repr(str(key)[:20]) for key in [*text][:3]) if isinstance(text, dict) else ""
             kind = f"an object ({keys})" if isinstance(text, dict) else "a list"
             fix = "Write the text itself in its place, or name another column of texts"
-        return DataError(f"{NO_TEXT} but {kind}", where=where, fix=fix)
+        return MissingValueError(f"{NO_TEXT} but {kind}", where=where, fix=fix)
     if not text.strip():
-        return DataError("the text is empty", where=where, fix="Fill it in or remove the row")
+        return MissingValueError("the text is empty", where=where, fix="Fill it in or remove the row")
     if "\0" in text:
-        return DataError("the text holds a NUL character", where=where, fix="Remove it")
+        return MissingValueError("the text holds a NUL character", where=where, fix="Remove it")
     return DataError("the text holds half of a surrogate pair", where=where, fix="Save it as valid Unicode")
 
 
@@ -95,7 +102,7 @@ def check_labels(
                 value = check_label(label, "")
             except DataError as error:
                 what, fix = about_labels(labels, error.what, error.fix or "")
-                raise DataError(what, where=place(origin, index, rows), fix=fix) from None
+                raise error.but(what=what, where=place(origin, index, rows), fix=fix) from None
         if isinstance(value, str):
             good[value] = value
         found = _kind(label)
@@ -123,16 +130,16 @@ def check_label(label: Any, where: str = "label") -> str | int:
     if isinstance(label, str):
         text = str(label)  # numpy's strings too
         if is_missing(text):
-            raise DataError("the label is missing", where=where, fix="Fill it in or remove the row")
+            raise MissingValueError("the label is missing", where=where, fix="Fill it in or remove the row")
         if (what := _unfit_text(text)) is not None:
-            raise DataError(what, where=where, fix="Write it as plain text")
+            raise MissingValueError(what, where=where, fix="Write it as plain text")
         return text
     if isinstance(label, bool | np.bool_ | int | np.integer):
         if not -(2**63) <= int(label) < 2**63:
             raise DataError("the label is a number beyond 64 bits", where=where, fix="Write it as text")
         return int(label)
     if is_missing(label):
-        raise DataError("the label is missing", where=where, fix="Fill it in or remove the row")
+        raise MissingValueError("the label is missing", where=where, fix="Fill it in or remove the row")
     if isinstance(label, Decimal) and label.is_finite() and label == int(label):  # of a data base
         return check_label(int(label), where)
     if isinstance(label, float | np.floating | Decimal):
@@ -143,7 +150,7 @@ def check_label(label: Any, where: str = "label") -> str | int:
             raise DataError(what, where=where, fix="Write it as a whole number or as text")
         return int(label)
     what = f"the label is neither text nor a whole number but {type(label).__name__}"
-    raise DataError(what, where=where, fix="Name the column of labels")
+    raise MissingValueError(what, where=where, fix="Name the column of labels")
 
 
 def check_class_names(names: Sequence[Any], where: str) -> list[str]:
@@ -155,7 +162,7 @@ def check_class_names(names: Sequence[Any], where: str) -> list[str]:
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str):
-            raise DataError(f"the name of a class is no text but {type(name).__name__}", where=where)
+            raise DataError(f"the name of a class is not a text but {type(name).__name__}", where=where)
         if check_label(name, where) in seen:
             raise DataError(f"two classes are called {name!r}", where=where, fix="Rename one")
         seen.add(name)
@@ -203,10 +210,10 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
     classes = sorted(Counter(labels))
     if MANY < len(classes) > len(labels) / 2 and (odd := what_labels_are(labels)):
         what = f"{len(classes):,} different labels in {len(labels):,} examples; {odd[0]}"
-        raise DataError(what, where=origin, fix=odd[1])
+        raise UnclearColumnError(what, where=origin, fix=odd[1])
     if len(classes) < 2:
         what = f"one class only ({classes[0]!r})" if classes else "no labels"
-        raise DataError(what, where=origin, fix="A classifier needs examples of at least two classes")
+        raise OneClassError(what, where=origin, fix="A classifier needs examples of at least two classes")
     return classes
 
 
@@ -229,7 +236,9 @@ def check_pairs(
         raise DataError("requires y to be passed, but the target y is None", where=where)
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
-        raise DataError(f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels", where=where)
+        raise UnequalLengthsError(
+            f"{len(checked)} {texts.split()[-1]} but {len(targets)} labels", where=where
+        )
     return checked, list(targets)
 
 
@@ -269,5 +278,5 @@ def read_labels(labels: list[Any], key: str, where: str) -> list[Any]:
     except DataError as error:
         raise CheckpointError(f"{error.where}: {error.what}", where=where) from None
     if len(set(checked)) < len(checked):
-        raise CheckpointError(f"{key!r} holds what is no label, or a label twice", where=where)
+        raise CheckpointError(f"{key!r} holds what is not a label, or a label twice", where=where)
     return list(checked)

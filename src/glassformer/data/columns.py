@@ -39,7 +39,7 @@ from glassformer.data.parquet import batches, to_list
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_CELL, SIDES, check_side, join_sides
-from glassformer.errors import DataError
+from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 
 CLASSES = (
     "kind type class category categories label tag topic sentiment rating intent mood about subject reason"
@@ -96,7 +96,7 @@ def find_columns(
         raise no_column(table, "text")
     if found_text == found_label:
         what = f"column {found_text!r} is taken for the text and for the label"
-        raise DataError(what, where=table.origin, fix="Name both with text_column and label_column")
+        raise UnclearColumnError(what, where=table.origin, fix="Name both with text_column and label_column")
     several: list[str] = []
     if found_label is None:
         look = labels or need_labels
@@ -128,7 +128,7 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
     others = [n for n in table.names if n != label and looks_like_labels(table.read(n))]
     known = list(likeliest_labels(table, others)) or [n for n in table.names if n != label]
     fix = "Name the column of classes with label_column" + (f", such as {known[0]!r}" if known else "")
-    raise DataError(what, where=table.origin, fix=fix)
+    raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def likeliest_labels(table: Table, names: Sequence[str]) -> tuple[str, ...]:
@@ -162,7 +162,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def find_label(table: Table, wanted: str | None, taken: str, needed: bool = False) -> str | None:
-    """The column of labels beside one that is known (of pictures); None: there is none.
+    """The column of labels beside one that is known (of images); None: there is none.
 
     Raises:
         DataError: no such column, several with usual names, or none though it is ``needed``.
@@ -189,7 +189,7 @@ def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | Non
         found = free[0] if len(free) == 1 < len(table.names) else _guess_text(table, free, False)
     if found is None:
         fix = f"Name it with text_column: {listed(table.names)}"
-        raise DataError("no column of texts", where=table.origin, fix=fix)
+        raise UnclearColumnError("no column of texts", where=table.origin, fix=fix)
     return found
 
 
@@ -207,7 +207,7 @@ def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: st
         exact = [name for name in found if name.lower() == usual[0]]
         if len(exact) != 1:
             what = f"several columns could be the {kind}: {listed(found)}"
-            raise DataError(what, where=table.origin, fix=f"Name it with {kind}_column")
+            raise UnclearColumnError(what, where=table.origin, fix=f"Name it with {kind}_column")
         return exact[0]
     return found[0] if found else None
 
@@ -219,7 +219,7 @@ def no_column(table: Table, kind: str) -> DataError:
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
     if not table.typed:
         fix += "; the first row must be the header"
-    return DataError(what, where=table.origin, fix=fix)
+    return NoSuchColumnError(what, where=table.origin, fix=fix)
 
 
 # --- by what a column holds -------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _guess_text(table: Table, names: Sequence[str], pairs: bool) -> str | None:
     if pairs:
         fix += ", or the two of a pair with text_column and pair_column"
     what = f"several columns look like texts: {listed(ranked)}"
-    raise DataError(what, where=table.origin, fix=fix)
+    raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def _label_beside(
@@ -270,7 +270,7 @@ def _label_beside(
         empty = sum(is_missing(value) for value in table.read(text)) if text else 0
         if empty:
             fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be left out with on_bad_row=skip"
-        raise DataError(_several(like), where=table.origin, fix=fix)
+        raise UnclearColumnError(_several(like), where=table.origin, fix=fix)
     if len(names) == 1:
         _refuse_doubtful(table, names[0], values[names[0]])
     raise no_column(table, "label")
@@ -285,7 +285,7 @@ def _refuse_doubtful(table: Table, name: str, values: Sequence[Any]) -> None:
     what += "; these look like numbers, not classes" if numbers else ""
     hint = f"{CUT}. " if numbers else f"{nearest('label', [name])} "
     fix = f"{hint}Name a column of a few classes with label_column"
-    raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+    raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
 
 
 def parquet_texts(source: str | Path, schema: Any) -> list[str]:
@@ -384,10 +384,10 @@ def _named(table: Table, text: str | None, pair: str, label: str | None) -> Side
         first = texts[0] if len(texts) == 1 else usual[0] if len(usual) == 1 else None
     if first is None:
         fix = f"Name it with text_column: {listed(table.names)}"
-        raise DataError(f"no first text to go with {pair!r}", where=table.origin, fix=fix)
+        raise UnclearColumnError(f"no first text to go with {pair!r}", where=table.origin, fix=fix)
     if first == pair:
         what = f"column {pair!r} is taken for the first text and for the second"
-        raise DataError(what, where=table.origin, fix="Name two with text_column and pair_column")
+        raise UnclearColumnError(what, where=table.origin, fix="Name two with text_column and pair_column")
     return Sides(first, pair)
 
 
@@ -403,7 +403,7 @@ def columns_of_pairs(
     found = find_column(table, label, LABEL_COLUMNS, "label")
     if found in two:
         what = f"column {found!r} is taken for a text and for the label"
-        raise DataError(what, where=table.origin, fix="Name another with label_column")
+        raise UnclearColumnError(what, where=table.origin, fix="Name another with label_column")
     if found is None:
         found = _label_beside(table, two, need_labels, several, look=labels or need_labels)
         said += [f"labels in {found!r}, found by what it holds; label_column names another"] if found else []
@@ -431,7 +431,7 @@ def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tup
     """The only two columns of texts, if neither is as much longer as a text is than its title.
 
     Args:
-        labelled: which column has the labels is known, so that sentences which come again and again, as a
+        labeled: which column has the labels is known, so that sentences which come again and again, as a
             premise does with each of its hypotheses, are texts and no classes.
     """
     sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
@@ -470,7 +470,7 @@ def trained_sides(
     named = [None if name in (own, AUTO, NONE) else name for name, own in both]
     for name in named:
         if name is not None and name not in names:
-            raise DataError(f"no column {name!r}", where=str(where), fix=nearest(name, names))
+            raise NoSuchColumnError(f"no column {name!r}", where=str(where), fix=nearest(name, names))
     places = {name.lower(): name for name in names} | {name: name for name in names}
     both = zip(named, known, strict=True)
     found = [name or (own and places.get(own, places.get(own.lower()))) for name, own in both]
@@ -498,7 +498,7 @@ def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | 
         what = f", in training from {' and '.join(map(repr, own))}, and the table lacks {lacking}"
     fix = "Name the column of the first texts with text_column, that of the second with pair_column"
     fix += f": {listed(list(names))}"
-    return DataError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
+    return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
 
 
 WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
@@ -529,7 +529,7 @@ def read_labels(
         kind = what_labels_are(values)
         if kind is None or kind[0] in error.what:
             raise
-        raise DataError(f"{error.what}: {kind[0]}", where=error.where, fix=kind[1]) from None
+        raise error.but(what=f"{error.what}: {kind[0]}", fix=kind[1]) from None
     return named_labels(labels, class_names, table) if class_names else labels
 
 
@@ -703,7 +703,7 @@ def refuse_targets(table: MemoryTable, y: Any, most: int, noun: str, word: str =
             if len(table) > 1:
                 kept = inputs_of(table, most, label)
                 fix = f"Give the {noun} alone: fit({table.code(*kept)}, {table.code(label)})"
-            raise DataError(f"column {label!r} of X holds the {word}", where="fit", fix=fix)
+            raise UnclearColumnError(f"column {label!r} of X holds the {word}", where="fit", fix=fix)
 
 
 def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
@@ -713,7 +713,7 @@ def refuse_target_sides(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: 
         how = "is its label" if equal else "has one value for each label"
         what = f"the {SIDES[i]} text of each pair {how}"
         fix = f"Give the {noun} alone: fit([pair[{1 - i}] for pair in X], y)"
-        raise DataError(what, where="fit", fix=fix)
+        raise UnclearColumnError(what, where="fit", fix=fix)
 
 
 def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
@@ -725,7 +725,7 @@ def refuse_target_columns(split: Any, columns: tuple[str, str]) -> None:
         what += "holds the labels" if equal else "has one value for each label"
         alone = shlex.quote(columns[1 - i])
         fix = f"Read {columns[1 - i]!r} alone: text_column {alone} pair_column none"
-        raise DataError(what, where=split.origin, fix=fix)
+        raise UnclearColumnError(what, where=split.origin, fix=fix)
 
 
 def _target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any]) -> tuple[int, bool] | None:

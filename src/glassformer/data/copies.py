@@ -1,4 +1,4 @@
-"""Which examples are copies: texts equal but for case, spaces, punctuation, markup; pictures alike.
+"""Which examples are copies: texts equal but for case, spaces, punctuation, markup; images alike.
 
 A copy in training of what is judged makes the figures too good. So copies stay on one side of a split.
 """
@@ -43,7 +43,7 @@ def same_but_for_case(text: str) -> str:
 
 
 def digest(picture: Any) -> str:
-    """Of the bytes that a picture lies in, or of its pixels; empty where it is missing."""
+    """Of the bytes that an image lies in, or of its pixels; empty where it is missing."""
     picture = file_of(picture)
     if isinstance(picture, str | bytes) and (not picture or is_missing(picture)):
         return ""
@@ -55,7 +55,7 @@ def digest(picture: Any) -> str:
     if not isinstance(picture, bytes | bytearray | memoryview):
         if is_missing(picture):
             return ""
-        if getattr(picture, "mode", None) in ("P", "PA"):  # whose numbers are of colours in a table
+        if getattr(picture, "mode", None) in ("P", "PA"):  # whose numbers are of colors in a table
             picture = picture.convert("RGBA")
         array = np.ascontiguousarray(np.asarray(picture))
         picture = str(array.shape).encode() + array.tobytes()
@@ -118,33 +118,33 @@ def distinct(keys: Sequence[Any]) -> list[int]:
     return list(first.values())
 
 
-# --- pictures that look nearly the same -----------------------------------------------------------
+# --- images that look nearly the same -----------------------------------------------------------
 # A difference hash, checked on small copies.
-# The hash says of 8 x 8 places whether a picture grows brighter to the right (Krawetz, "Kind of like that",
-# 2013), on Pillow's own resize. Pictures whose hashes differ in at most three places are compared as 16 x
+# The hash says of 8 x 8 places whether an image grows brighter to the right (Krawetz, "Kind of like that",
+# 2013), on Pillow's own resize. Images whose hashes differ in at most three places are compared as 16 x
 # 16 pixels.
 
 SIDE = 16  # pixels of a small copy
-MOST = 30_000  # pictures of a split that are looked at, drawn with the seed 0
+MOST = 30_000  # images of a split that are looked at, drawn with the seed 0
 BITS = 3  # in which two hashes may differ
 LEVELS = 6.0  # of 256, by which two small copies may differ on average, each at its own brightness
 FLAT = 3.0  # standard deviation of a small copy in levels: less says nothing
-CROWD = 200  # pictures that share a quarter of their hash, beyond which they are not compared one by one
+CROWD = 200  # images that share a quarter of their hash, beyond which they are not compared one by one
 FEW_HASHES = 500  # in a crowd, beyond which only equal ones are compared
-NEAREST = 4  # hashes whose pictures one in a crowd is compared with
+NEAREST = 4  # hashes whose images one in a crowd is compared with
 
 
 @dataclass(frozen=True)
 class Thumbs:
-    """Small copies of a split's pictures, and their hashes."""
+    """Small copies of a split's images, and their hashes."""
 
-    places: np.ndarray  # int64 [n]: which pictures of the split they are
+    places: np.ndarray  # int64 [n]: which images of the split they are
     pixels: np.ndarray  # uint8 [n, 16, 16, 3]
     hashes: np.ndarray  # uint64 [n]
 
     @staticmethod
     def of(pictures: Sequence[Any], places: Sequence[int], image_range: ImageRange = "full") -> Thumbs:
-        """Of the pictures at some places; those that cannot be read or show nothing are left out."""
+        """Of the images at some places; those that cannot be read or show nothing are left out."""
         chosen = np.asarray(places, np.int64)
         if len(chosen) > MOST:
             chosen = np.sort(np.random.default_rng(0).choice(chosen, MOST, replace=False))
@@ -166,9 +166,9 @@ class Thumbs:
 
 
 def near_repeats(thumbs: Mapping[str, Thumbs]) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    """(split, split) -> pairs of places whose pictures look nearly the same, in rising order.
+    """(split, split) -> pairs of places whose images look nearly the same, in rising order.
 
-    Across splits every picture of the first is named once, with one of the second that is like it.
+    Across splits every image of the first is named once, with one of the second that is like it.
     """
     owner = [name for name, table in thumbs.items() for _ in range(len(table.places))]
     if not owner:
@@ -209,7 +209,7 @@ def _in_crowd(
 ) -> set[tuple[int, int]]:
     """Each of many with those of its hash, or of near ones, that stand for the others of their split.
 
-    A picture stands for itself where it is like none of its split that stands there already, up to ``CROWD``
+    An image stands for itself where it is like none of its split that stands there already, up to ``CROWD``
     a hash; else it shares what is found like the first of these.
     """
     values, number = np.unique(hashes[group], return_inverse=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 from glassformer.data.label_sets import LabelSet, each
-from glassformer.errors import DataError
+from glassformer.errors import NoSuchSplitError
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ SPLITS = {
 SPLIT_OF = {alias: split for split, aliases in SPLITS.items() for alias in aliases}
 
 
-class NoSplit(DataError):
+class NoSplit(NoSuchSplitError):
     """A data set has no split of that name; the message has those that it has."""
 
 
@@ -61,7 +61,7 @@ class TextSplit(Split):
     STRATIFIED = True
 
     texts: list[str]  # or pairs of them (``TextPair``)
-    labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabelled
+    labels: list[str] | list[int] | list[float] | list[LabelSet] | None  # None: unlabeled
     origin: str  # file or folder, for messages
     rows: Sequence[int] | None = None  # row of each example in the file
 

@@ -39,11 +39,11 @@ from glassformer.errors import DataError
 # Do rows that stand next to each other belong together (reviews of one film, comments of one author)? Where
 # they do, a part held out at random has relatives of its rows in training and flatters the model.
 
-CHUNK = 25  # neighbouring rows looked at in one place
+CHUNK = 25  # neighboring rows looked at in one place
 CHUNKS = 120  # such places
 # a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
 RARE = 0.01
-LEAST = 100  # pairs of neighbours, below which nothing is said
+LEAST = 100  # pairs of neighbors, below which nothing is said
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinshi
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
-    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbours
+    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbors
     whatever stands between them, since some tables mix the classes and keep the order within each."""
     order = [*range(len(texts))]
     if labels is not None:
@@ -147,7 +147,7 @@ def _within(
     message = f"{name}: pairs whose two texts are the same: {len(same):,}"
     examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
     yield from found("note", "same-sides", same, message, shown=examples)
-    message = f"{name}: pairs that stand there the other way round, too: {len(swapped):,}"
+    message = f"{name}: pairs that occur the other way round, too: {len(swapped):,}"
     fix = "a random split keeps them together, as it does copies"
     yield from found("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
@@ -173,7 +173,7 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     if len(shared) <= MANY * len(held):
         return
     share = f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))})"
-    message = "rows of a part held out at random with a text that stands in a pair of train, on either side: "
+    message = "rows of a part held out at random with a text that is in a pair of train, on either side: "
     message += f"{share}; figures would speak of pairs of known texts"
     severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
     if largest > MANY * len(split):
@@ -197,17 +197,17 @@ def _between(
         "both": len(both),
         "swapped": len(swapped),
     }
-    message = f"pairs of {b} that stand in {a} the other way round: {len(swapped):,}"
+    message = f"pairs of {b} that are in {a} the other way round: {len(swapped):,}"
     fix = "leave them out of one of them"
     yield from found("warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped))
     severity: Severity = "warning" if len(shared) > MANY * len(keys[b]) else "note"
     counts = ", ".join(f"the {which} {len(found):,}" for which, found in rows.items())
     message = (
-        f"rows of {b} with a text that stands in a pair of {a}, on either side: {len(shared):,} "
+        f"rows of {b} with a text that is in a pair of {a}, on either side: {len(shared):,} "
         f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both):,})"
     )
     fix = "figures speak of pairs of known texts; a random split keeps texts apart with copies = 'sides'"
-    shown, ok = _texts_at(splits[b], shared), f"no text of {b} stands in a pair of {a}"
+    shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
     yield from found(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
@@ -216,7 +216,7 @@ def _between(
 SAMPLE = 5_000  # texts for whatever needs the tokenizer
 FEW = 3  # texts that are named, where they make
 MOST = 0.5  # of the tokens that are cut, or more
-KIN = 3.0  # times as many rare words shared with a neighbour: the order of the rows means something
+KIN = 3.0  # times as many rare words shared with a neighbor: the order of the rows means something
 SHORT = 3  # words; fewer make a text very short
 JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # syllables of one word, as segmenters of Vietnamese write them
 VIETNAMESE = re.compile("[ăđơưĂĐƠƯ\u1ea0-\u1ef9]")
@@ -265,7 +265,7 @@ def _columns(dataset: TextDataset) -> Iterable[Finding]:
     """Which columns were taken; that there are no labels to look at, where several columns may hold them."""
     unseen = dataset.label_candidates and not any(split.labels for split in dataset.splits.values())
     for said in dataset.said:
-        message = f"no labels were looked at: {said}" if unseen else said
+        message = f"no labels were checked: {said}" if unseen else said
         yield Finding("warning" if unseen else "note", "columns", message)
 
 
@@ -300,7 +300,7 @@ def _neighbors(
         message = "train: rows next to each other are no more alike than rows far apart"
         yield Finding("ok", "neighbours", message)
         return
-    message = f"train: neighbouring rows share rare words {kin.ratio:.0f} times as often as rows far apart: "
+    message = f"train: neighboring rows share rare words {kin.ratio:.0f} times as often as rows far apart: "
     message += "rows that belong together (of one film, one author) stand together"
     severity: Severity = "warning" if held_out == "rows" else "note"
     advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'

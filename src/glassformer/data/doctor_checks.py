@@ -147,7 +147,7 @@ def leaks(splits: Mapping[str, Any], figures: dict[str, Any]) -> Iterable[Findin
         loosely = len(alike) + sum(not _words(text) for text in shared)
         figures["leaks"][f"{a}/{b}"] = {"distinct": len(shared), "alike": loosely}
         if not shared and not alike:
-            yield Finding("ok", "leaks", f"no text stands in both {a} and {b}")
+            yield Finding("ok", "leaks", f"no text is in both {a} and {b}")
             continue
         rows = sum(counts[b][text] for text in shared)
         examples = [excerpt(text) for text in shared[:3]]
@@ -389,7 +389,7 @@ def said_of_empty(name: str, labels: Sequence[Any] | None) -> str:
     if not empty:
         return ""
     of = f"{empty:,} of {len(labels or ()):,}"
-    return f"{name}: examples without a label: {of}, learned and judged as 'none of these'"
+    return f"{name}: examples without a label: {of}, learned and evaluated as 'none of these'"
 
 
 def _counts(name: str, counts: Counter[Any], n: int) -> Iterable[Finding]:

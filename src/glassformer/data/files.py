@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    BadValueError,
+    CannotReadError,
+    DataError,
+    MalformedFileError,
+    MissingValueError,
+    NoSuchFileError,
+    NotUtf8Error,
+    TooLargeError,
+)
 from glassformer.process import OPTION, READING
 from glassformer.reading import NotRegularError, open_regular
 
@@ -44,10 +53,10 @@ def check_encoding(name: str) -> str:
         plain = all(letter.encode(name, "ignore").isascii() for letter in NOT_ASCII)
     except (LookupError, ValueError):  # none, no text (rot13, base64), or a name with a NUL
         known = "cp1252, latin-1, cp1250, cp1251, utf-16, shift_jis, gb18030, big5"
-        raise ConfigError(f"no encoding {name!r}", where=where, fix=f"Such as {known}") from None
+        raise BadValueError(f"no encoding {name!r}", where=where, fix=f"Such as {known}") from None
     if plain:
         what = f"{name} writes every letter in bytes of ASCII, and is not told from UTF-8"
-        raise ConfigError(what, where=where, fix="Save the file as UTF-8")
+        raise BadValueError(what, where=where, fix="Save the file as UTF-8")
     return name
 
 
@@ -56,7 +65,7 @@ def _checked(key: str, value: str) -> str:
         return check_encoding(value)
     if value not in CHOICES[key]:
         fix = nearest(value, CHOICES[key])
-        raise ConfigError(f"{value!r} is not a choice", where=READING[key][0], fix=fix)
+        raise BadValueError(f"{value!r} is not a choice", where=READING[key][0], fix=fix)
     return value
 
 
@@ -133,6 +142,8 @@ Refuse = Callable[[DataError, int], None]  # (what is wrong with a row, its numb
 class RowError(DataError):
     """A row that cannot be used; ``values`` holds those of its cells that can be read, by column."""
 
+    code = MalformedFileError.code
+
     def __init__(self, what: str, *, where: str | None = None, fix: str | None = None):
         super().__init__(what, where=where, fix=fix)
         self.values: dict[str, Any] = {}
@@ -196,7 +207,9 @@ def memory_limit(size: int) -> int:
     except ValueError:
         gigabytes = 0.0
     if not 0 < gigabytes < 2**20:
-        raise DataError(f"{given!r} is no number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out")
+        raise DataError(
+            f"{given!r} is not a number of gigabytes", where=VARIABLE, fix="Use 16, or leave it out"
+        )
     return int(gigabytes * (1 << 30))
 
 
@@ -210,18 +223,18 @@ def check_file(path: Path, most: int | None = None) -> None:
     try:
         info = os.stat(path)
     except PermissionError:
-        raise DataError("cannot be read", where=str(path), fix="Check its rights") from None
+        raise CannotReadError("cannot be read", where=str(path), fix="Check its rights") from None
     except (OSError, ValueError):
-        raise DataError("no such file", where=str(path), fix=_close_to(path)) from None
+        raise NoSuchFileError("no such file", where=str(path), fix=_close_to(path)) from None
     if stat.S_ISDIR(info.st_mode):
-        raise DataError("no such file, but a folder", where=str(path), fix="Name a file in it")
+        raise CannotReadError("no such file, but a folder", where=str(path), fix="Name a file in it")
     if not stat.S_ISREG(info.st_mode):
         what = "a pipe or a device, not a plain file"
-        raise DataError(what, where=str(path), fix="Write its content into a file first")
+        raise CannotReadError(what, where=str(path), fix="Write its content into a file first")
     limit = most or max(MAX_BYTES, memory_limit(0))
     if info.st_size > limit:
         size = f"{limit >> 30} GB" if limit >= 1 << 30 else f"{limit >> 20} MB"
-        raise DataError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
+        raise TooLargeError(f"larger than {size}", where=str(path), fix=more_room(path, info.st_size))
 
 
 def _close_to(path: Path) -> str:
@@ -243,10 +256,10 @@ def opened(path: Path) -> BinaryIO:
     try:
         return open_regular(path)
     except NotRegularError as error:
-        raise DataError(str(error.strerror), where=str(path), fix="Name a file") from None
+        raise CannotReadError(str(error.strerror), where=str(path), fix="Name a file") from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise DataError(what, where=str(path), fix="Check its rights") from None
+        raise CannotReadError(what, where=str(path), fix="Check its rights") from None
 
 
 def encoding_of(path: Path) -> str:
@@ -292,10 +305,6 @@ def _wide_encoding(begin: bytes) -> str:
             if part and not any(others) and all(part[at::size]):
                 return f"{name}-{end}"
     return ""
-
-
-class NotUtf8Error(DataError):
-    """Bytes that are not UTF-8, in a file that is text for all that is known."""
 
 
 def check_utf8(path: Path) -> None:
@@ -355,26 +364,30 @@ def _check_decoded(path: Path, encoding: str) -> None:
         with opened(path) as raw:
             wide = _wide_encoding(raw.read(_HEADER)) if encoding == UTF8 else ""
         if wide:
-            raise DataError(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
+            raise NotUtf8Error(f"the file is {wide.upper()}", where=str(path), fix=encoding_fix(path))
         with io.TextIOWrapper(opened(path), encoding=encoding, newline="", errors=ESCAPE) as file:
             while piece := file.readline(_CHUNK):
                 size += len(piece)
                 if "\0" in piece:
-                    raise DataError("a NUL byte: not a text file, or a damaged one", where=where(), fix=fix)
+                    raise MalformedFileError(
+                        "a NUL byte: not a text file, or a damaged one", where=where(), fix=fix
+                    )
                 if not piece.isascii() and (found := NOT_UTF8(piece)):
                     what = f"not {name}: byte 0x{ord(found[0]) - 0xDC00:02x}"
                     raise NotUtf8Error(what, where=where(), fix=encoding_fix(path))
                 if size > MAX_LINE:
                     fix = "Check that it is the file you mean, or break the line"
-                    raise DataError(f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix)
+                    raise MalformedFileError(
+                        f"more than {MAX_LINE:,} characters in one line", where=where(), fix=fix
+                    )
                 if piece[-1] in "\r\n":
                     ends, alone, size = ends + (piece[-1] == "\n"), alone + (piece[-1] == "\r"), 0
     except UnicodeError as error:  # of units of more than a byte
         what = f"not {name} ({getattr(error, 'reason', error)})"
-        raise DataError(what, where=where(), fix=encoding_fix(path)) from None
+        raise NotUtf8Error(what, where=where(), fix=encoding_fix(path)) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise DataError(what, where=str(path), fix="Check its rights") from None
+        raise CannotReadError(what, where=str(path), fix="Check its rights") from None
 
 
 def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -> Iterator[str]:
@@ -396,7 +409,7 @@ def text_lines(path: Path, newline: str | None = None, errors: str = "strict") -
             yield from file
         except (UnicodeDecodeError, OSError) as error:
             what = f"changed while it was read ({error})"
-            raise DataError(what, where=str(path), fix="Try again") from None
+            raise CannotReadError(what, where=str(path), fix="Try again") from None
 
 
 class ReturningLines:
@@ -435,7 +448,7 @@ def read_utf8(path: Path, most: int | None = None) -> str:
             return file.read().decode(encoding_of(path)).removeprefix("\ufeff")
         except (OSError, UnicodeDecodeError) as error:
             what = f"changed while it was read ({error})"
-            raise DataError(what, where=str(path), fix="Try again") from None
+            raise CannotReadError(what, where=str(path), fix="Try again") from None
 
 
 def read_lines(path: Path) -> tuple[list[str], list[int]]:
@@ -447,5 +460,5 @@ def read_lines(path: Path) -> tuple[list[str], list[int]]:
     check_utf8(path)
     lines = [(i, line.rstrip("\r\n")) for i, line in enumerate(text_lines(path), 1) if line.strip()]
     if not lines:
-        raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+        raise MissingValueError("the file has no texts", where=str(path), fix="Write one text per line")
     return [line for _, line in lines], [i for i, _ in lines]

@@ -15,9 +15,16 @@ from glassformer.data.dataset import SPLIT_OF, SPLITS, TextDataset, TextSplit, c
 from glassformer.data.files import MAX_TEXT, is_clutter, read_utf8
 from glassformer.data.parquet import PARTITION
 from glassformer.data.rejected import RejectedRow
-from glassformer.data.spreadsheet import other_kind
+from glassformer.data.spreadsheet import other_kind, unread
 from glassformer.data.tables import READERS, Table
-from glassformer.errors import DataError
+from glassformer.errors import (
+    DataError,
+    FileTypeError,
+    MissingValueError,
+    NoSuchFileError,
+    NoSuchSplitError,
+    WrongInputError,
+)
 
 # --- tables in folders ----------------------------------------------------------------------------
 # Which files are which split, in one piece each or in shards.
@@ -71,19 +78,18 @@ def files_of(
         if found := {split: files for split, files in found.items() if split != "unsupervised"}:
             return found
         refuse_tables(path)
-        raise DataError("no file named train, validation or test", where=str(path), fix=fix)
+        raise NoSuchSplitError("no file named train, validation or test", where=str(path), fix=fix)
     if not path.exists() and path.suffix.lower() not in READERS:
         raise not_there(path, known)
     if path.suffix.lower() not in endings:
-        what = f"files of kind {path.suffix!r} are not read"
-        raise DataError(what, where=str(path), fix=other_kind(path.suffix, endings))
+        raise FileTypeError(unread(path), where=str(path), fix=other_kind(path.suffix, endings))
     return {"train": [path]}
 
 
 def not_there(source: str | Path, known: Iterable[str]) -> DataError:
     """What is said of a path where nothing is; the nearest of the ``known`` data sets is named."""
     what = f"no file, folder or named data set {str(source)!r}"
-    return DataError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
+    return NoSuchFileError(what, fix=f"Check the path. {nearest(str(source), list(known))}")
 
 
 def tables_in(folder: Path) -> list[Path]:
@@ -103,7 +109,7 @@ def refuse_tables(folder: Path) -> None:
     """Raises DataError for a folder of tables of which none is called as a split; it names them."""
     if tables := tables_in(folder):
         what = "a folder of tables, none of which is called train, validation or test"
-        raise DataError(what, where=str(folder), fix=name_one(tables))
+        raise WrongInputError(what, where=str(folder), fix=name_one(tables))
 
 
 def _named(
@@ -208,7 +214,7 @@ def split_folders(folder: Path, what: str, fix: str) -> dict[str, Path]:
     below = subfolders(folder)
     if not below:
         refuse_tables(folder)
-        raise DataError(f"neither tables nor folders of {what}", where=str(folder), fix=fix)
+        raise WrongInputError(f"neither tables nor folders of {what}", where=str(folder), fix=fix)
     if not all(sub.name.lower() in SPLIT_OF for sub in below):
         return {}
     parts = {SPLIT_OF[sub.name.lower()]: sub for sub in below}
@@ -230,7 +236,7 @@ def refuse_models(folder: Path) -> None:
         return
     what = "is the folder of a run, not of data" if "config.toml" in names else "is a saved model, not data"
     look = f"To look at the model: glassformer doctor {shlex.quote(str(folder))}"
-    raise DataError(what, where=str(folder), fix=look + data)
+    raise WrongInputError(what, where=str(folder), fix=look + data)
 
 
 def read_texts(
@@ -247,7 +253,7 @@ def read_texts(
     files = [(label, path) for label, paths in classes.items() for path in paths]
     if not files:
         fix = "Put some in, or move that folder elsewhere"
-        raise DataError(f"no .txt files for {split}", where=str(folder), fix=fix)
+        raise MissingValueError(f"no .txt files for {split}", where=str(folder), fix=fix)
     texts, labels = [], []
     for label, path in files:
         try:
@@ -257,7 +263,7 @@ def read_texts(
             if rejected is None:
                 fix = f"{error.fix or 'Correct it'}, or leave such files out with on_bad_row=skip"
                 where = error.where if error.where and str(path) in error.where else str(path)
-                raise DataError(error.what, where=where, fix=fix) from None
+                raise error.but(where=where, fix=fix) from None
             rejected.append(RejectedRow(str(path), 1, error.what))
     if not texts:
         raise DataError(f"no file of {split} can be used", where=str(folder), fix="Fill them")
@@ -280,13 +286,13 @@ def _class_files(folder: Path, given: Path) -> dict[str, list[Path]]:
         for sub in subfolders(folder)
     }
     check_class_names(list(classes), str(folder))
-    if not classes:  # an unlabelled split: the files lie in it directly
+    if not classes:  # an unlabeled split: the files lie in it directly
         return {"": sorted(p for p in folder.glob("*.txt") if not is_clutter(p))}
     for name, files in classes.items():
         if not files:
             refuse_tables(given)
             fix = "Give its files names that end in .txt, or put the classes into a folder of their own"
-            raise DataError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
+            raise MissingValueError(f"class {name!r} has no .txt files", where=str(folder), fix=fix)
     return classes
 
 
@@ -324,7 +330,7 @@ def find_folder(name: str, fix: str = "", files: str = "its Parquet files", wher
         return found
     what = f"the data set {name!r} is not on this machine" + (", and none can be fetched" if not fix else "")
     fix = fix or f"Put {files} into a folder {name!r} and set GLASSFORMER_DATA to the folder around it"
-    raise DataError(what, where=name if where is None else where, fix=fix)
+    raise NoSuchFileError(what, where=name if where is None else where, fix=fix)
 
 
 def load_sentences(source: Any, columns: Any, wanted: Sequence[str] | None) -> TextDataset:

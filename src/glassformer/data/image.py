@@ -1,6 +1,6 @@
-"""One picture, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
+"""One image, from whatever it comes as, to upright 8-bit RGB; what cannot be read is refused by name.
 
-A picture is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
+An image is a path, the bytes of a file, an open file (``open(path, "rb")``, ``BytesIO``, an upload), a
 ``PIL.Image``, a uint8 array ``[H, W]`` or ``[H, W, C]``, a uint8 tensor ``[C, H, W]``, or a mapping with
 ``bytes`` or ``path`` (the way Parquet files of the ``datasets`` library hold it).
 """
@@ -25,7 +25,17 @@ from glassformer.data.files import is_clutter
 from glassformer.data.image_bounds import MAX_PIXELS, check_file, check_slow, check_tags
 from glassformer.data.image_range import FEW, RangeError, eight_bits, few_bits, scaled, white_of
 from glassformer.data.in_memory import read_rows, table_of
-from glassformer.errors import DataError
+from glassformer.errors import (
+    BadImageError,
+    CannotReadError,
+    DataError,
+    FileTypeError,
+    MissingValueError,
+    NoSuchFileError,
+    TooLargeError,
+    counted,
+    with_article,
+)
 from glassformer.process import without_warnings
 
 if TYPE_CHECKING:
@@ -86,7 +96,7 @@ class Brightest:
             return image_range
         if self.pixel <= FEW:
             what, fix = few_bits(self.pixel)
-            raise DataError(f"{what} ({self.images:,} such images)", where=self.where, fix=fix)
+            raise BadImageError(f"{what} ({self.images:,} such images)", where=self.where, fix=fix)
         return "full"
 
 
@@ -96,10 +106,10 @@ def open_picture(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> Image:
-    """Any picture as an upright ``PIL.Image`` in mode RGB.
+    """Any image as an upright ``PIL.Image`` in mode RGB.
 
     EXIF orientation is applied, transparency shows white, of an animation the first frame is read, and CMYK,
-    palettes and grey become RGB.
+    palettes and gray become RGB.
 
     Args:
         image_range: the value of white of images of more than 8 bits that do not state it: a number; "full":
@@ -107,7 +117,7 @@ def open_picture(
         brightest: takes note of an image in which white is not known, in the place of that error.
 
     Raises:
-        DataError: not a picture, cut or damaged, too large to decode safely, or of a kind that is not read.
+        DataError: not an image, cut or damaged, too large to decode safely, or of a kind that is not read.
     """
     from PIL import Image
 
@@ -128,9 +138,9 @@ def open_picture(
     if hasattr(source, "detach") or isinstance(source, np.ndarray):
         return Image.fromarray(_from_array(source, reading))
     if is_missing(source):
-        raise DataError("the picture is missing", where=where, fix="Remove the row")
+        raise MissingValueError("the image is missing", where=where, fix="Remove the row")
     fix = "Give a path, an open file, a PIL image, a uint8 array [H, W, C] or a uint8 tensor [C, H, W]"
-    raise DataError(f"a {type(source).__name__} is no picture", where=where, fix=fix)
+    raise BadImageError(f"{with_article(type(source).__name__)} is not an image", where=where, fix=fix)
 
 
 def picture_files(folder: Path) -> list[Path]:
@@ -159,7 +169,7 @@ def files_below(folder: Path) -> list[Path]:
 
     def refuse(error: OSError) -> None:
         what = f"the folder cannot be read: {error.strerror}"
-        raise DataError(what, where=str(error.filename), fix="Check who may read it")
+        raise CannotReadError(what, where=str(error.filename), fix="Check who may read it")
 
     found, seen = [], set()
     for name, folders, files in os.walk(folder, onerror=refuse, followlinks=True):
@@ -172,29 +182,29 @@ def files_below(folder: Path) -> list[Path]:
 
 
 def check_pictures(
-    pictures: Iterable[Any], origin: str = "pictures", rows: Sequence[int] | None = None
+    pictures: Iterable[Any], origin: str = "images", rows: Sequence[int] | None = None
 ) -> list[Any]:
-    """The pictures as a list, not yet decoded; a whole array or tensor of them is taken apart, open files are
+    """The images as a list, not yet decoded; a whole array or tensor of them is taken apart, open files are
     read.
 
     Raises:
-        DataError: none at all, one path or picture where a list is wanted, or a file that cannot be read.
+        DataError: none at all, one path or image where a list is wanted, or a file that cannot be read.
     """
     from PIL import Image
 
     one = isinstance(pictures, str | bytes | os.PathLike | Image.Image) or hasattr(pictures, "read")
     if one or is_record(pictures):
-        raise DataError("one picture where a list is wanted", where=origin, fix="Put it into a list")
+        raise DataError("one image where a list is expected", where=origin, fix="Put it into a list")
     shape = None if table_of(pictures) is not None else getattr(pictures, "shape", None)
     if shape is not None and len(shape) in (2, 3) and str(getattr(pictures, "dtype", "")) != "object":
         array = isinstance(pictures, np.ndarray)
         if not (array and len(shape) == 3 and shape[2] not in (1, 3, 4)):
-            what = f"{tuple(shape)} is one picture where a list is wanted"
-            raise DataError(what, where=origin, fix=f"Give {'[n, H, W, C]' if array else '[n, C, H, W]'}")
-    given = read_rows(pictures, origin, "pictures", whole=is_record)
+            what = f"{tuple(shape)} is one image where a list is expected"
+            raise BadImageError(what, where=origin, fix=f"Give {'[n, H, W, C]' if array else '[n, C, H, W]'}")
+    given = read_rows(pictures, origin, "images", whole=is_record)
     found = [in_memory(picture, place(origin, i, rows)) for i, picture in enumerate(given)]
     if not found:
-        raise DataError("no pictures", where=origin, fix="Give at least one")
+        raise MissingValueError("no images", where=origin, fix="Give at least one")
     return found
 
 
@@ -218,26 +228,28 @@ def in_memory(source: Any, where: str) -> Any:
     except (OSError, AttributeError, NotImplementedError):  # a pipe, which is read from where it stands
         before = None
     except ValueError:
-        raise DataError("the file is closed", where=where, fix="Open it again, or give its path") from None
+        raise BadImageError(
+            "the file is closed", where=where, fix="Open it again, or give its path"
+        ) from None
     try:
         content = _read_all(stream)
     except (OSError, ValueError) as error:  # text that cannot be decoded is a ValueError
         fix = "Open it with mode 'rb', or give its path"
-        raise DataError(f"cannot be read ({error})", where=where, fix=fix) from None
+        raise CannotReadError(f"cannot be read ({error})", where=where, fix=fix) from None
     finally:
         if before is not None:
             stream.seek(before)
     if not isinstance(content, bytes):
-        raise DataError("the file is open as text", where=where, fix="Open it with mode 'rb'")
+        raise BadImageError("the file is open as text", where=where, fix="Open it with mode 'rb'")
     if not content:
-        raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
+        raise BadImageError("the image has no bytes", where=where, fix="Remove it or download it again")
     if len(content) > MAX_BYTES:
         raise _too_many_bytes(where)
     return {"bytes": content, "path": name}
 
 
 def _read_all(stream: Any) -> Any:
-    """Up to one byte more than a picture may have; what is not buffered gives less at a time."""
+    """Up to one byte more than an image may have; what is not buffered gives less at a time."""
     parts, left = [], MAX_BYTES + 1
     while left > 0 and (part := stream.read(left)):
         if isinstance(part, str):
@@ -256,12 +268,12 @@ def file_of(source: Any) -> Any:
 
 
 def is_record(row: Any) -> bool:
-    """Whether a dict is one picture, as ``datasets`` writes them: its content, its path, or both."""
+    """Whether a dict is one image, as ``datasets`` writes them: its content, its path, or both."""
     return isinstance(row, Mapping) and bool(row) and row.keys() <= {"bytes", "path"}
 
 
 def picture_name(source: Any, origin: str, index: int, rows: Sequence[int] | None = None) -> str:
-    """What to call a picture in messages and tables: its file, or its place."""
+    """What to call an image in messages and tables: its file, or its place."""
     if isinstance(source, Mapping) and source.get("path"):
         source = str(source["path"])
     if isinstance(source, str | os.PathLike):
@@ -279,7 +291,7 @@ def _read_file(path: Path) -> bytes:
         raise _absent(path) from None
     except OSError as error:
         fix = "Name a file" if path.is_dir() else "Check the path and who may read it"
-        raise DataError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
+        raise CannotReadError(error.strerror or "cannot be read", where=str(path), fix=fix) from None
 
 
 def _absent(path: Path) -> DataError:
@@ -287,23 +299,25 @@ def _absent(path: Path) -> DataError:
     name = str(path)
     if path.is_symlink():
         fix = f"Put the image at {os.readlink(path)}, or remove the link"
-        return DataError("a link that leads nowhere", where=name, fix=fix)
+        return NoSuchFileError("a link that leads nowhere", where=name, fix=fix)
     if re.match(r"[a-z]{2,}:/", name):
-        return DataError("a URL, which is not opened", where=name, fix="Download the image and name its file")
+        return CannotReadError(
+            "a URL, which is not opened", where=name, fix="Download the image and name its file"
+        )
     windows = "It is a path of Windows: name the file by its path from the folder of the table"
-    return DataError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
+    return NoSuchFileError("no such file", where=name, fix=windows if "\\" in name else "Check the path")
 
 
 def opened(content: bytes, where: str) -> Image:
-    """A picture's file, its header read and its size within bounds; nothing is decoded.
+    """An image's file, its header read and its size within bounds; nothing is decoded.
 
     Raises:
-        DataError: no bytes, no picture, or one that asks for too much work.
+        DataError: no bytes, no image, or one that asks for too much work.
     """
     from PIL import Image
 
     if not content:
-        raise DataError("the picture has no bytes", where=where, fix="Remove it or fetch it again")
+        raise BadImageError("the image has no bytes", where=where, fix="Remove it or download it again")
     check_file(content, where)
     with decoding(where):
         image = Image.open(io.BytesIO(content), formats=FORMATS)
@@ -322,21 +336,21 @@ def decoding(where: str) -> Iterator[None]:
             yield
         except UnidentifiedImageError:
             fix = f"Known: {', '.join(FORMATS[:7])}"
-            raise DataError("is no picture that can be read", where=where, fix=fix) from None
+            raise FileTypeError("is not an image that can be read", where=where, fix=fix) from None
         except Image.DecompressionBombError:
             raise _too_large("it has", where) from None
         except RangeError as error:
-            raise DataError(error.what, where=where, fix=error.fix) from None
+            raise BadImageError(error.what, where=where, fix=error.fix) from None
         except DataError:
             raise
         except Exception as error:  # every decoder has its own: OSError, struct.error, SyntaxError ...
             reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
-            what = f"the picture is damaged ({reason})"
-            raise DataError(what, where=where, fix="Fetch it again or remove it") from None
+            what = f"the image is damaged ({reason})"
+            raise BadImageError(what, where=where, fix="Download it again or remove it") from None
 
 
 def content_of(source: Any) -> bytes | None:
-    """The bytes of a picture that lies in a file, in memory or on disk; None: it is none of a file's.
+    """The bytes of an image that lies in a file, in memory or on disk; None: it is none of a file's.
 
     Raises:
         DataError: the file cannot be read.
@@ -398,19 +412,19 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
         array = array[None] if is_tensor else array[:, :, None]
     if array.ndim != 3:
         wanted = "[C, H, W]" if is_tensor else "[H, W, C]"
-        raise DataError(f"an array {array.shape} is no picture", where=where, fix=f"Give {wanted}")
+        raise BadImageError(f"an array {array.shape} is not an image", where=where, fix=f"Give {wanted}")
     if is_tensor:
         array = array.transpose(1, 2, 0)
     given = isinstance(reading.image_range, int | float) and array.dtype.kind in "iuf"
     if array.dtype != np.uint8 and not given and array.dtype != np.uint16:
-        what = f"pixels are {array.dtype} where uint8 from 0 to 255 is wanted"
+        what = f"pixels are {array.dtype} where uint8 from 0 to 255 is expected"
         fix = "Set image_range to the value of white, 1.0 for numbers from 0 to 1; or convert them"
-        raise DataError(what, where=where, fix=fix)
+        raise BadImageError(what, where=where, fix=fix)
     _check_size((array.shape[1], array.shape[0]), where)
     channels = array.shape[2]
     if channels not in (1, 3, 4):
-        what = f"{channels} channels where 1, 3 or 4 are wanted"
-        raise DataError(what, where=where, fix="Arrays are [H, W, C], tensors [C, H, W]")
+        what = f"{channels} channels where 1, 3 or 4 are expected"
+        raise BadImageError(what, where=where, fix="Arrays are [H, W, C], tensors [C, H, W]")
     if array.dtype != np.uint8:
         with decoding(where):
             array = scaled(array, white_of(array, *reading.white))
@@ -425,37 +439,37 @@ def _from_array(source: Any, reading: _Reading) -> np.ndarray:
 def _check_size(size: tuple[int, int], where: str, most: int = MAX_PIXELS) -> None:
     width, height = size
     if min(size) < 1:
-        raise DataError("the picture has no pixels", where=where, fix="Remove it")
+        raise BadImageError("the image has no pixels", where=where, fix="Remove it")
     if width * height > most:
         raise _too_large(f"{width:,} x {height:,} pixels are", where, most)
     if max(size) > MAX_RATIO * min(size) and max(size) > 1024:
-        what = f"{width} x {height} pixels is more a line than a picture"
-        raise DataError(what, where=where, fix="Cut it or remove it")
+        what = f"{width} x {height} pixels is more a line than an image"
+        raise BadImageError(what, where=where, fix="Cut it or remove it")
 
 
 def _too_large(shown: str, where: str, most: int = MAX_PIXELS) -> DataError:
     what = f"{shown} more than the {most // 1_000_000} million pixels that are decoded"
-    return DataError(what, where=where, fix="Scale it down or remove it")
+    return TooLargeError(what, where=where, fix="Scale it down or remove it")
 
 
 def _too_many_bytes(where: str) -> DataError:
-    return DataError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
+    return TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=where, fix="Scale it down")
 
 
-# --- pictures looked at before a training ---------------------------------------------------------
+# --- images looked at before a training ---------------------------------------------------------
 # A file whose header is good and whose last bytes are those of its format is taken for whole; any other is
 # decoded. Thousands of small files a second go through, so that every split is looked at before the first
 # step.
 
 ENDS = {"JPEG": b"\xff\xd9", "PNG": b"IEND\xaeB`\x82", "GIF": b";"}  # the last bytes of a whole file
-SKIP = "leave such pictures out with --set broken=skip"
+SKIP = "leave such images out with --set broken=skip"
 DIM = 64  # of 255: images whose brightest pixel is below it use less than a quarter of the range
-SHOWN = 3  # pictures that a message names
+SHOWN = 3  # images that a message names
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a picture's file says before it is decoded."""
+    """What an image's file says before it is decoded."""
 
     kind: str  # JPEG, PNG ...; "array" of what lies in memory
     mode: str  # Pillow's: RGB, L, CMYK, RGBA, P ...
@@ -471,7 +485,7 @@ def look_at(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> Header:
-    """The header of a picture that can be read.
+    """The header of an image that can be read.
 
     Args:
         decode: decode it in any case; else only where its end is not that of a whole file, or where it has
@@ -479,7 +493,7 @@ def look_at(
         image_range, brightest: as in ``open_picture``.
 
     Raises:
-        DataError: it is no picture, cut, damaged, or too large.
+        DataError: it is no image, cut, damaged, or too large.
     """
     content = content_of(source)
     if content is None:
@@ -507,7 +521,7 @@ def unreadable(
     image_range: ImageRange = "full",
     brightest: Brightest | None = None,
 ) -> dict[int, DataError]:
-    """Place -> why it cannot be read, for every picture that cannot; see ``look_at``."""
+    """Place -> why it cannot be read, for every image that cannot; see ``look_at``."""
     found = {}
     for i, source in enumerate(pictures):
         try:
@@ -518,10 +532,10 @@ def unreadable(
 
 
 def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) -> None:
-    """Look at every picture of every split, before anything is trained.
+    """Look at every image of every split, before anything is trained.
 
     Args:
-        splits: that of training first, whose pictures settle what white is in those of more than 8 bits.
+        splits: that of training first, whose images settle what white is in those of more than 8 bits.
         image_range: what the training begins with; see ``open_picture``.
 
     Raises:
@@ -537,15 +551,15 @@ def refuse_unreadable(splits: dict[str, Any], image_range: ImageRange = None) ->
         return
     first = errors[0]
     counts = ", ".join(f"{len(found):,} of {name}" for name, found in bad.items() if found)
-    what = f"{first.what}; pictures that cannot be read: {counts}" if len(errors) > 1 else first.what
+    what = f"{first.what}; images that cannot be read: {counts}" if len(errors) > 1 else first.what
     fix = f"{first.fix or 'Fetch it again or remove it'}, or {SKIP}"
-    raise DataError(what, where=first.where, fix=fix)
+    raise first.but(what=what, fix=fix)
 
 
 def without_unreadable(
     split: Any, name: str, decode: bool = True, image_range: ImageRange = "full"
 ) -> tuple[Any, list[str]]:
-    """A split without the pictures that cannot be read, and a sentence on them where there are some.
+    """A split without the images that cannot be read, and a sentence on them where there are some.
 
     Raises:
         DataError: none is left.
@@ -557,12 +571,12 @@ def without_unreadable(
     more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     kept = split.select([i for i in range(len(split)) if i not in found])
     if not len(kept):
-        raise DataError(f"no readable pictures for {name}", where=split.origin, fix="Fetch them again")
-    return kept, [f"{len(found)} pictures of {name} left out: {shown}{more}"]
+        raise BadImageError(f"no readable images for {name}", where=split.origin, fix="Download them again")
+    return kept, [f"{counted(len(found), 'image')} of {name} left out: {shown}{more}"]
 
 
 def leave_out(splits: Any, image_range: ImageRange = "full") -> tuple[Any, list[str]]:
-    """A run's splits without the pictures that cannot be read, and what was left out of each.
+    """A run's splits without the images that cannot be read, and what was left out of each.
 
     What is left keeps its split: a run that goes on trains on what it was trained on.
 

@@ -1,4 +1,4 @@
-"""Batches of pictures: which, how they are changed or mixed in training, which patches are seen."""
+"""Batches of images: which, how they are changed or mixed in training, which patches are seen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from glassformer.runtime import fits, send
 
 @dataclass(frozen=True)
 class ImageBatch:
-    """Normalized pictures ``[B, C, H, W]``, how many tokens each becomes, which examples they are ``[B]``."""
+    """Normalized images ``[B, C, H, W]``, how many tokens each becomes, which examples they are ``[B]``."""
 
     pixels: Tensor
     packing: Packing
@@ -25,7 +25,7 @@ class ImageBatch:
     mixed: Mixed | None = None
 
     def rows(self, rows: np.ndarray) -> ImageBatch:
-        """Some of the pictures of a batch that is not mixed."""
+        """Some of the images of a batch that is not mixed."""
         packing = Packing(tuple(self.packing.lengths[i] for i in rows.tolist()), self.packing.device)
         pixels = self.pixels[torch.from_numpy(rows).to(self.pixels.device)]
         return ImageBatch(pixels, packing, self.index[rows])
@@ -43,7 +43,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Changes:
-    """How training pictures are changed; see ``ImageConfig`` for each."""
+    """How training images are changed; see ``ImageConfig`` for each."""
 
     augment: str = "none"
     flip: bool = True
@@ -59,7 +59,7 @@ class ImageStream:
     table: PixelTable
     transform: ImageTransform
     changes: Changes
-    tokens: int  # of one picture
+    tokens: int  # of one image
     batch_size: int
     accumulate: int
     seed: int
@@ -83,21 +83,21 @@ class ImageStream:
         if index.rows is None:
             return self._pack(index)
         part = Draw(index.epoch, index.number, index.index[index.rows])
-        if self.changes.mix != "none":  # a picture is mixed with one of its own process
+        if self.changes.mix != "none":  # an image is mixed with one of its own process
             return self._pack(part, int(index.rows[0]))
         if self.changes.augment == "none":
             return self._pack(part)
         return self._pack(index).rows(index.rows)  # changed as in the whole batch, however many share it
 
     def _raw(self, index: np.ndarray) -> Tensor:
-        """Pictures ``[B, H, W, C]`` as they are kept, uint8."""
+        """Images ``[B, H, W, C]`` as they are kept, uint8."""
         if self.resident is not None:
             return self.resident[send(torch.from_numpy(index), self.device)]
         return send(torch.from_numpy(self.table.pixels[index]), self.device)
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All pictures in a GPU's memory, where they fit: none is sent twice, changing them costs no CPU."""
+        """All images in a GPU's memory, where they fit: none is sent twice, changing them costs no CPU."""
         pixels = self.table.pixels
         return torch.from_numpy(pixels).to(self.device) if fits(self.device, pixels.nbytes) else None
 
@@ -117,7 +117,7 @@ class ImageStream:
 def evaluation_pixels(
     table: PixelTable, start: int, size: int, transform: ImageTransform, device: torch.device
 ) -> Tensor:
-    """Pictures ``start`` to ``start + size``, normalised."""
+    """Images ``start`` to ``start + size``, normalized."""
     return transform.normalize(torch.from_numpy(table.pixels[start : start + size]).to(device))
 
 
@@ -129,7 +129,7 @@ MASKS = 7  # keeps the draws of masks apart from those of crops
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """Normalized pictures ``[B, C, H, W]`` and the numbers ``[B, K]`` of the patches that are read."""
+    """Normalized images ``[B, C, H, W]`` and the numbers ``[B, K]`` of the patches that are read."""
 
     pixels: Tensor
     packing: Packing  # of what is read
@@ -137,17 +137,17 @@ class SeenBatch:
 
 
 def seen_patches(count: int, patches: int, kept: int, seeds: list[int]) -> np.ndarray:
-    """``[count, kept]`` numbers of patches, in their order, drawn for each picture."""
+    """``[count, kept]`` numbers of patches, in their order, drawn for each image."""
     draws = np.random.default_rng(seeds).random((count, patches))
     return np.sort(draws.argsort(1)[:, :kept], axis=1)
 
 
 @dataclass(frozen=True)
 class PatchStream:
-    """``ImageStream``'s batches with a choice of patches for each picture."""
+    """``ImageStream``'s batches with a choice of patches for each image."""
 
     pictures: ImageStream
-    patches: int  # of one picture
+    patches: int  # of one image
     kept: int  # of them, seen
 
     @property

@@ -1,6 +1,6 @@
-"""What the file of a picture asks for, counted along its headers before anything is decoded.
+"""What the file of an image asks for, counted along its headers before anything is decoded.
 
-A decoder of pictures cannot be interrupted, so the work it may be given is bounded here: pixels times scans
+A decoder of images cannot be interrupted, so the work it may be given is bounded here: pixels times scans
 of a JPEG, strips of a TIFF, entries of EXIF, chunks of a PNG, blocks of a GIF, and values that Pillow decodes
 in Python; the rest Pillow bounds itself. The walks are linear, look at headers alone and stop at the bound. A
 header that makes no sense is left to the decoder, which says so.
@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any
 
-from glassformer.errors import DataError
+from glassformer.errors import BadImageError, DataError
 
 # --- directories ----------------------------------------------------------------------------------
 # As TIFF files and EXIF blocks have them. Each entry may point at the same bytes, so that a few kilobytes can
@@ -76,12 +76,12 @@ def _check_tiff(content: bytes, where: str, most: int) -> None:
 
 
 def _refusal(what: str, where: str) -> DataError:
-    return DataError(f"the picture's file holds {what}", where=where, fix="Save it anew or remove it")
+    return BadImageError(f"the image's file holds {what}", where=where, fix="Save it again or remove it")
 
 
 # --- a file ---------------------------------------------------------------------------------------
 
-MAX_PIXELS = 40_000_000  # of one picture: 160 MB once decoded, and a few times that on the way
+MAX_PIXELS = 40_000_000  # of one image: 160 MB once decoded, and a few times that on the way
 MAX_SCANS = 100  # of one JPEG; encoders write 1 to 18
 FULL_SCANS = 20  # of a JPEG as large as is allowed; a smaller one may have more, up to MAX_SCANS
 MAX_SEGMENTS = 1_000  # of a JPEG before its pixels; cameras write up to a few hundred
@@ -118,13 +118,13 @@ OTHERS = {
 
 
 def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
-    """The bytes of a picture, looked through.
+    """The bytes of an image, looked through.
 
     Args:
-        most: pixels that one picture may have. The size itself is judged by what the decoder says of it.
+        most: pixels that one image may have. The size itself is judged by what the decoder says of it.
 
     Raises:
-        DataError: it asks for more work than a picture does, or has a format that is known and not decoded.
+        DataError: it asks for more work than an image does, or has a format that is known and not decoded.
     """
     if content.startswith(JPEG):
         _jpeg(content, where, most)
@@ -138,7 +138,7 @@ def check_file(content: bytes, where: str, most: int = MAX_PIXELS) -> None:
         parts = re.sub(rb"#[^\r\n]*", b"", content[:MAX_HEADER]).split(None, 3)
         if len(parts) < 4:
             what = f"the header does not end within {MAX_HEADER:,} bytes"
-            raise DataError(what, where=where, fix="Save it anew")
+            raise BadImageError(what, where=where, fix="Save it again")
     else:
         _refuse_others(content[:512], where)
 
@@ -162,14 +162,14 @@ def _too_much(what: str, most: int, where: str) -> DataError:
 def _refuse_others(beginning: bytes, where: str) -> None:
     for pattern, (what, fix) in OTHERS.items():
         if re.match(pattern, beginning, re.DOTALL | re.IGNORECASE):
-            raise DataError(what, where=where, fix=fix)
+            raise BadImageError(what, where=where, fix=fix)
 
 
 def _jpeg(content: bytes, where: str, most: int) -> None:
     scans = content.count(b"\xff\xda")  # coded pixels never hold these; thumbnails may hold some more
     plain = b"Exif" not in content and b"MPF" not in content
     if plain and len(content) < 4 * MAX_SEGMENTS and scans <= FULL_SCANS:
-        return  # no room for more segments: data sets of small pictures are not held up
+        return  # no room for more segments: data sets of small images are not held up
     at, size, segments, junk, exif = 2, (0, 0), 0, 0, []
     while found := ANY_MARKER.search(content, at):  # as libjpeg does it: what is no marker is skipped
         junk += found.end() - at - 2

@@ -20,16 +20,16 @@ from glassformer.data.rejected import RejectedRow
 from glassformer.errors import DataError
 
 UNBALANCED = 3.0  # the largest class is this many times the smallest: said
-DOMINANT = 0.9  # of the pictures in one class: a warning
+DOMINANT = 0.9  # of the images in one class: a warning
 UNUSUAL = ("CMYK", "P", "PA", "LA", "La", "RGBA", "RGBa", "I;16", "I", "F", "1", "L", "YCbCr", "LAB", "HSV")
 TURNED = {
     "CMYK": "turned into RGB",
     "RGBA": "transparency shows white",
     "LA": "transparency shows white",
     "P": "palette turned into RGB",
-    "L": "grey, as three equal channels",
+    "L": "gray, as three equal channels",
 }
-CUT = 0.25  # of a picture's pixels: with more cut away, it is said
+CUT = 0.25  # of an image's pixels: with more cut away, it is said
 STRETCHED = 1.5  # times wider or higher than it was: said
 UPSCALED = 2.0  # times larger than it was: said
 
@@ -43,7 +43,7 @@ def examine_pictures(
     transform: Any = None,
     decode: bool = False,
 ) -> DoctorReport:
-    """Every check on pictures; equal pictures are those of equal bytes.
+    """Every check on images; equal images are those of equal bytes.
 
     Args:
         rejected: rows of a table that were left out.
@@ -51,7 +51,7 @@ def examine_pictures(
         decode: decode each of them, which finds all that cannot be read, and those that nearly repeat
             another; else headers and ends are looked at.
 
-    ``figures`` of the report has ``splits``: split -> pictures, distinct, unreadable, classes, modes,
+    ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
     formats, width and height (least, median, most).
     """
     said = dict.fromkeys([*notes, *absent_classes(splits)])
@@ -71,14 +71,14 @@ def examine_pictures(
         leaks = [*_leaks(splits, seen), *_near(splits, thumbs)]
         yield from leaks
         if not any(finding.code in ("leak", "near-leak") for finding in leaks):
-            yield Finding("ok", "leak", "no picture stands in two splits")
+            yield Finding("ok", "leak", "no image is in two splits")
 
     checks = [within, several_labels, odd_labels, twin_classes, no_labels, between]
     return run_checks(name, splits, checks, rejected)
 
 
 def _places(pictures: ImageSplit) -> dict[str, list[int]]:
-    """Where each picture stands; what is missing is no copy of what is missing."""
+    """Where each image stands; what is missing is no copy of what is missing."""
     places: dict[str, list[int]] = {}
     for i, picture in enumerate(pictures.images):
         if key := digest(picture):
@@ -95,7 +95,7 @@ def _of_a_split(
     figures: Any,
 ) -> Iterable[Finding]:
     brightest, white = Brightest(), transform and transform.image_range
-    headers: dict[int, Header] = {}  # what each picture's file says, and why those that cannot be read cannot
+    headers: dict[int, Header] = {}  # what each image's file says, and why those that cannot be read cannot
     refused: dict[int, DataError] = {}
     for i, (picture, file) in enumerate(zip(pictures.images, pictures.names(), strict=True)):
         try:
@@ -131,7 +131,7 @@ def _unreadable(split: str, pictures: ImageSplit, refused: Mapping[int, DataErro
     kinds = Counter(error.what for error in refused.values())
     listed = "; ".join(f"{n:,}: {what}" for what, n in kinds.most_common(5))
     more = f"; {len(kinds) - 5} more kinds" if len(kinds) > 5 else ""
-    message = f"{len(refused):,} of {len(pictures):,} pictures of {split} cannot be read ({listed}{more})"
+    message = f"{len(refused):,} of {len(pictures):,} images of {split} cannot be read ({listed}{more})"
     examples = tuple(f"{error.where}: {error.what}" for error in list(refused.values())[:10])
     usual = next(error.fix for error in refused.values() if error.what == kinds.most_common(1)[0][0])
     fix = f"{usual[:1].lower()}{usual[1:]}, or {SKIP}" if usual else f"remove them, or {SKIP}"
@@ -143,17 +143,17 @@ def _repeats(split: str, pictures: ImageSplit, places: Mapping[str, list[int]]) 
     labels, names = pictures.labels, pictures.names() if repeated else []
     torn = [index for index in repeated if labels and len({labels[i] for i in index}) > 1]
     examples = [_both(names, labels, index) for index in torn[:3]]
-    message = f"{len(torn):,} pictures of {split} stand there with several labels"
+    message = f"images of {split} with several labels: {len(torn):,}"
     fix = "keep each in the folder of one class"
     yield from found("warning", "contradictions", torn, message, fix, shown=examples)
     examples = [_both(names, labels, index) for index in repeated[:3]]
-    message = f"{sum(len(index) - 1 for index in repeated):,} pictures of {split} are repeats"
-    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{split}: no picture stands there twice"
+    message = f"repeated images of {split}: {sum(len(index) - 1 for index in repeated):,}"
+    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{split}: no image occurs twice"
     yield from found("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 
 def _both(names: Sequence[str], labels: Sequence[Any] | None, index: Sequence[int]) -> str:
-    """The first two of some equal pictures, with their labels."""
+    """The first two of some equal images, with their labels."""
     return " = ".join(f"{names[i]} ({labels[i]})" if labels else names[i] for i in index[:2])
 
 
@@ -175,12 +175,12 @@ def _leaks(splits: Mapping[str, ImageSplit], seen: Mapping[str, dict[str, list[i
         both = sorted(seen[first].keys() & seen[second].keys())
         names = splits[second].names() if both else []
         shown = [names[seen[second][key][0]] for key in both[:3]]
-        message = f"{len(both):,} pictures stand in {first} and in {second}: the score would be too good"
+        message = f"images in both {first} and {second}: {len(both):,}; the score would be too good"
         fix = f"leave them out of {first} with --set drop_duplicates=true"
         yield from found("warning", "leak", both, message, fix, shown=shown)
 
 
-# --- what the pictures look like --------------------------------------------------------------
+# --- what the images look like --------------------------------------------------------------
 
 
 def _shapes(
@@ -193,7 +193,7 @@ def _shapes(
     low, high = sizes.min(0), sizes.max(0)
     if (low != high).any():
         usual = np.median(sizes, 0).astype(int)
-        message = f"{split}: pictures of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
+        message = f"{split}: images of {low[0]:,} x {low[1]:,} to {high[0]:,} x {high[1]:,} pixels, "
         message += f"usually about {usual[0]:,} x {usual[1]:,}"
         yield Finding("ok", "sizes", message, len(np.unique(sizes, axis=0)))
     modes = Counter(header.mode for header in headers.values() if header.kind != "array")
@@ -236,11 +236,11 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
         inside = (max(height, width) / (transform.shorter or max(height, width))) ** 2
         lost = 1 - inside / ratio
         n = int((lost > CUT).sum())
-        message = f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of a "
-        message += f"picture as a rule, {lost.max():.0%} at most; "
+        message = f"{split}: the cut to {width} x {height} pixels takes away {np.median(lost):.0%} of an "
+        message += f"image as a rule, {lost.max():.0%} at most; "
         message += f"more than {CUT:.0%} of {n:,} of {len(sizes):,}"
         if n:
-            fix = "--set framing=squash keeps all of a picture, and changes its shape"
+            fix = "--set framing=squash keeps all of an image, and changes its shape"
             yield Finding("note", "cut-away", message, n, fix=fix)
     elif (n := int((ratio > STRETCHED).sum())) > 0:
         message = f"{split}: {n:,} of {len(sizes):,} are stretched more than {STRETCHED:g} times to be "
@@ -255,22 +255,24 @@ def _through(split: str, sizes: np.ndarray, transform: Any) -> Iterable[Finding]
 
 
 def _near(splits: Mapping[str, ImageSplit], thumbs: Mapping[str, Thumbs]) -> Iterable[Finding]:
-    """Pictures that look alike and differ in their bytes: saved anew, scaled, a little brighter."""
+    """Images that look alike and differ in their bytes: saved anew, scaled, a little brighter."""
     if not thumbs:
         return
     names = {name: split.names() for name, split in splits.items()}
     for (first, second), pairs in near_repeats(thumbs).items():
         shown = [f"{names[first][i]} ~ {names[second][j]}" for i, j in pairs[:3]]
         if first != second:
-            message = f"{len(pairs):,} pictures of {first} look nearly the same as one of {second}"
+            message = f"images of {first} that look nearly the same as one of {second}: {len(pairs):,}"
             fix = f"remove them from {first}: the score would be too good"
             yield Finding("warning", "near-leak", message, len(pairs), tuple(shown), fix)
             continue
-        message = f"{len(pairs):,} pairs of pictures of {first} look nearly the same"
+        message = f"pairs of images of {first} that look nearly the same: {len(pairs):,}"
         yield Finding("note", "near-repeats", message, len(pairs), tuple(shown))
         labels, own = splits[first].labels or [], names[first]
         torn = [(i, j) for i, j in pairs if labels and labels[i] != labels[j]]
         shown = [f"{own[i]} ({labels[i]}) ~ {own[j]} ({labels[j]})" for i, j in torn[:3]]
-        message = f"{len(torn):,} pairs of pictures of {first} look nearly the same and have different labels"
+        message = (
+            f"pairs of images of {first} that look nearly the same and have different labels: {len(torn):,}"
+        )
         fix = "keep the right label of each"
         yield from found("warning", "near-contradictions", torn, message, fix, shown=shown)

@@ -1,7 +1,7 @@
-"""Labeled pictures: data sets by name (``cifar10``, ``digits`` ...), folders, tables that hold or name files.
+"""Labeled images: data sets by name (``cifar10``, ``digits`` ...), folders, tables that hold or name files.
 
 A folder is ``label/*.jpg`` (one split, ``train``) or ``split/label/*.jpg``; hidden ones are no classes. A
-table is Parquet with a column of pictures, or CSV, TSV or JSONL with one of file names beside it.
+table is Parquet with a column of images, or CSV, TSV or JSONL with one of file names beside it.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ from glassformer.data.rejected import RejectedRow, check_request, lenient_table,
 from glassformer.data.sources import LabelReader, joined, split_files
 from glassformer.data.splits import stratified_split, with_limit
 from glassformer.data.tables import READERS, Table
-from glassformer.errors import DataError
+from glassformer.errors import DataError, MissingValueError, NoSuchColumnError, WrongInputError
 
-OF_NUMBERS = "Give a table with a column of pictures or file names, and one of numbers"
+OF_NUMBERS = "Give a table with a column of images or file names, and one of numbers"
 SHOWN = 3  # files or endings that a sentence names
 IMAGE_COLUMNS = ("image", "img", "picture", "photo", "file_name", "file", "path")
 
 
 @dataclass(frozen=True)
 class ImageSplit(Split):
-    """Pictures, not yet decoded, with their labels."""
+    """Images, not yet decoded, with their labels."""
 
     STRATIFIED = True
 
     images: list[Any]
-    labels: list[Any] | None  # None: unlabelled
+    labels: list[Any] | None  # None: unlabeled
     origin: str  # file or folder, for messages
-    rows: Sequence[int] | None = None  # row of each picture in the file
+    rows: Sequence[int] | None = None  # row of each image in the file
 
     def names(self) -> list[str]:
-        """What to call each picture."""
+        """What to call each image."""
         return [picture_name(x, self.origin, i, self.rows) for i, x in enumerate(self.images)]
 
 
@@ -79,9 +79,9 @@ def load_image_dataset(
     """A data set by name or path; see the top of this file.
 
     Args:
-        limit: at most this many pictures of every split, classes in proportion, order kept.
+        limit: at most this many images of every split, classes in proportion, order kept.
         splits: only these; the others are not read.
-        broken: refuse: a picture that cannot be read is an error when it is used; skip: it is left out now,
+        broken: refuse: an image that cannot be read is an error when it is used; skip: it is left out now,
             and the notes count and name it; so is a row of a table whose label cannot be used.
         on_bad_row: of tables: ``skip`` leaves out and lists ragged rows and those whose label cannot be used.
         label_separator: of tables: stands between the names in a cell of several labels.
@@ -95,7 +95,7 @@ def load_image_dataset(
     check_request(source or ".", limit)
     named = NAMED_IMAGES.get(str(source))
     if named is not None and numbers:
-        raise DataError(f"the pictures of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
+        raise WrongInputError(f"the images of {str(source)!r} have classes, not numbers", fix=OF_NUMBERS)
     if named is not None:
         dataset = named.described(named.load(named, splits))
     else:
@@ -122,7 +122,7 @@ def absent_classes(splits: Mapping[str, ImageSplit]) -> list[str]:
             continue
         if missing := train - set(each(split.labels)):
             listed = ", ".join(sorted(map(str, missing))[:6])
-            out.append(f"no picture of {listed} in {name}: its figures say nothing about that class")
+            out.append(f"no image of {listed} in {name}: its figures say nothing about that class")
     return out
 
 
@@ -137,7 +137,7 @@ class _Labels(LabelReader):
     needed: bool = False
 
     def find(self, table: Table, image: str) -> tuple[Table, str | None]:
-        """The column beside that of pictures, and the table, to which one may have been added."""
+        """The column beside that of images, and the table, to which one may have been added."""
         if self.numbers:
             return table, number_column(table, self.column, [image])
         table, label, _ = with_label_sets(table, self.column, [image], guess=self.separator is None)
@@ -155,7 +155,7 @@ def _load_path(
     if path.is_dir():
         files = split_files(path)
         if not files and labels.numbers:
-            raise DataError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
+            raise WrongInputError("folders name classes, not numbers", where=str(path), fix=OF_NUMBERS)
         if not files:
             refuse_models(path)
             return load_image_folder(path, wanted)
@@ -184,7 +184,7 @@ def _from_tables(
             column = find_column(table, image_column, IMAGE_COLUMNS, "image")
             if column is None:
                 fix = f"There are: {', '.join(table.names)}. Name it with image_column"
-                raise DataError("no column of pictures", where=table.origin, fix=fix)
+                raise NoSuchColumnError("no column of images", where=table.origin, fix=fix)
             table, label = kind.find(table, column)
             if rejected is not None and label is not None:
                 checks = kind.checks(table, label)
@@ -216,10 +216,10 @@ def load_image_folder(folder: Path, wanted: Sequence[str] | None = None) -> Data
     """``label/*.jpg`` or ``split/label/*.jpg``, in order of name; notes count the files that are not read.
 
     Raises:
-        DataError: no such folders, or a class without pictures.
+        DataError: no such folders, or a class without images.
     """
     left: list[Path] = []
-    parts = split_folders(folder, "pictures", "Put one folder of pictures for each class there")
+    parts = split_folders(folder, "images", "Put one folder of images for each class there")
     if not parts:
         _refuse_mixture(folder, subfolders(folder))
     parts = parts or {"train": folder}
@@ -266,13 +266,13 @@ def _class_files(folder: Path, given: Path, left: list[Path]) -> dict[str, list[
     """Class -> its images; images that lie in ``folder`` itself and other files are added to ``left``."""
     below = {sub.name: files_below(sub) for sub in subfolders(folder)}
     if not below:
-        raise DataError("no folders of pictures", where=str(folder), fix="Put one for each class there")
+        raise MissingValueError("no folders of images", where=str(folder), fix="Put one for each class there")
     check_class_names(list(below), str(folder))
     for name, files in below.items():
         if not any(map(is_image_name, files)):
             refuse_tables(given)
             what = f"class {name!r} has no images" + (f", only {_endings(files)}" if files else "")
-            raise DataError(what, where=str(folder), fix="Put images there, or remove the folder")
+            raise MissingValueError(what, where=str(folder), fix="Put images there, or remove the folder")
     here = sorted(p for p in folder.iterdir() if is_image_name(p) and not p.is_dir() and not is_clutter(p))
     left += [*here, *(path for files in below.values() for path in files if not is_image_name(path))]
     return {name: [path for path in files if is_image_name(path)] for name, files in below.items()}
@@ -287,7 +287,7 @@ def _names(splits: Mapping[str, ImageSplit]) -> tuple[str, ...]:
 
 def _load_stored(source: NamedSource, wanted: Sequence[str] | None) -> Dataset:
     fix = (
-        f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or pictures "
+        f"Get it from {source.origin}, put its Parquet files (train.parquet ...) or images "
         f"(train/CLASS/*.jpg) into a folder {source.folder!r}, and set GLASSFORMER_DATA to the one around it"
     )
     return _load_path(find_folder(source.folder, fix, where=""), None, _Labels(), wanted)
@@ -318,8 +318,8 @@ NAMED_IMAGES = {
         load=_load_digits,
     ),
     "cifar10": NamedSource(
-        description="CIFAR-10 (Krizhevsky, 2009): 50,000 + 10,000 pictures of 32 x 32 pixels in ten classes",
-        licence="no formal licence",
+        description="CIFAR-10 (Krizhevsky, 2009): 50,000 + 10,000 images of 32 x 32 pixels in ten classes",
+        licence="no formal license",
         load=_load_stored,
         folder="cifar10",
         origin="uoft-cs/cifar10 on the Hugging Face Hub",
@@ -331,14 +331,14 @@ NAMED_IMAGES = {
         load=_load_stored,
         folder="flowers",
         origin="https://github.com/Oldpel/flower_photos",
-        notes=("one picture is a rose and a tulip; a few near-duplicates stand in train and test",),
+        notes=("one image is a rose and a tulip; a few near-duplicates are in train and test",),
     ),
     "hotdog": NamedSource(
-        description="Hotdog / Not hotdog: 200 pictures to train and 50 to validate",
+        description="Hotdog / Not hotdog: 200 images to train and 50 to validate",
         licence="AGPL-3.0",
         load=_load_stored,
         folder="hotdog",
         origin="https://github.com/truepositive/hotdog_nothotdog",
-        notes=("no test split: 50 pictures judge, so a figure has an interval of about 10 points",),
+        notes=("no test split: scores are of 50 images, so their intervals are about 10 points wide",),
     ),
 }

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import listed, nearest
-from glassformer.errors import DataError, with_article
+from glassformer.errors import DataError, NoSuchColumnError, WrongInputError, with_article
 
 LOOKED_AT = 100  # rows that say which column holds the texts
 
@@ -165,7 +165,7 @@ def refuse_unordered(X: Any, origin: str, noun: str) -> None:
         what, fix = "nothing" if X is None else with_article(kind), "Give a list"
     else:
         return
-    raise DataError(f"{what} where a list of {noun} is wanted", where=origin, fix=fix)
+    raise WrongInputError(f"{what} where a list of {noun} is expected", where=origin, fix=fix)
 
 
 def open_table(X: Any, origin: str, whole: Callable[[Any], bool] = lambda row: False) -> MemoryTable | None:
@@ -244,8 +244,8 @@ def _place(there: Sequence[str], name: str, origin: str, names: Sequence[str]) -
         return list(there).index(name)
     hint = nearest(name, [other for other in there if other not in names])
     has = hint if hint.endswith("?") else f"The columns are: {listed(list(there))}"
-    what = f"no column {name!r}; wanted: {' and '.join(map(repr, names))}"
-    raise DataError(what, where=origin, fix=has)
+    what = f"no column {name!r}; expected: {' and '.join(map(repr, names))}"
+    raise NoSuchColumnError(what, where=origin, fix=has)
 
 
 def other_width(
@@ -255,11 +255,11 @@ def other_width(
     if not len(table):
         return DataError("a table without columns", where=origin, fix=f"Give a column of {noun}")
     shown = listed([str(label) for label in table.labels])
-    what = f"a table of {len(table)} columns ({shown}) where one of {noun} is wanted"
+    what = f"a table of {len(table)} columns ({shown}) where one of {noun} is expected"
     what += ", or two for pairs" if most > 1 else ""
     wanted = wanted or [likeliest(table)]
     fix = f"Give the {'column' if len(wanted) == 1 else 'columns'} of {noun}: {table.code(*wanted)}"
-    return DataError(what, where=origin, fix=fix)
+    return WrongInputError(what, where=origin, fix=fix)
 
 
 def likeliest(table: MemoryTable, without: Sequence[Any] = ()) -> Any:
@@ -282,8 +282,10 @@ def as_targets(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     if type(y) is list or y is None:
         return y
     if isinstance(y, str):
-        what = f"one string, {y[:40]!r}, where a list of {noun} is wanted"
-        raise DataError(what, where=origin, fix=f"Give a list, such as a column of a table: X[{y[:40]!r}]")
+        what = f"one string, {y[:40]!r}, where a list of {noun} is expected"
+        raise WrongInputError(
+            what, where=origin, fix=f"Give a list, such as a column of a table: X[{y[:40]!r}]"
+        )
     table = table_of(y)
     if table is not None:
         return table.column(0) if len(table) == 1 else y
@@ -309,8 +311,8 @@ def one_column(y: Any, origin: str = "y", noun: str = "labels") -> Any:
     refuse_unordered(y, origin, noun)  # None
     if (table := table_of(y)) is not None:
         shown = listed([str(label) for label in table.labels])
-        what = f"a table of {len(table)} columns ({shown}) where one of {noun} is wanted"
-        raise DataError(what, where=origin, fix="Give one column")
+        what = f"a table of {len(table)} columns ({shown}) where one of {noun} is expected"
+        raise WrongInputError(what, where=origin, fix="Give one column")
     if y.ndim > 1:
-        raise DataError(f"{noun} of shape {y.shape}", where=origin, fix="Give one for each example")
+        raise WrongInputError(f"{noun} of shape {y.shape}", where=origin, fix="Give one for each example")
     return y

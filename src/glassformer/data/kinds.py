@@ -1,4 +1,4 @@
-"""What a data set holds, by its name or its content: texts, pictures, pairs of texts, scored pairs, words
+"""What a data set holds, by its name or its content: texts, images, pairs of texts, scored pairs, words
 with tags, or questions with answers.
 """
 
@@ -29,11 +29,16 @@ from glassformer.data.tagged import CONLL, TAG_COLUMNS, WORD_COLUMNS, looks_tagg
 from glassformer.data.tags import marks_characters
 from glassformer.errors import DataError
 
-Kind = Literal["texts", "pictures", "pairs", "scored pairs", "tags", "answers"]
-NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "pictures": NAMED_IMAGES}
+Kind = Literal["texts", "images", "pairs", "scored pairs", "tags", "answers"]
+NAMED: dict[Kind, Any] = {"answers": ANSWERED_SOURCES, "images": NAMED_IMAGES}
 NAMED |= {"pairs": PAIR_SOURCES, "scored pairs": SCORED_SOURCES}
 SCORE_NAMES = SCORES[:4]  # a label or a truth value beside two texts is a class
 TAGGED = [ending for ending in CONLL if ending != ".txt"]
+
+
+def is_named(source: str | Path) -> bool:
+    """Whether a name means a named data set, which goes before a file or folder of that name."""
+    return str(source) in NAMED_SOURCES or any(str(source) in names for names in NAMED.values())
 
 
 def kind_of(source: str | Path) -> Kind:
@@ -57,8 +62,8 @@ def kind_of(source: str | Path) -> Kind:
         files = [p for p in sorted(path.glob("*.txt")) if SPLIT_OF.get(p.stem.lower())]
         if files and looks_tagged(files[0]):
             return "tags"
-        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # a note may lie among pictures
-            return "pictures"
+        if len(picture_files(path)) > sum(not is_clutter(p) for p in texts):  # a note may lie among images
+            return "images"
         if any(SPLIT_OF.get(p.stem.lower()) and p.suffix.lower() in TAGGED for p in path.iterdir()):
             return "tags"
     elif path.suffix.lower() in TAGGED:
@@ -99,7 +104,7 @@ def _kind_of_table(table: Table) -> Kind:
     if names & {*TEXT_COLUMNS} or usual_sides(table.names):  # two texts a row are one input of a classifier
         return "texts"
     if names & {*IMAGE_COLUMNS}:
-        return "pictures"
+        return "images"
     if names & {*LABEL_COLUMNS}:
         return "texts"
     try:

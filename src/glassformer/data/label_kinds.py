@@ -31,7 +31,7 @@ NO_LABEL = frozenset(  # what pandas reads as missing, and what people write for
         "n/a na <na> #n/a #na nan -nan 1.#ind -1.#ind 1.#qnan -1.#qnan null none nil n.a. missing unknown "
         "tbd undefined - -- ? ??"
     ).split()
-) | {"#n/a n/a", "not available", "not labeled", "not labelled", "no label"}
+) | {"#n/a n/a", "not available", "not labelled", "not labeled", "no label"}
 
 
 def missing_names(labels: Iterable[Any]) -> list[str]:
@@ -54,7 +54,7 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
         return None
     counts = Counter(str(label).strip() for label in there)
     if lists := [text for text in counts if _is_list(text)]:
-        what = f"these look like lists, several labels an example ({_shown(lists)})"
+        what = f"these look like lists, several labels per example ({_shown(lists)})"
         return what, _separated(lists)
     numbers = [label for label in there if is_number(label)]
     mostly = len(numbers) >= MOSTLY * len(there) and len(there) < FEW * len(counts)
@@ -62,7 +62,7 @@ def what_labels_are(labels: Sequence[Any]) -> tuple[str, str] | None:
         return f"these look like numbers, not classes ({_shown(list(counts))})", CUT
     several = _several(counts)
     if several:
-        return f"these look like several labels an example ({_shown(several)})", _separated(several)
+        return f"these look like several labels per example ({_shown(several)})", _separated(several)
     return None
 
 
@@ -302,7 +302,7 @@ def said_of_amounts(values: Iterable[Any], form: Format) -> str:
 def said_of_left_out(reasons: Iterable[str]) -> str:
     """How many of the rows that are left out look like amounts, and what reads them; empty: none."""
     reasons = list(reasons)
-    alike = [reason.partition(" is no number")[0] for reason in reasons if LOOKS in reason]
+    alike = [reason.partition(" is not a number")[0] for reason in reasons if LOOKS in reason]
     if not alike:
         return ""
     some = ", ".join(list(dict.fromkeys(alike))[:3])

@@ -96,7 +96,7 @@ def check_sets(y: Iterable[Any], origin: str = "labels", rows: Sequence[int] | N
         checked = check_labels(flat, "")
     except DataError as error:
         wrong = int((error.where or "[0]").strip("[]"))  # as ``place`` writes it without an origin
-        raise DataError(error.what, where=place(origin, owner[wrong], rows), fix=error.fix) from None
+        raise error.but(where=place(origin, owner[wrong], rows)) from None
     each_one = iter(checked)
     return [LabelSet(sorted(set(islice(each_one, len(labels))))) for labels in sets]
 

@@ -176,7 +176,7 @@ class MaskedStream:
         return np.flatnonzero(~cut_off), np.flatnonzero(cut_off)
 
     def steps(self, epoch: int) -> list:
-        """The optimiser steps of an epoch, each a list of (epoch, chunk numbers)."""
+        """The optimizer steps of an epoch, each a list of (epoch, chunk numbers)."""
         batches = training_batches(self.lengths, self.settings, self.seed, epoch)
         pairs: Any = [(epoch, index) for index in batches]
         return list(grouped(pairs, self.accumulate))

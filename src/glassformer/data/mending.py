@@ -15,7 +15,7 @@ from glassformer.data.dataset import names_of
 from glassformer.data.findings import Finding, listed_in_part
 from glassformer.data.label_kinds import BETWEEN, NUMBER, plain_name
 from glassformer.data.label_sets import NONE, LabelSet, are_sets, each
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, NotForThisModelError
 
 REST = "*"  # in a table of names: all that it does not name
 SHOWN = 3  # examples in a sentence
@@ -25,7 +25,7 @@ KEPT_FIRST = ("test", "validation")  # what stands in these is left out of the o
 def mended(
     dataset: Any, merge_labels: str | Mapping[str, Any], drop_duplicates: bool
 ) -> tuple[Any, list[str]]:
-    """A data set of texts or pictures with what was asked for mended, and a sentence on each change.
+    """A data set of texts or images with what was asked for mended, and a sentence on each change.
 
     Args:
         merge_labels: ``none``; ``spelling``: classes whose names differ in case or white space only become
@@ -57,11 +57,13 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
         rest, how = how.get(REST), {old: name for old, name in how.items() if old != REST}
         if rest not in (None, "spelling"):
             fix = f'Write {{"{REST}" = "spelling"}}, or leave it out'
-            raise ConfigError(f"{rest!r} does not say how to merge the rest", where="merge_labels", fix=fix)
+            raise BadValueError(f"{rest!r} does not say how to merge the rest", where="merge_labels", fix=fix)
         by_text = {str(label): label for label in classes}
         unknown = next((name for name in how if name not in by_text and name not in how.values()), None)
         if unknown is not None and not classes & {*how.values()}:
-            raise ConfigError(f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text]))
+            raise BadValueError(
+                f"no class {unknown!r}", where="merge_labels", fix=nearest(unknown, [*by_text])
+            )
         new = {label: how.get(str(label), label) for label in classes}
         if rest:
             new |= commonest(dataset.splits, [label for label in classes if str(label) not in how])
@@ -69,7 +71,7 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
         new = commonest(dataset.splits)
     else:
         fix = 'Use spelling, or a table such as {"Good" = "good"}'
-        raise ConfigError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
+        raise BadValueError(f"{how!r} does not say what to merge", where="merge_labels", fix=fix)
     changed = {old: name for old, name in new.items() if old != name}
     if not changed:
         return dataset
@@ -85,8 +87,8 @@ def _merged(dataset: Any, how: str | Mapping[str, Any], said: list[str]) -> Any:
 def _without_empty(dataset: Any, said: list[str]) -> Any:
     """The examples that have a label, of data with several of them an example."""
     if not any(are_sets(split.labels) for split in dataset.splits.values()):
-        what = f"{NONE!r} means examples without a label, of several labels an example"
-        raise ConfigError(what, where="merge_labels", fix="Leave it out")
+        what = f"{NONE!r} means examples without a label, of several labels per example"
+        raise NotForThisModelError(what, where="merge_labels", fix="Leave it out")
     kept = {}
     for name, split in dataset.splits.items():
         places = [i for i, own in enumerate(split.labels or ()) if own]
@@ -169,7 +171,7 @@ def _contradicted(dataset: Any, name: str, torn: Sequence[tuple[int, tuple[str, 
 
 
 def _where(split: Any, i: int) -> str:
-    """Which example it is: its row, else its place; of a picture its name."""
+    """Which example it is: its row, else its place; of an image its name."""
     if hasattr(split, "images"):
         return split.names()[i]
     return place(split.origin, i, split.rows) if split.rows is None else f"row {split.rows[i]}"
@@ -191,7 +193,7 @@ ANSWERS = {  # check -> options
     "known-sides": ("--set", "copies=sides"),
     "balance": ("--set", "class_weight=balanced", "--set", "monitor=macro_f1"),
     "orders-of-magnitude": ("--set", "number_scale=log"),
-    "unreadable": ("--set", "broken=skip"),  # of pictures, as the next
+    "unreadable": ("--set", "broken=skip"),  # of images, as the next
     "leak": ("--set", "drop_duplicates=true"),
 }
 ENCODING = re.compile(r"(--encoding) ([\w-]+)").search  # which rows that are not UTF-8 show

@@ -23,7 +23,7 @@ import numpy as np
 
 from glassformer.data.text import Clean, TokenTable, clean_text, starts_of
 from glassformer.data.text_pairs import are_pairs
-from glassformer.errors import DataError
+from glassformer.errors import TooFewExamplesError
 
 WORD = re.compile(r"\w+")
 LENGTHS = range(2, 6)  # of n-grams of characters
@@ -134,8 +134,8 @@ class Ngrams:
             counts.append(rows[:, kept])
             weights.append(np.log((1 + len(each)) / (1 + documents[kept])) + 1)
         if not names[0] and not names[1]:
-            what = f"no word and no n-gram of characters stands in {min_count} texts or more"
-            raise DataError(what, where="texts", fix="Lower min_count, or give more texts")
+            what = f"no word and no n-gram of characters is in {min_count} texts or more"
+            raise TooFewExamplesError(what, where="texts", fix="Lower min_count, or give more texts")
         made = cls(names[0], names[1], np.concatenate(weights), lowercase, strip_accents, clean, pairs)
         return made, made._joined(made._weighed(counts))
 

@@ -17,7 +17,7 @@ from glassformer.data.in_memory import one_column
 from glassformer.data.label_kinds import LOOKS, Format, amount, doubtful, how_to_read, is_number, readings
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.data.tables import Table
-from glassformer.errors import DataError
+from glassformer.errors import DataError, MissingValueError, NotANumberError, UnclearColumnError
 
 # Usual names of a column of numbers, the plainest first.
 NUMBER_COLUMNS = "score label target rating value number labels similarity relatedness stars price y".split()
@@ -49,7 +49,7 @@ def check_numbers(
     for index, value in enumerate(one_column(values, origin, "numbers")):
         if is_missing(value):
             where = place(origin, index, rows)
-            raise DataError("the number is missing", where=where, fix="Fill it in or remove the row")
+            raise MissingValueError("the number is missing", where=where, fix="Fill it in or remove the row")
         number = _number(value, form)
         if not abs(number) <= LARGEST:
             raise _refusal(value, form, place(origin, index, rows))
@@ -69,15 +69,15 @@ def _number(value: Any, form: Format) -> float:
 
 
 def _refusal(value: Any, form: Format, where: str) -> DataError:
-    what = f"{str(value)[:40]!r} is no number that can be learned"
+    what = f"{str(value)[:40]!r} is not a number that can be learned"
     fix = "Write it as 3.5, without unit and with a point; classes are learned by a classifier"
     if isinstance(value, str) and form == "amount" and (both := doubtful(value)):
-        what = f"{value[:40]!r} is no number that can be learned: it could be {both}"
+        what = f"{value[:40]!r} is not a number that can be learned: it could be {both}"
         fix = "Say what stands before the decimals: number_format=point or number_format=comma"
     elif isinstance(value, str) and form == "plain" and not is_number(value) and readings(value):
         what = f"{what}; {LOOKS}"
         fix = f"Write it as 3.5, without unit and with a point, or {how_to_read([value])}"
-    return DataError(what, where=where, fix=fix)
+    return NotANumberError(what, where=where, fix=fix)
 
 
 def on_scale(numbers: Any, scale: Scale) -> np.ndarray:
@@ -104,7 +104,7 @@ def check_positive(numbers: Sequence[float], origin: str, rows: Sequence[int] | 
         if number > 0:
             what = f"{number:g} is below {1 / LARGEST:g}, the lowest answer of number_scale=log"
             fix = "Multiply all numbers, or learn their logarithms with number_scale=linear"
-        raise DataError(what, where=place(origin, index, rows), fix=fix)
+        raise NotANumberError(what, where=place(origin, index, rows), fix=fix)
 
 
 def with_logarithms(dataset: Any, skip: bool) -> Any:
@@ -126,7 +126,7 @@ def with_logarithms(dataset: Any, skip: bool) -> Any:
             what = WITHOUT.format(split.labels[bad[0]])
             what += f" ({len(bad) - 1:,} more like it)" if len(bad) > 1 else ""
             fix = f"Correct it, leave such rows out with {SKIP}, or train without number_scale=log"
-            raise DataError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
+            raise NotANumberError(what, where=place(split.origin, bad[0], split.rows), fix=fix)
         rows = split.rows or range(1, len(split) + 1)
         rejected += [RejectedRow(split.origin, rows[i], NO_LOGARITHM) for i in bad]
         splits[name] = split.select(sorted({*range(len(split))} - {*bad}))
@@ -209,12 +209,16 @@ def number_column(table: Table, wanted: str | None, taken: Sequence[str] = (), f
         first = next(value for value in values if not is_number(value) and readings(str(value)))
         what = f"no column holds plain numbers: {column!r} holds amounts such as {first!r}"
         fix = how_to_read(values)
-        raise DataError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
+        raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
     if len(like) == 1 or (like and like[0].lower() in NUMBER_COLUMNS):
         return like[0]
     what = f"several columns hold numbers: {listed(like)}" if like else "no column holds numbers"
-    fix = f"Name it with label_column: {listed(free)}"
-    raise DataError(what, where=table.origin, fix=fix)
+    fix = f"Name the column of numbers with label_column: {listed(free)}"
+    if not like:
+        fix = (
+            f"Leave target=number out to learn classes, or name the column with label_column: {listed(free)}"
+        )
+    raise UnclearColumnError(what, where=table.origin, fix=fix)
 
 
 def number_findings(

@@ -114,7 +114,7 @@ def _shared_sources(splits: Mapping[str, PairSplit], figures: dict[str, Any]) ->
     for a, b in itertools.combinations(splits, 2):
         shared = sorted(sources[a] & sources[b])
         message = f"distinct source texts in both {a} and {b}: {len(shared):,}"
-        fix, ok = _too_good(a), f"no source text stands in both {a} and {b}"
+        fix, ok = _too_good(a), f"no source text is in both {a} and {b}"
         yield from found("warning", "leaks", shared, message, fix, ok=ok)
 
 
@@ -168,7 +168,7 @@ def _scores(name: str, split: ScoredSplit) -> Iterable[Finding]:
         given.setdefault(key, []).append(i)
     odd = [rows[-1] for rows in given.values() if len({split.scores[i] for i in rows}) > 1]
     ok = f"{name}: no pair has two scores"
-    yield from _some(name, "contradictions", split, odd, "stand there again with another score", ok)
+    yield from _some(name, "contradictions", split, odd, "occur again with another score", ok)
     middle = float(scores.min() + np.ptp(scores) / 2)
     rows = [i for i in same if split.scores[i] < middle]
     what = f"have the same text on both sides and a score below {middle:g}"
@@ -188,4 +188,4 @@ def _shared_pairs(splits: Mapping[str, ScoredSplit], figures: dict[str, Any]) ->
             continue
         texts = sorted({x for key in keys[a] for x in key} & {x for key in keys[b] for x in key})
         message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
-        yield from found("note", "leaks", texts, message, ok=f"no text stands in both {a} and {b}")
+        yield from found("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")

@@ -28,7 +28,14 @@ from glassformer.data.label_kinds import is_number
 from glassformer.data.rejected import RejectedRow, Row, check_request, lenient_table, read_rows
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table, read_table
-from glassformer.errors import DataError
+from glassformer.errors import (
+    DataError,
+    MissingValueError,
+    NoSuchColumnError,
+    NotANumberError,
+    UnclearColumnError,
+    UnequalLengthsError,
+)
 
 Gaps = Literal["refuse", "keep", "skip"]  # what becomes of an empty side
 SOURCE_NAMES, TARGET_NAMES = ("source", "src"), ("target", "tgt", "translation")  # they say which side it is
@@ -50,9 +57,9 @@ class PairSplit(Split):
 
 PAIR_SOURCES = {
     "multi30k": NamedSource(
-        "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of pictures in English, German, "
+        "Multi30k (Elliott et al., 2016): 29,000 + 1,014 + 1,000 captions of images in English, German, "
         "French and Czech; the test split is test_2016_flickr",
-        "no licence file; research use with citation",
+        "no license file; research use with citation",
         folder="multi30k",
         columns=("en", "de", "fr", "cs"),
     ),
@@ -68,12 +75,12 @@ def check_both(
         DataError: a missing, empty or wrongly typed text on a side (place named), or unequal numbers.
     """
     if target is None:
-        raise DataError("the target side is missing", where=where, fix="Give source and target texts")
+        raise MissingValueError("the target side is missing", where=where, fix="Give source and target texts")
     left, right = check_texts(source, "source"), check_texts(target, "target")
     if len(left) != len(right):
         what = f"{len(left)} source texts but {len(right)} target texts"
         fix = "Text i of one side is the translation of text i of the other"
-        raise DataError(what, where=where, fix=fix)
+        raise UnequalLengthsError(what, where=where, fix=fix)
     return left, right
 
 
@@ -109,7 +116,7 @@ def load_pairs(
     files: dict[str, list[Path]] = {name: [file] for name, file in plain_files(path, *columns).items()}
     plain = bool(files)
     if not plain and path.is_file() and path.suffix.lower() not in READERS:
-        raise DataError("is no table of pairs", where=str(path), fix=_both_sides(path))
+        raise DataError("is not a table of pairs", where=str(path), fix=_both_sides(path))
     files = files or files_of(path, [*PAIR_SOURCES])
 
     def read(file: Path) -> Iterable[Row]:
@@ -157,12 +164,12 @@ def _pair(sides: Sequence[tuple[Any, str, str]], gaps: Gaps) -> list[str]:
     for text, of, where in sides:
         empty = text is None or text == "" or str(text).isspace()
         if empty and gaps == "skip":
-            raise DataError("a side is empty", fix="Give both sides of each")
+            raise MissingValueError("a side is empty", fix="Give both sides of each")
         try:
             texts.append("" if empty and gaps == "keep" else check_cells([text])[0])
         except DataError as error:
             what = error.what if gaps == "skip" else f"{of}{error.what}"
-            raise DataError(what, where=where, fix=error.fix) from None
+            raise error.but(what=what, where=where) from None
     return texts
 
 
@@ -175,7 +182,7 @@ def _both_sides(path: Path) -> str:
     left, right = (other, end) if end == "de" else (end, other)
     how = "" if (left, right) == ("en", "de") else f", with source_column={left} and target_column={right}"
     both = f"{stem.name}.{left} and {stem.name}.{right}"
-    plain = f"Of two plain files of one sentence a line, name what both share: {stem}{how}, for {both}"
+    plain = f"Of two plain files of one sentence per line, name what both share: {stem}{how}, for {both}"
     return f"{plain}; or a table with a column for each side: {', '.join(READERS)}"
 
 
@@ -187,7 +194,7 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
     """
     table.check_columns(source or None, target or None)
     if source is not None and source == target:
-        raise DataError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
+        raise UnclearColumnError(f"{source!r} is both sides", where=table.origin, fix="Name two columns")
     if len(table.names) == 2 and source is None and target is None:
         first, second = table.names  # as they stand, unless the names say which is which: a language does not
         turned = first.lower() in TARGET_NAMES or second.lower() in SOURCE_NAMES
@@ -204,10 +211,12 @@ def find_columns(table: Table, source: str | None, target: str | None) -> tuple[
         found = [name or rest.pop(0) for name in found]
     if len(table.names) == 1:
         what = f"a side is missing: {table.names[0]!r} is the only column"
-        raise DataError(what, where=table.origin, fix="Put text and translation into two columns")
+        raise UnclearColumnError(what, where=table.origin, fix="Put text and translation into two columns")
     if found[0] is None or found[1] is None:
         fix = f"Name them with source_column and target_column: {listed(table.names)}"
-        raise DataError("two columns are wanted, a text and its translation", where=table.origin, fix=fix)
+        raise UnclearColumnError(
+            "two columns are expected, a text and its translation", where=table.origin, fix=fix
+        )
     return found[0], found[1]
 
 
@@ -290,7 +299,7 @@ def _lines(left: Path, ends: tuple[str, str], gaps: Gaps) -> Iterable[Row]:
     if len(sides[0]) != len(sides[1]):
         fix = "Line i of one file is the translation of line i of the other"
         what = f"{len(sides[0])} lines, but {right.name} has {len(sides[1])}"
-        raise DataError(what, where=str(left), fix=fix)
+        raise UnequalLengthsError(what, where=str(left), fix=fix)
     for row, (a, b) in enumerate(zip(*sides, strict=True), 1):
         yield partial(_pair, [(a, "", f"{left}, row {row}"), (b, "", f"{right}, row {row}")], gaps), row
 
@@ -376,7 +385,7 @@ def _scored(table: Table, columns: tuple[str, str, str | None]) -> Iterator[Row]
     """The pairs of a table and their scores, row by row."""
     if missing := [name for name in columns if name is not None and name not in table.names]:
         what = f"no column {missing[0]!r}, which the first table has"
-        raise DataError(what, where=table.origin, fix=nearest(missing[0], table.names))
+        raise NoSuchColumnError(what, where=table.origin, fix=nearest(missing[0], table.names))
     values = [[None] * len(table.rows) if name is None else table.read(name) for name in columns]
 
     def pair(first: Any, second: Any, score: Any, row: int) -> tuple[str, str, float | None]:
@@ -401,7 +410,9 @@ def find_compared(
         first, second = _sides(table, first, second)
     if first == second or score in (first, second):
         what = f"one column for two of first, second and score: {listed([first, second, str(score)])}"
-        raise DataError(what, where=table.origin, fix="Name three columns with first, second and score")
+        raise UnclearColumnError(
+            what, where=table.origin, fix="Name three columns with first, second and score"
+        )
     return first, second, _score(table, first, second) if score == AUTO else score
 
 
@@ -418,7 +429,9 @@ def _sides(table: Table, first: str | None, second: str | None) -> tuple[str, st
     if len(texts) != missing:
         found = f"{len(texts)} columns hold texts" if len(texts) != 1 else f"only {texts[0]!r} holds texts"
         fix = f"Name them with --set first=NAME --set second=NAME: {listed(table.names)}"
-        raise DataError(f"two columns of texts are wanted, and {found}", where=table.origin, fix=fix)
+        raise UnclearColumnError(
+            f"two columns of texts are expected, and {found}", where=table.origin, fix=fix
+        )
     return first or texts.pop(0), second or texts.pop(0)
 
 
@@ -431,7 +444,9 @@ def _score(table: Table, first: str, second: str) -> str | None:
     numbers = [name for name, values in there.items() if values and all(map(is_number, values))]
     if len(numbers) > 1:
         what = f"several columns could be the score: {listed(numbers)}"
-        raise DataError(what, where=table.origin, fix="Name it with --set score=NAME, or use score=none")
+        raise UnclearColumnError(
+            what, where=table.origin, fix="Name it with --set score=NAME, or use score=none"
+        )
     return numbers[0] if numbers else None
 
 
@@ -450,8 +465,8 @@ def check_scores(
         except (TypeError, ValueError):
             number = float("nan")
         if not np.isfinite(number):
-            shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is no number"
+            shown = "is missing" if is_missing(value) else f"{str(value)[:40]!r} is not a number"
             fix = "Give a number a pair: how alike the two are, on any scale"
-            raise DataError(f"the score {shown}", where=place(origin, i, rows), fix=fix)
+            raise NotANumberError(f"the score {shown}", where=place(origin, i, rows), fix=fix)
         found.append(number)
     return found

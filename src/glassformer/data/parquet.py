@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote
 
 from glassformer.data.files import GROWTH, VARIABLE, check_file, memory_limit, more_room, opened
-from glassformer.errors import DataError
+from glassformer.errors import DataError, MalformedFileError, NotUtf8Error, TooLargeError
 
 # --- how much pages say they hold -----------------------------------------------------------------
 # Read from their headers without unpacking one.
@@ -199,7 +199,7 @@ def open_parquet(path: str | Path, *leaves: str) -> Any:
         return pq.ParquetFile(path, read_dictionary=list(leaves) or None, buffer_size=1 << 20)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         what = f"not a Parquet file ({first_line(error)})"
-        raise DataError(what, where=str(path), fix="Write it anew as Parquet") from None
+        raise MalformedFileError(what, where=str(path), fix="Write it again as Parquet") from None
 
 
 def partitions(path: str | Path) -> dict[str, str | None]:
@@ -223,10 +223,10 @@ def check_rows(path: str | Path, file: Any) -> int:
     size = os.stat(path).st_size
     if sum(groups) != meta.num_rows or any(count < 0 for count in groups):
         what = f"the footer says {meta.num_rows:,} rows, its row groups {sum(groups):,}"
-        raise DataError(what, where=str(path), fix="Write the file anew")
+        raise MalformedFileError(what, where=str(path), fix="Write the file again")
     if meta.num_rows > max(FREE_ROWS, GROWTH * size) and not os.environ.get(VARIABLE):
         what = f"{meta.num_rows:,} rows in {size:,} bytes"
-        raise DataError(what, where=str(path), fix=more_room(path, _POINTER * meta.num_rows))
+        raise TooLargeError(what, where=str(path), fix=more_room(path, _POINTER * meta.num_rows))
     return meta.num_rows
 
 
@@ -250,7 +250,7 @@ def read_column(path: str | Path, column: str) -> list[Any]:
 def _too_large(path: str | Path, column: str, taken: int, limit: int) -> DataError:
     size = os.stat(path).st_size
     what = f"column {column!r} unfolds to more than {limit >> 20:,} MB, from a file of {size:,} bytes"
-    return DataError(what, where=str(path), fix=more_room(path, taken))
+    return TooLargeError(what, where=str(path), fix=more_room(path, taken))
 
 
 def batches(
@@ -300,7 +300,7 @@ def batches(
                 yield batch.column(batch.schema.get_field_index(column))
     except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError) as error:
         what = f"column {column!r} is damaged ({first_line(error)})"
-        raise DataError(what, where=str(path), fix="Write the file anew") from None
+        raise MalformedFileError(what, where=str(path), fix="Write the file again") from None
 
 
 def _leaves(file: Any, column: str) -> list[tuple[int, Any]]:
@@ -331,7 +331,7 @@ def _count_pages(path: str | Path, file: Any, column: str, groups: Sequence[int]
                 if not what and flat and pages.values != about.num_rows:
                     what = f"column {column!r} has {pages.values:,} values in {about.num_rows:,} rows"
                 if what:
-                    raise DataError(what, where=str(path), fix="Write the file anew")
+                    raise MalformedFileError(what, where=str(path), fix="Write the file again")
                 found.add(pages)
     return found
 
@@ -386,7 +386,7 @@ def to_list(array: Any, path: str | Path, before: int) -> list[Any]:
             except UnicodeDecodeError as error:
                 where = f"{path}, row {before + int(np.argmax(places == i + missing)) + 1}"
                 what = f"not UTF-8 ({error.reason} at byte {error.start})"
-                raise DataError(what, where=where, fix="Write the column as UTF-8") from None
+                raise NotUtf8Error(what, where=where, fix="Write the column as UTF-8") from None
     values = [None] * missing + values
     return [values[i] for i in places.tolist()]
 
@@ -399,7 +399,7 @@ def _lists(array: Any, path: str | Path, before: int) -> list[Any]:
     try:
         flat = to_list(array.flatten(), path, before)
     except DataError as error:  # whose row counts values
-        raise DataError(error.what, where=str(path), fix=error.fix) from None
+        raise error.but(where=str(path)) from None
     ends = itertools.accumulate(length or 0 for length in lengths)
     both = zip(lengths, ends, strict=True)
     return [None if length is None else flat[end - length : end] for length, end in both]

@@ -13,7 +13,7 @@ from glassformer.data.findings import excerpt
 from glassformer.data.in_memory import read_rows, table_of
 from glassformer.data.label_kinds import is_number
 from glassformer.data.text_pairs import TextPair, check_side
-from glassformer.errors import DataError
+from glassformer.errors import BadAnswerError, DataError, MissingValueError, UnequalLengthsError
 
 QUESTION, CONTEXT = "question", "context"
 
@@ -43,7 +43,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
         DataError: something else, or a text that cannot be used (see ``check_texts``).
     """
     if isinstance(X, str | bytes) or (isinstance(X, Mapping) and table_of(X) is None):
-        what = f"a {type(X).__name__} is no list of questions"
+        what = f"a {type(X).__name__} is not a list of questions"
         raise DataError(what, where=origin, fix="Give a list of (question, context)")
     X = read_rows(X, origin, "questions", most=2, names=(QUESTION, CONTEXT), whole=is_example)
     sides: tuple[list[Any], list[Any]] = [], []
@@ -51,7 +51,7 @@ def check_questions(X: Any, origin: str = "questions", rows: Sequence[int] | Non
         for side, text in zip(sides, _pair(x, place(origin, i, rows)), strict=True):
             side.append(text)
     if not sides[0]:
-        raise DataError("there are no questions", where=origin, fix="Give at least one")
+        raise MissingValueError("there are no questions", where=origin, fix="Give at least one")
     named = zip((QUESTION, CONTEXT), sides, strict=True)
     return list(map(Question, *(check_side(side, name, origin, rows) for name, side in named)))
 
@@ -88,14 +88,16 @@ def check_answers(
         DataError: an answer that does not stand where it is said to, or in several places without one said.
     """
     if y is None:
-        raise DataError("the answers are missing", where=origin, fix="Give one for each question")
+        raise MissingValueError("the answers are missing", where=origin, fix="Give one for each question")
     if isinstance(y, str | bytes) or (isinstance(y, Mapping) and (table_of(y) is None or "text" in y)):
         given = [y]
     else:
         given = read_rows(y, origin, "answers", whole=lambda row: True)
     if len(given) != len(questions):
         what = f"{len(questions)} questions and {len(given)} answers"
-        raise DataError(what, where=origin, fix="Give one for each question, None where there is none")
+        raise UnequalLengthsError(
+            what, where=origin, fix="Give one for each question, None where there is none"
+        )
     both = enumerate(zip(given, questions, strict=True))
     return [_answers(own, asked.context, place(origin, i, rows)) for i, (own, asked) in both]
 
@@ -118,7 +120,7 @@ def _answers(given: Any, context: str, where: str) -> Answers:
             starts += found[1]
     else:
         fix = "Give {'text': [...], 'answer_start': [...]}, or None for no answer"
-        raise DataError(f"a {type(given).__name__} is no answer", where=where, fix=fix)
+        raise BadAnswerError(f"a {type(given).__name__} is not an answer", where=where, fix=fix)
     placed = [_placed(text, start, context, where) for text, start in zip(texts, starts, strict=True)]
     return Answers(tuple(text for text, _ in placed), tuple(start for _, start in placed))
 
@@ -126,32 +128,34 @@ def _answers(given: Any, context: str, where: str) -> Answers:
 def _lists(given: Mapping[str, Any], where: str) -> tuple[list[Any], list[Any]]:
     fix = "Give {'text': [...], 'answer_start': [...]}"
     if "text" not in given:
-        raise DataError("an answer without 'text'", where=where, fix=fix)
+        raise BadAnswerError("an answer without 'text'", where=where, fix=fix)
     texts, starts = given["text"], given.get("answer_start")
     texts = [texts] if isinstance(texts, str) else [] if texts is None else list(texts)
     starts = [None] * len(texts) if starts is None else starts
     starts = [starts] if isinstance(starts, str) or not hasattr(starts, "__iter__") else list(starts)
     if len(texts) != len(starts):
         what = f"{len(texts)} texts of answers and {len(starts)} places"
-        raise DataError(what, where=where, fix=fix)
+        raise UnequalLengthsError(what, where=where, fix=fix)
     return texts, starts
 
 
 def _placed(text: Any, start: Any, context: str, where: str) -> tuple[str, int]:
     """An answer without blanks around it, and where it begins."""
     if not isinstance(text, str) or not text.strip():
-        raise DataError("an answer without words", where=where, fix="Give None where there is no answer")
+        raise BadAnswerError("an answer without words", where=where, fix="Give None where there is no answer")
     bare = text.strip()
     if is_missing(start):
         return bare, found_in(bare, context, where)
     if isinstance(start, bool) or not is_number(start) or not float(start).is_integer():
-        raise DataError(f"answer_start = {start!r} is not a whole number", where=where, fix="Count from 0")
+        raise BadAnswerError(
+            f"answer_start = {start!r} is not a whole number", where=where, fix="Count from 0"
+        )
     start = int(float(start))
     if start < 0 or context[start : start + len(text)] != text:
         there = context.find(bare)
         what = f"the answer {excerpt(bare, 40)!r} does not stand at character {start} of the context"
         fix = f"It stands at {there}" if there >= 0 else "It stands nowhere in it: correct the answer"
-        raise DataError(what, where=where, fix=fix)
+        raise BadAnswerError(what, where=where, fix=fix)
     return bare, start + len(text) - len(text.lstrip())
 
 
@@ -168,10 +172,10 @@ def found_in(text: str, context: str, where: str) -> int:
         return (whole or places)[0]
     shown = excerpt(text, 40)
     if not places:
-        what = f"the answer {shown!r} does not stand in the context"
-        raise DataError(what, where=where, fix="Give it as it is written there, or leave it empty")
+        what = f"the answer {shown!r} is not in the context"
+        raise BadAnswerError(what, where=where, fix="Give it as it is written there, or leave it empty")
     what = f"the answer {shown!r} stands {len(whole or places)} times in the context"
-    raise DataError(what, where=where, fix="Say which one is meant with answer_start")
+    raise BadAnswerError(what, where=where, fix="Say which one is meant with answer_start")
 
 
 def _is_word(text: str, context: str) -> bool:

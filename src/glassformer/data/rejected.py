@@ -16,7 +16,7 @@ from glassformer.data.checks import NO_TEXT
 from glassformer.data.files import encoding_fix, not_text
 from glassformer.data.label_kinds import LOOKS, what_labels_are
 from glassformer.data.tables import NO_ROWS, Table, read_table
-from glassformer.errors import DataError
+from glassformer.errors import DataError, UnclearColumnError
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
@@ -49,7 +49,7 @@ def lenient_table(path: Path, rejected: list[RejectedRow] | None) -> Table:
         if not errors or error.what != NO_ROWS:
             raise
         what = f"no row can be used; the first: {errors[0].what}"
-        raise DataError(what, where=str(path), fix=errors[0].fix) from None
+        raise errors[0].but(what=what, where=str(path)) from None
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def way_out(
         if others is not None:
             with suppress(DataError):  # none is left
                 others(bad)
-        raise DataError(with_others(error.what, len(bad)), where=error.where, fix=fix) from None
+        raise error.but(what=with_others(error.what, len(bad)), fix=fix) from None
 
 
 def with_others(what: str, bad: int) -> str:
@@ -212,7 +212,7 @@ def column_of(
     if len(found) == 1:
         return found[0]
     fix = f"Name it with {key}: {listed(table.names)}"
-    raise DataError(f"no column of {what} is found", where=table.origin, fix=fix)
+    raise UnclearColumnError(f"no column of {what} is found", where=table.origin, fix=fix)
 
 
 def read_rows(

@@ -25,7 +25,17 @@ import numpy as np
 
 from glassformer.data.in_memory import open_table, refuse_unordered, take_columns
 from glassformer.data.tags import is_sentence
-from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.errors import (
+    CannotReadError,
+    CannotWriteError,
+    ConfigError,
+    DataError,
+    ExistsError,
+    FileTypeError,
+    NoSuchFileError,
+    NotUtf8Error,
+    TooFewExamplesError,
+)
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole, written_whole
 from glassformer.reading import NotRegularError, open_regular
@@ -135,11 +145,11 @@ def read_corpus(
     """
     for name, value in (("min_count", min_count), ("max_words", max_words)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-            raise ConfigError(f"{value!r} is no number of words", where=name, fix="Use 0 or more")
+            raise ConfigError(f"{value!r} is not a number of words", where=name, fix="Use 0 or more")
     if not (folder is None or isinstance(folder, str | Path)) or folder == "":
-        raise ConfigError(f"{folder!r} is no path", where="folder", fix="Name a folder, or leave it unset")
+        raise ConfigError(f"{folder!r} is not a path", where="folder", fix="Name a folder, or leave it unset")
     if folder is not None and Path(folder).exists() and not Path(folder).is_dir():
-        raise ConfigError("a file stands there", where=str(folder), fix="Name a folder")
+        raise ExistsError("there is a file of that name", where=str(folder), fix="Name a folder")
     if not isinstance(sentences, str | Path | Iterator):
         table = open_table(sentences, "sentences", is_sentence)
         if table is not None:
@@ -170,15 +180,15 @@ def _numbered(
         raise DataError("no sentence holds a word", where="sentences", fix="Give sentences of words")
     if max_words == 1:
         fix = "Use 2 or more, or 0 for no limit"
-        raise DataError("one word has no neighbours", where="max_words", fix=fix)
+        raise TooFewExamplesError("one word has no neighbors", where="max_words", fix=fix)
     if len(counter) < 2:
-        what = f"the only word is {next(iter(counter))!r}, and one word has no neighbours"
-        raise DataError(what, where="sentences", fix="Give sentences of different words")
+        what = f"the only word is {next(iter(counter))!r}, and one word has no neighbors"
+        raise TooFewExamplesError(what, where="sentences", fix="Give sentences of different words")
     if len(ranked) < 2:
         what = f"of {len(counter):,} words fewer than two are seen {min_count} times"
         enough = counter.most_common(2)[1][1]  # with which two words are left
         fix = f"Lower min_count to {enough} or less, or give more sentences"
-        raise DataError(what, where="min_count", fix=fix)
+        raise TooFewExamplesError(what, where="min_count", fix=fix)
     words = tuple(w for _, w in ranked)
     counts = np.array([n for n, _ in ranked], np.int64)
     number = {w: i for i, w in enumerate(words)}
@@ -237,7 +247,7 @@ def _disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise CannotWriteError.of(path, error) from error
 
 
 def split_sentences(sentences: Sentences) -> Iterator[Sequence[str]]:
@@ -344,21 +354,21 @@ def _lines(path: Path) -> Iterator[str]:
     name = str(path)
     if max(map(len, path.parts), default=0) > LONGEST_NAME or ("\n" in name and not path.exists()):
         what = f"no such file of sentences, but a text of {len(name):,} characters"
-        raise DataError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
+        raise NoSuchFileError(what, where=repr(name[:40]), fix="A text of its own goes into a list: [text]")
     fix = "Give the path of a text file, or a list"
     try:
         with io.TextIOWrapper(open_regular(path), encoding="utf-8-sig") as file:
             yield from file
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError("no such file of sentences", where=name, fix=fix) from None
+        raise NoSuchFileError("no such file of sentences", where=name, fix=fix) from None
     except NotRegularError as error:  # it is read twice, which a pipe does not allow
-        raise DataError(f"no such file of sentences: {error.strerror}", where=name, fix=fix) from None
+        raise NoSuchFileError(f"no such file of sentences: {error.strerror}", where=name, fix=fix) from None
     except OSError as error:
         what = f"cannot be read ({error.strerror})"
-        raise DataError(what, where=name, fix="Check its rights") from None
+        raise CannotReadError(what, where=name, fix="Check its rights") from None
     except UnicodeDecodeError as error:
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
                 fix = f"Unpack it: gunzip -c {quote(name)} > {quote(name.removesuffix('.gz') + '.unpacked')}"
-                raise DataError("is packed by gzip", where=name, fix=fix) from None
-        raise DataError(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None
+                raise FileTypeError("is packed by gzip", where=name, fix=fix) from None
+        raise NotUtf8Error(f"not UTF-8 ({error})", where=str(path), fix="Save it as UTF-8") from None

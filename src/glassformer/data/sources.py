@@ -54,7 +54,7 @@ from glassformer.data.numbers import check_numbers, number_column
 from glassformer.data.rejected import RejectedRow, check_request, lenient_table, way_out, without_bad_rows
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS, Table, is_plain
-from glassformer.errors import DataError
+from glassformer.errors import DataError, NoSuchColumnError, NoSuchFileError, UnclearColumnError
 
 
 def load_text_dataset(
@@ -179,7 +179,7 @@ def _load_path(path: Path, columns: _Columns, wanted: Sequence[str] | None) -> T
         if columns.need_labels:
             fix = "Give a table (CSV, TSV, JSONL, Parquet), or write each text, a tab and its label "
             fix += "in one line"
-            raise DataError("one text in each line, without labels", where=str(path), fix=fix)
+            raise UnclearColumnError("one text in each line, without labels", where=str(path), fix=fix)
         lines, rows = read_lines(path)
         checked = check_texts(lines, str(path), rows)
         splits = {split: TextSplit(checked, None, str(path), rows) for split in chosen}
@@ -243,7 +243,7 @@ def _without_label(
     alone = parts[0].origin if len(parts) == 1 else f"the files of {before!r}"
     what = f"the split {split!r} has no labels: no column {first.label!r}, which {before!r} has"
     fix = f"Give {alone} alone, or move this file out of the folder, or add its labels"
-    return DataError(what, where=error.where, fix=fix)
+    return NoSuchColumnError(what, where=error.where, fix=fix)
 
 
 def _usable(table: Table, found: Columns, columns: _Columns, rejected: list[RejectedRow]) -> Table:
@@ -283,7 +283,7 @@ def _columns_of(table: Table, columns: _Columns, split: str, first: Columns | No
 
 
 def _without_labels(table: Table, columns: _Columns) -> tuple[str, ...]:
-    """The columns of unlabelled texts, where a column of labels says nothing."""
+    """The columns of unlabeled texts, where a column of labels says nothing."""
     kept = tuple(n for n in table.names if n != columns.label and n.lower() not in LABEL_COLUMNS)
     return kept or table.names
 
@@ -317,7 +317,7 @@ def _download(source: NamedSource, path: str) -> Path:
         what = f"the data set {source.folder!r} is not on this machine and could not be fetched ({reason})"
         fix = f"Put its Parquet files into a folder {source.folder!r} and set GLASSFORMER_DATA to the folder "
         fix += "around it, or go online"
-        raise DataError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
+        raise NoSuchFileError(what, where=f"{source.hub} on the Hugging Face Hub", fix=fix) from error
 
 
 def _load_composed(source: NamedSource, columns: _Columns, wanted: Sequence[str] | None) -> TextDataset:
@@ -344,7 +344,7 @@ NAMED_SOURCES = {
         "does the sentence name France, Germany, Italy, Spain or the UK?",
         licence="as this package",
         load=_made("europe", corpus.europe),
-        notes=("split by distinct sentence: no sentence stands in two splits",),
+        notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),
     "messages": NamedSource(
@@ -367,15 +367,15 @@ NAMED_SOURCES = {
         "france, germany, italy, spain or uk (1) or not (0)?",
         licence="the file: none stated; the likeness: as this package",
         load=_made("countries-given", lambda: given.corpus(find_in_data(given.FILE))),
-        notes=("split by distinct sentence: no sentence stands in two splits",),
+        notes=("split by distinct sentence: no sentence is in two splits",),
         language="en",
     ),
     "imdb": NamedSource(
         description="Large Movie Review Dataset (Maas et al. 2011): 25,000 + 25,000 film reviews, "
-        "positive or negative, and 50,000 unlabelled ones",
-        licence="no formal licence; free to use with citation, the reviews remain their authors'",
+        "positive or negative, and 50,000 unlabeled ones",
+        licence="no formal license; free to use with citation, the reviews remain their authors'",
         load=_load_downloadable,
-        notes=("sorted by class", "123 distinct texts stand in train and in test"),
+        notes=("sorted by class", "123 distinct texts are in train and in test"),
         folder="imdb",
         hub="stanfordnlp/imdb",
         revision="e6281661ce1c48d982bc483cf8a173c1bbeb5d31",
@@ -391,7 +391,7 @@ NAMED_SOURCES = {
         "follow from the first, contradict it, or neither?",
         licence="CC BY-NC-SA 3.0: for measuring",
         load=_load_downloadable,
-        notes=("most sentences stand in several pairs, and in several splits", "sorted by sentence"),
+        notes=("most sentences are in several pairs, and in several splits", "sorted by sentence"),
         folder="sick",
     ),
     "ntc-scv": NamedSource(
@@ -403,7 +403,7 @@ NAMED_SOURCES = {
             "word-segmented: the syllables of a word are joined by '_'; clean = 'syllables' undoes that, so "
             "that plain text is served too",
             "every text is brought to Unicode's composed form (NFC)",
-            "16 distinct texts stand in two splits",
+            "16 distinct texts are in two splits",
         ),
         folder="ntc-scv",
         language="vi",
@@ -413,7 +413,7 @@ NAMED_SOURCES = {
         "one or several of 27 emotions, or neutral",
         licence="Apache-2.0",
         load=_load_downloadable,
-        notes=("several labels an example", "83 distinct texts stand in two splits"),
+        notes=("several labels per example", "83 distinct texts are in two splits"),
         folder="goemotions",
         hub="google-research-datasets/go_emotions",
         revision="add492243ff905527e67aeb8b80c082af02207c3",

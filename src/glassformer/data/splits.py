@@ -18,13 +18,13 @@ from glassformer.data.label_kinds import FEW, about_labels, hardly_classes, what
 from glassformer.data.label_sets import are_sets
 from glassformer.data.label_sets import strata as strata_of_sets
 from glassformer.data.numbers import are_numbers, strata_of
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import BadValueError, DataError, NoSuchSplitError, TooFewExamplesError
 
 D = TypeVar("D", bound=Dataset)
 APART = (None, "apart")  # what ``copies`` says where copies of one example may stand on both sides
 Labels = Sequence[Any]  # str or int, or a ``LabelSet`` each
 MOST = 5  # classes that one setting leaves out; with more it would be longer than anybody reads
-BLOCKS = 4  # runs of neighbouring rows of each class in a part that is held out in blocks
+BLOCKS = 4  # runs of neighboring rows of each class in a part that is held out in blocks
 
 
 def _count(size: float, n: int) -> int:
@@ -33,7 +33,7 @@ def _count(size: float, n: int) -> int:
     if not 0 < count < n or (size >= 1 and size != count):
         sizes = f", a share between 0 and 1, or a whole number from 1 to {n - 1}" if n > 1 else ""
         fix = f"Give more examples{sizes}"
-        raise DataError(f"a part of {size:g} out of {n} examples", where="split size", fix=fix)
+        raise TooFewExamplesError(f"a part of {size:g} out of {n} examples", where="split size", fix=fix)
     return count
 
 
@@ -77,8 +77,8 @@ def _lone(labels: Labels, where: str, every: Counter | None = None) -> DataError
     elif len(lone) > 1:
         what += f", and so {'has' if len(lone) == 2 else 'have'} {len(lone) - 1:,} more"
         fix = f"Add examples of them, or {'set copies=apart' if copies > 1 else without_class(*lone[:MOST])}"
-    what, fix = about_labels(labels, f"{what}, which cannot stand in both parts", fix)
-    return DataError(what, where=where, fix=fix)
+    what, fix = about_labels(labels, f"{what}, which cannot be in both parts", fix)
+    return TooFewExamplesError(what, where=where, fix=fix)
 
 
 def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -100,7 +100,7 @@ def stratified_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray
     if min(held, len(labels) - held) < classes:
         what = f"a part of {min(held, len(labels) - held)} examples cannot hold {classes} classes"
         what, fix = about_labels(labels, what, "Choose another size")
-        raise DataError(what, where="split size", fix=fix)
+        raise TooFewExamplesError(what, where="split size", fix=fix)
     split = StratifiedShuffleSplit(n_splits=1, test_size=held, random_state=seed)
     rest_idx, held_idx = next(split.split(np.zeros(len(labels)), np.asarray(labels)))
     return np.sort(rest_idx).astype(np.int64), np.sort(held_idx).astype(np.int64)
@@ -125,10 +125,10 @@ def random_split(
 
 
 def block_split(labels: Labels, size: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighbouring rows.
+    """As ``stratified_split``, but of every class ``held`` takes up to four runs of neighboring rows.
 
     For tables in which rows that belong together (reviews of one film, comments of one author) stand
-    together: but for the ends of the runs, no such group has rows in both parts. Neighbours are rows of one
+    together: but for the ends of the runs, no such group has rows in both parts. Neighbors are rows of one
     class with no other row of that class between them.
 
     Args and errors: as in ``stratified_split``.
@@ -219,7 +219,7 @@ def stratified_folds(
         fix = f"Use {seen} folds or fewer, or add examples"
         fix = fix if seen > 1 else f"Add examples of it, or {without_class(rare)}"
         what, fix = about_labels(kept, what, fix)
-        raise DataError(what, where="folds", fix=fix)
+        raise TooFewExamplesError(what, where="folds", fix=fix)
     maker = StratifiedKFold(folds, shuffle=not blocks, random_state=None if blocks else seed)
     split = maker.split(np.zeros(len(kept)), np.asarray(kept))
     fold_of = {keys[first[i]]: number for number, (_, held) in enumerate(split) for i in held.tolist()}
@@ -274,7 +274,7 @@ def split_by_distinct_text(
             start = stop
     if empty := [name for name, indices in parts.items() if not indices]:
         fix = "Give more texts or a larger share"
-        raise DataError(f"part {empty[0]!r} would be empty", where="sizes", fix=fix)
+        raise TooFewExamplesError(f"part {empty[0]!r} would be empty", where="sizes", fix=fix)
     return {name: np.sort(np.asarray(indices, dtype=np.int64)) for name, indices in parts.items()}
 
 
@@ -327,7 +327,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
     """
     splits = dict(dataset.splits)
     if "train" not in splits:
-        raise DataError(f"no train split, only {', '.join(splits)}", where=d.source)
+        raise NoSuchSplitError(f"no train split, only {', '.join(splits)}", where=d.source)
     try:
         for name, size in (("test", d.test_size), ("validation", d.validation_size)):
             if size is not None and (name == "validation" or name not in splits):
@@ -337,7 +337,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
         if error.where != "split" or text is None or label is None:
             raise
         where = f"split of {text!r} by {label!r}"
-        raise DataError(error.what, where=where, fix=error.fix) from None
+        raise error.but(where=where) from None
     train = splits["train"]
     if d.train_size is not None and d.train_size < len(train):
         train = train.select(_drawn(train, d.train_size, d.split_seed, shuffled=train.SHUFFLED).tolist())
@@ -347,7 +347,7 @@ def split_up(dataset: Any, d: Any, judged_name: str, *, apart: Sequence[str | No
     judged = splits.get(name)
     if judged is None and judged_name == "validation":
         fix = "Set validation_size, such as 0.1"
-        raise DataError("no validation split to judge on", where=d.source, fix=fix)
+        raise NoSuchSplitError("no validation split to evaluate on", where=d.source, fix=fix)
     return Splits(dataset, train, splits.get("validation"), judged, name)
 
 
@@ -387,7 +387,7 @@ def choose_judged(wanted: str, splits: Sequence[str]) -> str:
         ConfigError: another split is asked for and not there (the nearest is named).
     """
     if wanted not in (*splits, "test", "validation"):
-        raise ConfigError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
+        raise BadValueError(f"no split {wanted!r}", where="evaluate.split", fix=nearest(wanted, [*splits]))
     return wanted if wanted in splits else "validation"
 
 

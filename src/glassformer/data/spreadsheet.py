@@ -7,6 +7,7 @@ import csv
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 SEPARATOR = re.compile(r'"?sep=([^\w\s"]|\t)"?\s*', re.IGNORECASE).fullmatch  # Excel's own first line
@@ -94,6 +95,13 @@ def guard_under(names: Sequence[str]) -> Callable[[str], str]:
 
 def _ours(names: Sequence[str]) -> bool:
     return any(name.startswith(REVIEWED) for name in names)
+
+
+def unread(path: Path) -> str:
+    """What is wrong with a file whose name says that it is not a table."""
+    if path.suffix:
+        return f"files of type {path.suffix!r} are not read"
+    return "the file's name has no ending such as .csv, so its type is not known"
 
 
 def other_kind(suffix: str, known: Iterable[str]) -> str:

@@ -62,8 +62,15 @@ from glassformer.data.parquet import (
     partitions,
     read_column,
 )
-from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_under
-from glassformer.errors import DataError
+from glassformer.data.spreadsheet import SEPARATOR, csv_rows, other_kind, plain_under, unread
+from glassformer.errors import (
+    DataError,
+    FileTypeError,
+    MalformedFileError,
+    MissingValueError,
+    NoSuchColumnError,
+    TooLargeError,
+)
 from glassformer.process import READING
 from glassformer.reading import unique_keys
 
@@ -95,7 +102,9 @@ class Table:
         """Raises DataError for a column that is not there; None is no column."""
         for name in names:
             if name is not None and name not in self.names:
-                raise DataError(f"no column {name!r}", where=self.origin, fix=nearest(name, self.names))
+                raise NoSuchColumnError(
+                    f"no column {name!r}", where=self.origin, fix=nearest(name, self.names)
+                )
 
 
 def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
@@ -115,7 +124,7 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
         reader = _read_text
     if reader is None:
         fix = other_kind(path.suffix, READERS)
-        raise DataError(f"files of kind {path.suffix!r} are not read", where=str(path), fix=fix)
+        raise FileTypeError(unread(path), where=str(path), fix=fix)
     table = reader(path, refuse)
     if not table.rows:
         raise no_rows(path, header=bool(table.names) and not table.typed)
@@ -126,7 +135,7 @@ def no_rows(path: Path, header: bool) -> DataError:
     """What is said of a file without rows; ``header``: it has one, which may have been meant as a row."""
     fix = "Give at least one example"
     fix += "; the first row is taken for the header, unless --header no says that there is none" * header
-    return DataError(NO_ROWS, where=str(path), fix=fix)
+    return MissingValueError(NO_ROWS, where=str(path), fix=fix)
 
 
 def is_plain(path: Path) -> bool:
@@ -170,11 +179,11 @@ USUAL_NAMES = frozenset((*LABEL_COLUMNS, *TEXT_COLUMNS, *OTHERS))
 OPENS = "a double quote opens in line"
 ROWS_FIX = (
     'If each line is a row, correct the quote in line {} (inside a quoted cell it is written ""), or read '
-    "quotes as plain characters with --quoting none; if the cell has line breaks, say so with --quoting csv"
+    "quotes as plain characters with --quoting none; if the cell has line breaks, add --quoting csv"
 )
 HEADER_FIX = (
     "Write a first row with the names of the columns, such as text,label, or read the file as it is with "
-    "--header no; if this row is the header, say so with --header yes"
+    "--header no; if this row is the header, add --header yes"
 )
 First = Literal["header", "row", "unclear"]
 
@@ -333,7 +342,7 @@ def check_head(path: Path, errors: str) -> None:
     if _HTML(next(filter(str.strip, lines), "")):
         what = f"the file is a page of HTML, not a table as {path.suffix} files are"
         fix = "Open it in a spreadsheet and save the sheet as CSV in UTF-8"
-        raise DataError(what, where=str(path), fix=fix)
+        raise FileTypeError(what, where=str(path), fix=fix)
     if SEPARATOR("".join(lines[:1])):
         return
     how = csv.QUOTE_NONE if said("quoting") == "none" else csv.QUOTE_MINIMAL
@@ -350,11 +359,11 @@ def check_head(path: Path, errors: str) -> None:
                 cells.pop()
         if found := _header_below(filled):
             (first, cells), (row, names) = filled[0], found
-            what = f"row {first} is no header but a line above the table ({sign.join(cells)[:40]!r}); "
+            what = f"row {first} is not a header but a line above the table ({sign.join(cells)[:40]!r}); "
             what += f"row {row} looks like the header: {listed(names)}"
             above = f"the {row - 1} rows" if row > 2 else "the row"
-            fix = f"Remove {above} above it; if row {first} is the header, say so with --header yes"
-            raise DataError(what, where=str(path), fix=fix)
+            fix = f"Remove {above} above it; if row {first} is the header, add --header yes"
+            raise MalformedFileError(what, where=str(path), fix=fix)
 
 
 def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[str], bool]:
@@ -410,9 +419,9 @@ class HeaderAgain:
                 what += f"another table than that of row 1 ({','.join(self.names)})"
                 fix = f"Save the rows from row {row} on as a file of their own, or bring their columns into "
                 fix += "the order of the first header"
-                raise DataError(what, where=str(self.path), fix=fix)
+                raise MalformedFileError(what, where=str(self.path), fix=fix)
             else:
-                what = "the header once more, where a row is wanted"
+                what = "the header once more, where a row is expected"
                 if refuse is stop:
                     more = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
                     rows = [str(n) for n in islice(chain([row], more), SHOWN + 1)]
@@ -478,7 +487,7 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
     if joined := _JOINED.fullmatch(header.strip()):
         what = f"the header {header.strip()!r} has {joined[2]!r} between its columns, which is not read"
         fix = "Save the table with commas, semicolons, tabs or pipes between its columns"
-        raise DataError(what, where=f"{path}, row 1", fix=fix)
+        raise MalformedFileError(what, where=f"{path}, row 1", fix=fix)
     return usual
 
 
@@ -540,7 +549,7 @@ def without_blanks_behind_quotes(lines: Iterable[str], delimiter: str) -> Iterat
 
 def too_many(count: int, where: str) -> DataError:
     what = f"{count:,} columns, and at most {MAX_COLUMNS:,} are read"
-    return DataError(what, where=where, fix="Keep the columns of texts and labels")
+    return TooLargeError(what, where=where, fix="Keep the columns of texts and labels")
 
 
 # --- CSV and TSV ------------------------------------------------------------------------------
@@ -577,7 +586,7 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
         row = 0
     elif what == "row":
         what = f"the first row looks like data, not like a header: {why}"
-        raise DataError(what, where=f"{path}, row {row}", fix=HEADER_FIX)
+        raise MalformedFileError(what, where=f"{path}, row {row}", fix=HEADER_FIX)
     else:
         names = [name.strip() for name in first]
         if errors != STRICT and any(map(NOT_UTF8, names)):
@@ -598,6 +607,7 @@ def _fitting(
         if errors != STRICT and any(map(NOT_UTF8, record)):
             fix = fix or encoding_fix(path)
             error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
+            error.code = NotUtf8Error.code
             if len(record) == len(names):
                 error.values = dict(zip(names, map(readable, record), strict=True))
             refuse(error, row)
@@ -630,7 +640,9 @@ def _records(
                     first = lines.number - len(lines.taken) + 1
                     what = f"{OPENS} {first} and closes in line {lines.number}, which makes one row of them, "
                     what += "though each of these lines looks like a row"
-                    refuse(DataError(what, where=f"{path}, row {row}", fix=ROWS_FIX.format(first)), row)
+                    refuse(
+                        MalformedFileError(what, where=f"{path}, row {row}", fix=ROWS_FIX.format(first)), row
+                    )
                     lines.go_back()
                     break
                 lines.taken.clear()
@@ -643,7 +655,7 @@ def _records(
             what = "a double quote is never closed" if unclosed else f"broken quoting ({error})"
             fix = 'Write a quote inside a text as "", or read quotes as plain characters: --quoting none'
             fix = BLANK_BEHIND_FIX if any(map(blank_behind, lines.taken[:1])) else fix
-            refuse(DataError(what, where=f"{path}, row {row}", fix=fix), row)
+            refuse(MalformedFileError(what, where=f"{path}, row {row}", fix=fix), row)
             lines.go_back()
 
 
@@ -667,7 +679,7 @@ def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
         for number, line in enumerate(lines, 1):
             if len(line) > MAX_VALUES and line.count(delimiter) > MAX_VALUES:
                 what, where = f"more than {MAX_VALUES:,} separators in one line", f"{path}, line {number}"
-                raise DataError(what, where=where, fix="Check that it is the file you mean")
+                raise MalformedFileError(what, where=where, fix="Check that it is the file you mean")
             yield line
 
     return counted()
@@ -683,17 +695,17 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
     if len(names) > MAX_COLUMNS:
         raise too_many(len(names), where)
     if twice := sorted(name for name, count in Counter(names).items() if count > 1):
-        what, fix = f"column {twice[0][:MAX_NAME]!r} stands there twice", "Rename one of them"
+        what, fix = f"column {twice[0][:MAX_NAME]!r} occurs twice", "Rename one of them"
         if not twice[0]:
             empty = [str(i) for i, name in enumerate(names, 1) if not name]
             what = f"columns {listed(empty)} have no name"
             fix = "Name them, or remove them where they are empty"
-        raise DataError(what, where=where, fix=f"{fix}{without}")
+        raise MalformedFileError(what, where=where, fix=f"{fix}{without}")
     for i, name in enumerate(names, 1):
         if len(name) > MAX_NAME:
             what = f"the name of column {i} has {len(name):,} characters"
             fix = f"The first row must be the header, with a short name each{without}"
-            raise DataError(what, where=where, fix=fix)
+            raise MalformedFileError(what, where=where, fix=fix)
 
 
 # --- JSONL and JSON ---------------------------------------------------------------------------
@@ -709,7 +721,7 @@ def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, d
             yield row, found
         else:
             where, fix = f"{path}, row {row}", 'Write {"text": ...} a line'
-            refuse(DataError("not a JSON object", where=where, fix=fix), row)
+            refuse(MalformedFileError("not a JSON object", where=where, fix=fix), row)
 
 
 def _refuse_whole(path: Path) -> None:
@@ -725,13 +737,13 @@ def _refuse_whole(path: Path) -> None:
     if not nested:  # one row
         return
     if any(isinstance(v, list) and v and isinstance(v[0], dict) and "paragraphs" in v[0] for v in nested):
-        what = "questions with answers in texts, as SQuAD has them, where a table is wanted"
+        what = "questions with answers in texts, as SQuAD has them, where a table is expected"
         fix = f"Train a model of them: glassformer train facts-minilm --data {shlex.quote(str(path))}"
-        raise DataError(what, where=str(path), fix=fix)
+        raise MalformedFileError(what, where=str(path), fix=fix)
     if len(nested) == len(whole) or "\n" in read_utf8(path).strip():
-        what = "one JSON object, where an array of objects is wanted, one for each row"
+        what = "one JSON object, where an array of objects is expected, one for each row"
         fix = 'Write [{"text": ..., "label": ...}, ...]; pandas does with to_json(orient="records")'
-        raise DataError(what, where=str(path), fix=fix)
+        raise MalformedFileError(what, where=str(path), fix=fix)
 
 
 def _begins_array(path: Path) -> bool:
@@ -752,6 +764,7 @@ def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, 
         if errors != STRICT and NOT_UTF8(line):
             fix = fix or encoding_fix(path)
             error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
+            error.code = NotUtf8Error.code
             with suppress(DataError):  # no JSON either: nothing of it can be read
                 found = _parse(readable(line), "")
                 error.values = found if isinstance(found, dict) else {}
@@ -780,9 +793,9 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
         sign = text[at - 1 : at]
     if sign != "]":
         what = f"not JSON (a ',' or ']' is missing behind row {row})"
-        raise DataError(what, where=str(path), fix=fix)
+        raise MalformedFileError(what, where=str(path), fix=fix)
     if _BLANKS(text, at).end() < len(text):
-        raise DataError("not JSON (something stands behind the array)", where=str(path), fix=fix)
+        raise MalformedFileError("not JSON (there is more after the array)", where=str(path), fix=fix)
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
@@ -794,13 +807,13 @@ def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
             found, end = _DECODER.raw_decode(piece)
             return found, at + end
         except RecursionError:
-            raise DataError("nested too deeply", where=where, fix="Write flat objects") from None
+            raise MalformedFileError("nested too deeply", where=where, fix="Write flat objects") from None
         except ValueError as error:
             if at + size >= len(text):
-                raise DataError(f"not JSON ({error})", where=where, fix=fix) from None
+                raise MalformedFileError(f"not JSON ({error})", where=where, fix=fix) from None
             if size >= MAX_TEXT:
                 what = f"more than {MAX_TEXT:,} characters in one object, or not JSON"
-                raise DataError(what, where=where, fix=fix) from None
+                raise MalformedFileError(what, where=where, fix=fix) from None
         size <<= 4
 
 
@@ -811,7 +824,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 def _counted(text: str, where: str) -> str:
     """The same, unless it may hold more values than one object is allowed."""
     if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:
-        raise DataError(f"more than {MAX_VALUES:,} values in one row", where=where, fix="Write flat objects")
+        raise TooLargeError(
+            f"more than {MAX_VALUES:,} values in one row", where=where, fix="Write flat objects"
+        )
     return text
 
 
@@ -820,10 +835,12 @@ def _parse(text: str, where: str) -> Any:
     try:
         return json.loads(text, object_pairs_hook=unique_keys)
     except RecursionError:
-        raise DataError("nested too deeply", where=where, fix="Write one flat object a line") from None
+        raise MalformedFileError(
+            "nested too deeply", where=where, fix="Write one flat object per line"
+        ) from None
     except ValueError as error:
-        fix = "Write one JSON object a line"
-        raise DataError(f"not JSON ({error})", where=where, fix=fix) from None
+        fix = "Write one JSON object per line"
+        raise MalformedFileError(f"not JSON ({error})", where=where, fix=fix) from None
 
 
 # --- Parquet ----------------------------------------------------------------------------------
@@ -894,7 +911,7 @@ def _read_text(path: Path, refuse: Refuse) -> Table:
             for row, record in zip(rows, records, strict=True):
                 if not lenient and name not in record:
                     where, fix = f"{path}, row {row}", "Give every row the key"
-                    raise DataError(f"no {name!r} here", where=where, fix=fix)
+                    raise MalformedFileError(f"no {name!r} here", where=where, fix=fix)
                 values.append(cell(record))
         return values
 

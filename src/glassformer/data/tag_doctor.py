@@ -117,7 +117,7 @@ def _balance(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterable[Find
         inside = tags.total() - tags[OUTSIDE]
         share = percent(inside, tags.total())
         empty = sum(set(own) <= {OUTSIDE, NOT_TAGGED} for own in train.tags or ())
-        message = f"train: {share} of {tags.total():,} words stand in a span; {empty:,} sentences have none"
+        message = f"train: {share} of {tags.total():,} words are in a span; {empty:,} sentences have none"
         yield Finding("note", "tag-balance", message, inside)
     rare = [f"{kind} {n}" for kind, n in sorted(kinds.items()) if n < RARE]
     message = f"train: kinds of fewer than {RARE} spans: {', '.join(rare)}"
@@ -139,7 +139,7 @@ def _known_entities(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterab
         if name == "train" or not (spans := list(_surfaces(split, scheme))):
             continue
         same = sum(one in known for one in spans)
-        message = f"{name}: {percent(same, len(spans))} of {len(spans):,} spans stand in train word for word"
+        message = f"{name}: {percent(same, len(spans))} of {len(spans):,} spans are in train word for word"
         yield Finding("note", "known-spans", message, same)
 
 
@@ -156,7 +156,7 @@ def _contradictions(splits: Mapping[str, TaggedSplit], scheme: Scheme) -> Iterab
         for words, tags in zip(split.words, split.tags or (), strict=True):
             seen[tuple(words)].add(tuple(tags))
     twice = [" ".join(words) for words, tags in seen.items() if len(tags) > 1]
-    message = f"sentences that stand there with different tags: {len(twice):,}"
+    message = f"sentences that occur with different tags: {len(twice):,}"
     shown, ok = map(excerpt, twice[:3]), "no sentence stands there with different tags"
     fix = "give each one set of tags"
     yield from found("warning", "contradictions", twice, message, fix, shown=shown, ok=ok)

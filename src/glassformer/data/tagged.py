@@ -31,7 +31,12 @@ from glassformer.data.sources import NAMED_SOURCES
 from glassformer.data.splits import with_limit
 from glassformer.data.tables import READERS
 from glassformer.data.tags import check_tags, check_words, marks_characters, tags_of_characters
-from glassformer.errors import DataError
+from glassformer.errors import (
+    BadTagsError,
+    MalformedFileError,
+    NoSuchColumnError,
+    UnclearColumnError,
+)
 
 WORD_COLUMNS = ("tokens", "words", "sentence", "text")
 TAG_COLUMNS = ("tags", "ner_tags", "labels", "pos_tags", "upos", "chunk_tags", "ner", "label")
@@ -176,7 +181,7 @@ class _Reader:
             for tag in tags:
                 if not isinstance(tag, int) or not 0 <= tag < len(names):
                     fix = f"The file names 0 to {len(names) - 1}: {listed(names)}"
-                    raise DataError(f"tag {tag!r} has no name", where=f"{origin}, row {row}", fix=fix)
+                    raise BadTagsError(f"tag {tag!r} has no name", where=f"{origin}, row {row}", fix=fix)
             tags = [names[tag] for tag in tags]
         return check_tags([tags], [words], origin, [row])[0]
 
@@ -227,10 +232,14 @@ class _Reader:
             try:
                 number = usual if given is None else int(given)
             except ValueError:
-                what = f"{given!r} is no number, and columns of CoNLL have no names"
-                raise DataError(what, where=key, fix="Count them from 1, or from the end as -1") from None
+                what = f"{given!r} is not a number, and columns of CoNLL have no names"
+                raise NoSuchColumnError(
+                    what, where=key, fix="Count them from 1, or from the end as -1"
+                ) from None
             if number == 0:
-                raise DataError("columns are counted from 1", where=key, fix="Use 1, or -1 for the last")
+                raise NoSuchColumnError(
+                    "columns are counted from 1", where=key, fix="Use 1, or -1 for the last"
+                )
             out.append(number - 1 if number > 0 else number)
         return out[0], out[1]
 
@@ -240,11 +249,11 @@ def _check_line(line: list[str], width: int, word_at: int, tag_at: int | None, w
     if len(line) != width:
         what = f"{len(line)} columns where the sentence's first word has {width}"
         fix = "Give every word all columns, and end a sentence with an empty line"
-        raise DataError(what, where=where, fix=fix)
+        raise MalformedFileError(what, where=where, fix=fix)
     wanted = [at if at >= 0 else -at - 1 for at in (word_at, tag_at) if at is not None]
     if max(wanted) >= width or (tag_at is not None and width < 2):
         what = "a word without a tag" if width < 2 else f"{width} columns, and one is named that is not there"
-        raise DataError(what, where=where, fix="Write the word, a tab and its tag")
+        raise MalformedFileError(what, where=where, fix="Write the word, a tab and its tag")
 
 
 def _word_and_tag(file: Path) -> tuple[int, int]:
@@ -278,7 +287,7 @@ def _refuse_swapped(file: Path, word: int, tag: int) -> None:
     place = max(range(word, width), key=lambda i: len({line[i] for line in lines})) + 1
     what = f"column {word} has tags ({listed(sorted({*tags}))}) where words belong"
     fix = f"Set words_column={place} and tags_column={word} (for predict, --text-column {place})"
-    raise DataError(what, where=str(file), fix=fix)
+    raise UnclearColumnError(what, where=str(file), fix=fix)
 
 
 def _first_cells(file: Path) -> list[list[list[str]]]:

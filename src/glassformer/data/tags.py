@@ -23,7 +23,14 @@ import numpy as np
 from glassformer.config import listed, nearest
 from glassformer.data.checks import is_missing, place
 from glassformer.data.in_memory import read_rows
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    BadTagsError,
+    BadValueError,
+    DataError,
+    MissingValueError,
+    OneClassError,
+    UnequalLengthsError,
+)
 
 OUTSIDE = "O"
 NOT_TAGGED = "-100"  # of words that count in no loss and no metric, as in data made for transformers
@@ -56,7 +63,7 @@ def scheme_of(sequences: Iterable[Sequence[str]]) -> Scheme:
         return "BIOES" if marked & {"E", "S"} else "BIO" if marked else "plain"
     if {"B", "I"} <= marked and len(others) <= 2:
         what = f"tag {others[0]!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
-        raise DataError(what, where="tags", fix=f"Write {OUTSIDE}, or B-{others[0]} and I-{others[0]}")
+        raise BadTagsError(what, where="tags", fix=f"Write {OUTSIDE}, or B-{others[0]} and I-{others[0]}")
     return "plain"
 
 
@@ -211,22 +218,22 @@ def tags_of_characters(text: Any, spans: Any, where: str) -> tuple[list[str], li
     """
     if not isinstance(text, str) or not isinstance(spans, list):
         what = "a text and a list of spans by character belong here"
-        raise DataError(what, where=where, fix='Write "text" and "label": [[0, 4, "PER"]], or [] for none')
+        raise BadTagsError(what, where=where, fix='Write "text" and "label": [[0, 4, "PER"]], or [] for none')
     places = places_of_words(text, ())
     tags = [OUTSIDE] * len(places)
     for given in spans:
         start, end, kind = _character_span(given) or (0, 0, "")
         if not (0 <= start < end <= len(text) and kind.strip()):
             fix = f"Write [start, end, kind] with 0 to {len(text)}, the text's characters"
-            raise DataError(f"{given!r} is not a span of the text", where=where, fix=fix)
+            raise BadTagsError(f"{given!r} is not a span of the text", where=where, fix=fix)
         inside = [i for i, (a, b) in enumerate(places) if a < end and b > start]
         if not inside or places[inside[0]][0] < start or places[inside[-1]][1] > end:
             what = f"span {given!r} ({text[start:end]!r}) does not begin and end with a word"
             fix = "Give whole words; characters count from 0, the end exclusive"
-            raise DataError(what, where=where, fix=fix)
+            raise BadTagsError(what, where=where, fix=fix)
         if any(tags[i] != OUTSIDE for i in inside):
             what = f"span {given!r} ({text[start:end]!r}) overlaps another"
-            raise DataError(what, where=where, fix="Keep one of them: a word has one tag")
+            raise BadTagsError(what, where=where, fix="Keep one of them: a word has one tag")
         for i in inside:
             tags[i] = f"{'B' if i == inside[0] else 'I'}-{kind.strip()}"
     return [text[a:b] for a, b in places], tags
@@ -256,7 +263,7 @@ def check_words(
     """
     X = read_rows(X, origin, "sentences", whole=is_sentence)
     if not X:
-        raise DataError("there are no sentences", where=origin, fix="Give at least one")
+        raise MissingValueError("there are no sentences", where=origin, fix="Give at least one")
     if whole is not None:
         X = [[x[a:b] for a, b in places_of_words(x, whole)] if isinstance(x, str) else x for x in X]
     return [_words(sentence, origin, i, rows) for i, sentence in enumerate(X)]
@@ -270,7 +277,7 @@ def _words(sentence: Any, origin: str, i: int, rows: Sequence[int] | None) -> li
         what = "is missing" if is_missing(sentence) else f"is a {type(sentence).__name__}, no list of words"
         raise DataError(f"the sentence {what}", where=where, fix='Write ["The", "Hague"]')
     if not len(sentence):
-        raise DataError("the sentence has no words", where=where, fix="Remove it")
+        raise MissingValueError("the sentence has no words", where=where, fix="Remove it")
     for j, word in enumerate(sentence):
         if not isinstance(word, str) or not word.strip():
             shown = "empty" if isinstance(word, str) else f"{word!r}, no text"
@@ -291,11 +298,13 @@ def check_tags(
             named.
     """
     if y is None or isinstance(y, str | bytes):
-        raise DataError("the tags are missing", where=origin, fix="Give a list of tags for each sentence")
+        raise MissingValueError(
+            "the tags are missing", where=origin, fix="Give a list of tags for each sentence"
+        )
     y = read_rows(y, origin, "tags", whole=is_sentence)
     if len(y) != len(words):
         what = f"{len(words)} sentences, and tags of {len(y)}"
-        raise DataError(what, where=origin, fix="Give a list of tags for each sentence")
+        raise UnequalLengthsError(what, where=origin, fix="Give a list of tags for each sentence")
     return [_tags(tags, len(words[i]), place(origin, i, rows)) for i, tags in enumerate(y)]
 
 
@@ -303,14 +312,18 @@ def _tags(tags: Any, count: int, where: str) -> list[str]:
     if isinstance(tags, str):
         tags = tags.split()
     if not isinstance(tags, list | tuple | np.ndarray):
-        raise DataError("the tags are missing", where=where, fix="Give a tag for each word")
+        raise MissingValueError("the tags are missing", where=where, fix="Give a tag for each word")
     if len(tags) != count:
-        raise DataError(f"{count} words and {len(tags)} tags", where=where, fix="Give a tag for each word")
+        raise UnequalLengthsError(
+            f"{count} words and {len(tags)} tags",
+            where=where,
+            fix="Give a tag for each word",
+        )
     for j, tag in enumerate(tags):
         fits = isinstance(tag, str | int | np.integer) and not isinstance(tag, bool)
         if not fits or not str(tag).strip():
             what = f"tag {j + 1} is {'empty' if isinstance(tag, str) else repr(tag)}"
-            raise DataError(what, where=where, fix=f"Write {OUTSIDE} for a word of no kind")
+            raise BadTagsError(what, where=where, fix=f"Write {OUTSIDE} for a word of no kind")
     return [str(tag).strip() for tag in tags]
 
 
@@ -396,11 +409,11 @@ def check_scheme(scheme: str | Sequence[str]) -> tuple[str, tuple[str, ...]]:
         known = {name.upper(): name for name in KNOWN}.get(scheme.upper())
         if known is None:
             fix = f"{nearest(scheme, list(KNOWN))}. Numbers are named in their order, such as O,B-PER,I-PER"
-            raise ConfigError(f"{scheme!r} is not a scheme of tags", where="scheme", fix=fix)
+            raise BadValueError(f"{scheme!r} is not a scheme of tags", where="scheme", fix=fix)
         return known, ()
     if not names or not all(isinstance(name, str) and name for name in names) or len({*names}) < len(names):
         what = f"{list(names)} does not name each number once"
-        raise ConfigError(what, where="scheme", fix="Write O,B-PER,I-PER")
+        raise BadValueError(what, where="scheme", fix="Write O,B-PER,I-PER")
     return "auto", names
 
 
@@ -421,7 +434,7 @@ def read_tags(sequences: Tags, scheme: str | Sequence[str] = "auto", where: str 
         sequences = _each(sequences, lambda tag: _named(tag, names, where))
     seen = _distinct(sequences)
     if not seen:
-        raise DataError(f"every word has the tag {NOT_TAGGED}", where=where, fix="Give tags to learn")
+        raise OneClassError(f"every word has the tag {NOT_TAGGED}", where=where, fix="Give tags to learn")
     given = [list(tags) for tags in sequences]
     if asked == EXACT:
         return TagReading(given, scheme_of(given))
@@ -457,7 +470,7 @@ def read_like(
         return _as_named(given, seen, "BIOES", where, fix).tags  # whichever of the schemes they are in
     if asked == "auto" and (found := read_tags(given, "auto", where)).scheme != "plain":
         what = f"the tags are {found.scheme} ({listed(seen[:EXAMPLES])}), and the model's are plain"
-        raise DataError(what, where=where, fix="Write the kinds without their letters")
+        raise BadTagsError(what, where=where, fix="Write the kinds without their letters")
     return given
 
 
@@ -496,7 +509,7 @@ def _named(tag: str, names: Sequence[str], where: str) -> str:
         return tag
     if not 0 <= int(tag) < len(names):
         fix = f"Name it: scheme has names of 0 to {len(names) - 1}"
-        raise DataError(f"tag {tag} has no name", where=where, fix=fix)
+        raise BadTagsError(f"tag {tag} has no name", where=where, fix=fix)
     return names[int(tag)]
 
 
@@ -505,7 +518,7 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
     numbers = sorted({int(tag) for tag in _distinct(given)})
     if numbers[0] < 0:
         what, fix = f"tag {numbers[0]} is below 0", f"Write {NOT_TAGGED} for words that do not count"
-        raise DataError(what, where=where, fix=fix)
+        raise BadTagsError(what, where=where, fix=fix)
     if asked == "plain":
         return TagReading(_each(given, lambda tag: OUTSIDE if tag == "0" else tag), "plain")
     listing = f"{numbers[0]} to {numbers[-1]}"
@@ -519,10 +532,10 @@ def _of_numbers(given: list[list[str]], asked: str, where: str) -> TagReading:
         if asked == "auto" and paired > 0 and counts.most_common(1)[0][0] == "0":
             what += "; they look like BIO: 0 is O, 1 and 2 begin and continue a kind, 3 and 4 the next"
             fix = f"Set scheme=BIO if so. {fix}"
-        raise DataError(what, where=where, fix=fix)
+        raise BadTagsError(what, where=where, fix=fix)
     if paired < 0:
         what = f"the tags are numbers ({listing}), and an even one does not follow the odd one before it"
-        raise DataError(what, where=where, fix=fix)
+        raise BadTagsError(what, where=where, fix=fix)
     new = {n: f"{'BI'[n % 2 == 0]}-{(n + 1) // 2}" if n else OUTSIDE for n in numbers}
     made = _each(given, lambda tag: new[int(tag)])
     if asked != "BIO":
@@ -560,12 +573,12 @@ def _recognized(given: list[list[str]], seen: list[str], where: str) -> TagReadi
         odd = [tag for tag in seen if read[tag] != tag]
         what = f"the tags look like {scheme}, spelled otherwise ({', '.join(map(repr, odd[:EXAMPLES]))})"
         fix = f"Set scheme={scheme} to read {odd[0]!r} as {read[odd[0]]!r}, or scheme=plain if each is a kind"
-        raise DataError(what, where=where, fix=fix)
+        raise BadTagsError(what, where=where, fix=fix)
     if letters & {"B", "I"}:
         other = next(tag for tag in seen if (read := usual[tag]) is None or read[0] in "MW")
         what = f"tag {other!r} is neither {OUTSIDE} nor one with B- or I- before its kind"
         fix = f"Write {OUTSIDE}, or B-{other} and I-{other}; or set scheme=plain if each tag is a kind"
-        raise DataError(what, where=where, fix=fix)
+        raise BadTagsError(what, where=where, fix=fix)
     return TagReading(given, "plain")
 
 
@@ -622,7 +635,7 @@ def _as_named(given: list[list[str]], seen: list[str], asked: str, where: str, f
     if odd := unlike(spelling):
         other = next((tag for tag in odd if spelling.read(tag)), None)
         fix = fix or ("Set scheme=BIOES" if other else f"Write {OUTSIDE}, or B-{odd[0]}; or set scheme=plain")
-        raise DataError(f"tag {other or odd[0]!r} is not one of {asked}", where=where, fix=fix)
+        raise BadTagsError(f"tag {other or odd[0]!r} is not one of {asked}", where=where, fix=fix)
     made = _each(given, spelling.canonical)
     if asked in ("IOB1", "IO", "IOE1", "IOE2"):
         made = [repaired(tags, scheme) for tags in made]

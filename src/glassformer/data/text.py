@@ -15,7 +15,7 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glassformer.data.vocabulary import CLS, PREFIX, SEP, SPECIAL_TOKENS, UNK, Vocabulary
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, TooFewExamplesError
 
 # --- what compiled code says when it fails --------------------------------------------------------
 # By an exception of vague type, or a panic, which is none.
@@ -228,7 +228,7 @@ def _set_stages(tokenizer: Tokenizer, lowercase: bool, strip_accents: bool, word
 def _finished(tokenizer: Tokenizer, add_special_tokens: bool, separator: bool) -> Tokenizer:
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         fix = "Lower min_count, raise vocab_size or give more texts"
-        raise DataError("no word is frequent enough for a vocabulary", where="texts", fix=fix)
+        raise TooFewExamplesError("no word is frequent enough for a vocabulary", where="texts", fix=fix)
     if add_special_tokens:
         frame_texts(tokenizer, sep=SEP if separator else None)
     return tokenizer

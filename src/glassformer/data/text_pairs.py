@@ -26,7 +26,7 @@ from glassformer.data.text import (
     uncut,
     unknown_for,
 )
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, UnequalLengthsError, WrongInputError
 
 JOINT = "\n"  # between the sides of a pair that is shown or counted as one text
 SIDES = ("first", "second")
@@ -73,8 +73,7 @@ def check_side(texts: Iterable[Any], which: str, origin: str, rows: Sequence[int
     try:
         return check_texts(texts, origin, rows)
     except DataError as error:
-        what = error.what.replace("the text", f"the {which}", 1)
-        raise DataError(what, where=error.where, fix=error.fix) from None
+        raise error.but(what=error.what.replace("the text", f"the {which}", 1)) from None
 
 
 def join_sides(
@@ -89,7 +88,7 @@ def join_sides(
     checked = [check_side(side, f"{which} text", origin, rows) for which, side in both]
     if len(checked[0]) != len(checked[1]):
         what = f"{len(checked[0])} first texts but {len(checked[1])} second ones"
-        raise DataError(what, where=origin, fix="Give one second text for each first")
+        raise UnequalLengthsError(what, where=origin, fix="Give one second text for each first")
     return list(map(TextPair, *checked))
 
 
@@ -114,8 +113,8 @@ def check_inputs(X: Any, origin: str = "texts", rows: Sequence[int] | None = Non
             raise _mixed("one text where the first is a pair", origin, i, rows)
         two = x.sides if isinstance(x, TextPair) else list(x)
         if len(two) != 2:
-            what = f"{len(two)} texts where a pair is wanted"
-            raise DataError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
+            what = f"{len(two)} texts where a pair is expected"
+            raise WrongInputError(what, where=place(origin, i, rows), fix="Give two texts: (first, second)")
         sides.append(two)
     return join_sides([a for a, _ in sides], [b for _, b in sides], origin, rows)
 
@@ -127,7 +126,7 @@ def _is_pair(x: Any) -> bool:
 
 
 def _mixed(what: str, origin: str, index: int, rows: Sequence[int] | None) -> DataError:
-    return DataError(what, where=place(origin, index, rows), fix="Give texts only, or pairs only")
+    return WrongInputError(what, where=place(origin, index, rows), fix="Give texts only, or pairs only")
 
 
 # --- pairs of texts as token ids ------------------------------------------------------------------
@@ -202,7 +201,9 @@ def cleaned_sides(pair: Any, clean: Clean) -> tuple[str, str]:
         DataError: it is none.
     """
     if not isinstance(pair, TextPair):
-        raise DataError("not every input is a pair of texts", where="texts", fix="Give (first, second) each")
+        raise WrongInputError(
+            "not every input is a pair of texts", where="texts", fix="Give (first, second) each"
+        )
     first, second = pair.sides
     return clean_text(first, clean), clean_text(second, clean)
 

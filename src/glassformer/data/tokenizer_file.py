@@ -13,7 +13,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from glassformer.data.text import failure, frame_texts
 from glassformer.data.tokenizer_parts import MAX_ADDED, MAX_ID, MAX_TEXT, checked
 from glassformer.data.vocabulary import FRAMES, NAMES, PREFIX, UNK, USUAL_FRAME, WORD_END, id_count
-from glassformer.errors import CheckpointError, InputError
+from glassformer.errors import CheckpointError, InputError, NoTokenizerError
 from glassformer.finite import json_text
 from glassformer.reading import read_regular, unique_keys
 
@@ -26,7 +26,7 @@ ADDED = "added_tokens.json"
 SETTINGS = "tokenizer_config.json"
 DECODER = "added_tokens_decoder"  # of the settings
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-FIX = "Fetch it anew"
+FIX = "Download it again"
 
 
 def added_tokens(
@@ -71,7 +71,7 @@ def _special(
         if token not in pieces or any(token == other["content"] for other in found):
             continue
         if not isinstance(pieces[token], int):
-            raise CheckpointError("the id of a special token is no number", where=str(file), fix=FIX)
+            raise CheckpointError("the id of a special token is not a number", where=str(file), fix=FIX)
         said = config.get(f"{kind}_token")
         flags = _flags(said if isinstance(said, dict) else {}, token, str(file.with_name(SETTINGS)))
         plain = {"normalized": False} if not isinstance(said, dict) else {}
@@ -82,21 +82,21 @@ def _special(
 def _flags(said: Mapping[str, Any], token: str, where: str) -> dict[str, bool]:
     flags = {"normalized": not said.get("special", False)} | {k: said[k] for k in FLAGS if k in said}
     if odd := [key for key, value in flags.items() if not isinstance(value, bool)]:
-        raise CheckpointError(f"{odd[0]!r} of {token[:60]!r} is no truth value", where=where, fix=FIX)
+        raise CheckpointError(f"{odd[0]!r} of {token[:60]!r} is not a truth value", where=where, fix=FIX)
     return dict.fromkeys(FLAGS, False) | flags
 
 
 def _decoder(said: Any, where: str) -> list[dict[str, Any]]:
     """The tokens of ``added_tokens_decoder``: id -> what it is."""
     if not isinstance(said, dict) or len(said) > MAX_ADDED:
-        what = f"{DECODER} is no object of ids with their tokens, {MAX_ADDED:,} at most"
+        what = f"{DECODER} is not an object of ids with their tokens, {MAX_ADDED:,} at most"
         raise CheckpointError(what, where=where, fix=FIX)
     found = []
     for number, token in said.items():
         content = token.get("content") if isinstance(token, dict) else None
         is_id = number.isascii() and number.isdecimal() and len(number) < 10
         if not is_id or not isinstance(content, str) or not 0 < len(content) <= MAX_TEXT:
-            what = f"{DECODER}: {number[:60]!r} is no id with its token"
+            what = f"{DECODER}: {number[:60]!r} is not an id with its token"
             raise CheckpointError(what, where=where, fix=FIX)
         found.append({"id": int(number), "content": content, **_flags(token, content, where)})
     if len({token["content"] for token in found}) < len(found):
@@ -114,7 +114,7 @@ def _names(text: str | None, where: str) -> list[dict[str, Any]]:
         raise CheckpointError(what, where=where, fix=FIX)
     for token, number in said.items():
         if not 0 < len(token) <= MAX_TEXT or isinstance(number, bool) or not isinstance(number, int):
-            raise CheckpointError(f"{token[:60]!r} is no token with its id", where=where, fix=FIX)
+            raise CheckpointError(f"{token[:60]!r} is not a token with its id", where=where, fix=FIX)
     return [{"id": number, "content": token, **_flags({}, token, where)} for token, number in said.items()]
 
 
@@ -194,7 +194,7 @@ def fast(
     for n, line in _lines(vocab, file):
         word, blank, _ = line.strip().rpartition(" ")
         if not blank:
-            what = f"line {n} is no piece with its count: {line[:60]!r}"
+            what = f"line {n} is not a piece with its count: {line[:60]!r}"
             raise CheckpointError(what, where=str(file), fix=FIX)
         name = word.removesuffix(GOES_ON) if word.endswith(GOES_ON) and word != GOES_ON else word + WORD_END
         if word in special.values() or pieces.setdefault(name, len(pieces)) != len(pieces) - 1:
@@ -224,7 +224,7 @@ def _named(config: Mapping[str, Any], kind: str, default: str, file: Path) -> st
     token = value.get("content") if isinstance(value, dict) else value
     token = default if token is None else token
     if not isinstance(token, str) or not 0 < len(token) <= MAX_TEXT:
-        raise CheckpointError(f"{kind}_token is no token", where=str(file.with_name(SETTINGS)), fix=FIX)
+        raise CheckpointError(f"{kind}_token is not a token", where=str(file.with_name(SETTINGS)), fix=FIX)
     return token
 
 
@@ -238,7 +238,7 @@ def _lines(text: str, file: Path) -> list[tuple[int, str]]:
 
 def _pair(parts: list[str], number: int, file: Path) -> tuple[str, str]:
     if len(parts) != 2 or not all(parts):
-        raise CheckpointError(f"line {number} is no merge of two pieces", where=str(file), fix=FIX)
+        raise CheckpointError(f"line {number} is not a merge of two pieces", where=str(file), fix=FIX)
     return parts[0], parts[1]
 
 
@@ -271,8 +271,8 @@ MAX_VALUES = 8_000_000  # of one file, counted before it is parsed: each takes a
 MAX_HOLES = 4096  # ids that stand for no token
 MAX_SPECIAL = 64  # tokens around a text
 WANTED = (
-    "Wanted: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
-    f"(a piece a line, {UNK} among them)"
+    "Expected: tokenizer.json, vocab.json with merges.txt, vocab.txt with bpe.codes, or BERT's vocab.txt "
+    f"(one piece per line, {UNK} among them)"
 )
 SENTENCE_PIECES = [f"{name}.model" for name in "sentencepiece.bpe spiece sentencepiece spm tokenizer".split()]
 CONVERT = (
@@ -340,7 +340,7 @@ def model_max_length(folder: Path) -> int | None:
     if isinstance(length, bool) or not isinstance(length, int | float) or length > MAX_ID:
         return None  # "no limit" is written as a number of thirty digits
     if length < 1 or length != int(length):
-        raise CheckpointError(f"model_max_length = {length} is no number of tokens", where=str(file))
+        raise CheckpointError(f"model_max_length = {length} is not a number of tokens", where=str(file))
     return int(length)
 
 
@@ -353,7 +353,7 @@ def model_inputs(folder: Path) -> list[str]:
     """
     names = _settings(folder / SETTINGS).get("model_input_names")
     if names is not None and not isinstance(names, list):
-        what = f"model_input_names = {str(names)[:40]!r} is no list"
+        what = f"model_input_names = {str(names)[:40]!r} is not a list"
         raise CheckpointError(what, where=str(folder / SETTINGS))
     return names or ["input_ids", "token_type_ids", "attention_mask"]
 
@@ -397,18 +397,18 @@ def _found(path: Path) -> Path:
     """
     if path.suffix == ".model":
         what = "is SentencePiece's own format, which is not read"
-        raise CheckpointError(what, where=str(path), fix=CONVERT)
+        raise NoTokenizerError(what, where=str(path), fix=CONVERT)
     if not path.is_dir():
         if not path.exists():
-            raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
+            raise NoTokenizerError("no tokenizer here", where=str(path), fix=WANTED)
         return path.with_name(BYTE_LEVEL[0]) if path.name == BYTE_LEVEL[1] else path
     for names in ((TOKENIZER,), BYTE_LEVEL, FAST[:1]):
         if all((path / name).exists() for name in names):
             return path / names[0]
     if found := next((path / name for name in SENTENCE_PIECES if (path / name).exists()), None):
         what = "is all that there is of a tokenizer, and SentencePiece's own format is not read"
-        raise CheckpointError(what, where=str(found), fix=CONVERT)
-    raise CheckpointError("no tokenizer here", where=str(path), fix=WANTED)
+        raise NoTokenizerError(what, where=str(found), fix=CONVERT)
+    raise NoTokenizerError("no tokenizer here", where=str(path), fix=WANTED)
 
 
 def _from_lists(file: Path, text: str) -> Tokenizer:
@@ -456,7 +456,7 @@ def _framed(tokenizer: Tokenizer, config: Mapping[str, Any], file: Path) -> Toke
 
 
 def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _built(build: Callable[[], Tokenizer], where: str, fix: str) -> Tokenizer:
@@ -479,7 +479,7 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
             if rows
             else "no vocabulary"
         )
-        raise CheckpointError(what, where=where, fix="Fetch it anew, or number its tokens from 0 on")
+        raise CheckpointError(what, where=where, fix="Download it again, or number its tokens from 0 on")
     try:
         if max(map(tokenizer.num_special_tokens_to_add, (False, True))) > MAX_SPECIAL:
             raise ValueError(f"more than {MAX_SPECIAL} tokens around a text")
@@ -492,7 +492,7 @@ def _try(tokenizer: Tokenizer, where: str) -> None:
         if (reason := failure(error)) is None:
             raise
         what = f"not a tokenizer that can be used: it fails on a short text ({reason})"
-        raise CheckpointError(what, where=where, fix="Fetch it anew, or do not use it") from None
+        raise CheckpointError(what, where=where, fix="Download it again, or do not use it") from None
 
 
 def _more(file: Path) -> str | None:

@@ -49,7 +49,7 @@ def check_charsmap(encoded: object) -> tuple[str | None, float]:
 def _checked_charsmap(encoded: object) -> tuple[str | None, list[str]]:
     """Why a table in base64 cannot be used (None where it can), and the strings that it puts in."""
     if not isinstance(encoded, str) or len(encoded) > 4 * MAX_BYTES // 3 + 4:
-        return "its table is no text, or too long", []
+        return "its table is not a text, or too long", []
     try:
         raw = base64.b64decode(encoded, validate=True)
     except ValueError:
@@ -362,7 +362,7 @@ def checked(definition: Any, where: str) -> dict[str, Any]:
     Raises:
         CheckpointError: a part of no known kind, or one that the library would stop at or not come back from.
     """
-    fix = "Fetch it anew, or do not use it"
+    fix = "Download it again, or do not use it"
     if not isinstance(definition, dict):
         raise CheckpointError("not a tokenizer: no JSON object", where=where, fix=fix)
     try:
@@ -406,7 +406,7 @@ def _check_added(tokens: Any) -> None:
         raise Wrong(f"'added_tokens' has {len(tokens):,} entries, {MAX_ADDED:,} at most are read")
     for token in tokens:
         if not isinstance(token, dict) or not 0 < len(str(token.get("content"))) <= MAX_TEXT:
-            raise Wrong(f"'content' of an added token is no text of 1 to {MAX_TEXT:,} characters")
+            raise Wrong(f"'content' of an added token is not a text of 1 to {MAX_TEXT:,} characters")
 
 
 def _check_stages(definition: dict[str, Any]) -> None:
@@ -460,7 +460,7 @@ def _check_stage(stage: dict[str, Any]) -> None:
         _check_pattern_of(stage)
     content = stage.get("content")
     if kind == "Replace" and (not isinstance(content, str) or len(content) > MAX_TEXT):
-        raise Wrong(f"'content' of a Replace is no text of at most {MAX_TEXT:,} characters")
+        raise Wrong(f"'content' of a Replace is not a text of at most {MAX_TEXT:,} characters")
     if kind == "Prepend" and len(str(stage.get("prepend"))) > MAX_MARK:
         raise Wrong(f"'prepend' has more than {MAX_MARK} characters")
     if kind == "FixedLength" and stage.get("length") == 0:

@@ -1,7 +1,7 @@
-"""From a picture to what a model reads: scaled, cut, normalized; the same to train, evaluate and serve.
+"""From an image to what a model reads: scaled, cut, normalized; the same to train, evaluate and serve.
 
 Everything up to the cut is done on 8-bit pixels, as Hugging Face's image processors do it, so that what is
-kept in memory is one byte a value and normalising is left to the moment of use.
+kept in memory is one byte a value and normalizing is left to the moment of use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Fit = Literal["squash", "crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}  # Pillow's numbers, and the Hub's
 MOST_SIDE = 4_096  # pixels, of what a file of settings may ask for
-MOST_SHORTER = 8  # times the side that is cut out of a picture: how far it is scaled up before
+MOST_SHORTER = 8  # times the side that is cut out of an image: how far it is scaled up before
 MOST_VALUE = 10_000  # of means and deviations; of these, its inverse is the least
 RANGE = "image_range"  # key of a file of settings, which the Hub does not have
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -35,13 +35,13 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class ImageTransform:
-    """How pictures become pixel values.
+    """How images become pixel values.
 
     Args:
         size: (height, width) that the model reads.
         fit: squash: scaled to that size whatever the shape; crop: the shorter side scaled to ``shorter``,
-            then the centre cut out.
-        channels: 3, or 1 for grey.
+            then the center cut out.
+        channels: 3, or 1 for gray.
         image_range: the value of white of images of more than 8 bits that do not state it: a number, or
             "full" (65,535) where training images leave no doubt; None: that is not known.
 
@@ -62,7 +62,7 @@ class ImageTransform:
         if len(self.size) != 2 or min(self.size) < 1 or self.shorter < 0:
             raise ConfigError(f"{self.size} is no (height, width) in pixels", where="image_size")
         if self.channels not in (1, 3):
-            raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for grey")
+            raise ConfigError(f"{self.channels} channels", where="channels", fix="Use 3, or 1 for gray")
         if len(self.mean) != self.channels or len(self.std) != self.channels or min(self.std) <= 0:
             what = f"mean {self.mean} and std {self.std} do not fit {self.channels} channels"
             raise ConfigError(what, where="mean", fix="Give one number for each channel, std above 0")
@@ -71,7 +71,7 @@ class ImageTransform:
             raise ConfigError(what, where="resize")
 
     def picture(self, source: Any, where: str = "picture", brightest: Brightest | None = None) -> np.ndarray:
-        """One picture as uint8 ``[C, H, W]``; ``brightest`` as in ``open_picture``."""
+        """One image as uint8 ``[C, H, W]``; ``brightest`` as in ``open_picture``."""
         image = open_picture(source, where, self.image_range, brightest)
         image = self._scaled(image.convert("L") if self.channels == 1 else image)
         if self.fit == "crop":
@@ -158,8 +158,8 @@ class ImageTransform:
         except ConfigError:
             raise
         except (TypeError, ValueError, AttributeError, OverflowError) as error:
-            what = f"does not say how pictures are prepared ({str(error)[:100]})"
-            raise ConfigError(what, where=where, fix="Fetch it anew") from None
+            what = f"does not say how images are prepared ({str(error)[:100]})"
+            raise ConfigError(what, where=where, fix="Download it again") from None
 
 
 # Steps that change pixels and that we do not have: by their setting, and by kinds that take them unasked.
@@ -194,7 +194,7 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
         if kind.startswith(name) and settings.get(step, True):
             raise ConfigError(f"a {kind} prepares images with {step}, which is not supported", where=where)
     if not settings.get("do_resize", True):
-        raise ConfigError("pictures that are not resized are not supported", where=where)
+        raise ConfigError("images that are not resized are not supported", where=where)
     rescaled = settings.get("do_rescale", True)
     if rescaled and abs(float(settings.get("rescale_factor", 1 / 255)) - 1 / 255) > 1e-9:
         raise ConfigError(f"rescale_factor = {settings['rescale_factor']} is not supported", where=where)
@@ -204,15 +204,15 @@ def _read_settings(settings: dict[str, Any], where: str) -> ImageTransform:
     crop = bool(settings.get("do_center_crop", False))
     shortest = size.get("shortest_edge") if isinstance(size, dict) else (size if crop else None)
     if shortest and not crop:
-        raise ConfigError("a shortest edge without a crop gives pictures of many sizes", where=where)
+        raise ConfigError("a shortest edge without a crop gives images of many sizes", where=where)
     if not shortest and crop:
         raise ConfigError("a crop after scaling both sides is not supported", where=where)
     cut, side = _pair(crop_size if crop else size, where), int(shortest or 0)
     if not all(1 <= n <= MOST_SIDE for n in (*cut, side or 1)):
-        raise ConfigError(f"{cut} is no size up to {MOST_SIDE:,} pixels", where=where)
+        raise ConfigError(f"{cut} is not a size up to {MOST_SIDE:,} pixels", where=where)
     mean, std = tuple(map(float, mean)), tuple(map(float, std))
     if not all(abs(m) <= MOST_VALUE for m in mean) or not all(1 / MOST_VALUE <= s <= MOST_VALUE for s in std):
-        what = f"mean {mean} and std {std} are no numbers that pixels are scaled by"
+        what = f"mean {mean} and std {std} are not numbers that pixels are scaled by"
         fix = f"A mean is up to {MOST_VALUE:,}, std from {1 / MOST_VALUE:g} on"
         raise ConfigError(what, where=where, fix=fix)
     if side > MOST_SHORTER * max(cut):
@@ -233,12 +233,12 @@ def _pair(size: Any, where: str) -> tuple[int, int]:
         return size, size
     if isinstance(size, dict) and {"height", "width"} <= size.keys():
         return int(size["height"]), int(size["width"])
-    raise ConfigError(f"{size!r} is no size of pictures", where=where)
+    raise ConfigError(f"{size!r} is not a size of images", where=where)
 
 
 @dataclass(frozen=True)
 class PixelTable:
-    """Decoded pictures of one size, one byte a value: ``pixels`` ``[n, C, H, W]`` uint8."""
+    """Decoded images of one size, one byte a value: ``pixels`` ``[n, C, H, W]`` uint8."""
 
     pixels: np.ndarray
 
@@ -249,11 +249,11 @@ class PixelTable:
 def read_pictures(
     pictures: Sequence[Any],
     transform: ImageTransform,
-    origin: str = "pictures",
+    origin: str = "images",
     rows: Sequence[int] | None = None,
     brightest: Brightest | None = None,
 ) -> PixelTable:
-    """Every picture decoded, scaled and cut, once; ``brightest`` as in ``open_picture``.
+    """Every image decoded, scaled and cut, once; ``brightest`` as in ``open_picture``.
 
     Raises:
         DataError: one that cannot be read; its file or place is named.
@@ -267,7 +267,7 @@ def read_pictures(
 def read_to_train(
     pictures: Sequence[Any], transform: ImageTransform, wide: bool
 ) -> tuple[PixelTable, ImageTransform]:
-    """Pictures that a model is going to learn from, and the transform with the ``image_range`` they settle.
+    """Images that a model is going to learn from, and the transform with the ``image_range`` they settle.
 
     Args:
         wide: without the last cut to size, which augmentation makes.

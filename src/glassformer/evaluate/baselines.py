@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.splits import stratified_subset
 from glassformer.data.text_pairs import TextPair, are_pairs
-from glassformer.errors import DataError, ShapeError
+from glassformer.errors import OneClassError, ShapeError, TooFewExamplesError
 from glassformer.process import one_thread, without_warnings
 from glassformer.runtime import computing
 
@@ -33,7 +33,7 @@ def counted(vectorizer: Any, train: Sequence[Any]) -> Any:
     try:
         return vectorizer.fit_transform(train)
     except ValueError as error:  # "empty vocabulary"
-        raise DataError(f"no words to count ({error})", where="TF-IDF baseline") from None
+        raise TooFewExamplesError(f"no words to count ({error})", where="TF-IDF baseline") from None
 
 
 class BothSides:
@@ -81,7 +81,7 @@ def word_features(train: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
 
 
 def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
-    """Pictures of 16 x 16 pixels from 0 to 1, ``[n, channels * 256]``; ``image_range``: as in
+    """Images of 16 x 16 pixels from 0 to 1, ``[n, channels * 256]``; ``image_range``: as in
     ``open_picture``."""
     from glassformer.data.transform import ImageTransform, read_pictures
 
@@ -90,7 +90,7 @@ def pixels(pictures: Sequence[Any], side: int = 16, image_range: Any = "full") -
 
 
 def pixel_features(train: Sequence[Any], *others: Sequence[Any], image_range: Any = "full") -> list[Any]:
-    """``pixels``, standardized by the training pictures."""
+    """``pixels``, standardized by the training images."""
     from sklearn.preprocessing import StandardScaler
 
     scaler = StandardScaler().fit(first := pixels(train, image_range=image_range))
@@ -255,7 +255,7 @@ def _check(n: int, y: ArrayLike, num_classes: int | None) -> tuple[np.ndarray, i
     if y.shape != (n,):
         raise ShapeError(f"{n} texts and labels {y.shape} do not fit")
     if len(np.unique(y)) < 2:
-        raise DataError("a classifier needs two classes or more", where="baseline")
+        raise OneClassError("a classifier needs two classes or more", where="baseline")
     return y, max(int(y.max()) + 1, num_classes or 0)
 
 
@@ -281,14 +281,14 @@ def pixel_logistic(
     sample_weight: np.ndarray | None = None,
     image_range: Any = "full",
 ) -> tuple[np.ndarray, str]:
-    """Logistic regression on pictures of 16 x 16 pixels: what colours and coarse shapes alone can tell.
+    """Logistic regression on images of 16 x 16 pixels: what colors and coarse shapes alone can tell.
 
     Args:
-        train, judged: pictures of any kind.
-        targets: ``[n]`` class numbers of the training pictures.
-        most: training pictures that are used, classes in proportion (a folder's come class by class); the
+        train, judged: images of any kind.
+        targets: ``[n]`` class numbers of the training images.
+        most: training images that are used, classes in proportion (a folder's come class by class); the
             name says so where there are more.
-        sample_weight: ``[n]``, of the training pictures; None: all count the same.
+        sample_weight: ``[n]``, of the training images; None: all count the same.
         image_range: as in ``open_picture``.
 
     Returns:
@@ -300,7 +300,7 @@ def pixel_logistic(
 
     name = f"logistic regression on {side} x {side} pixels"
     if len(train) > most:
-        name += f" ({most:,} pictures)"
+        name += f" ({most:,} images)"
         chosen = stratified_subset(targets.tolist(), most, 0)
         train, targets = [train[i] for i in chosen.tolist()], targets[chosen]
         sample_weight = None if sample_weight is None else sample_weight[chosen]

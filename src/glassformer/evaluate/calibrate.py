@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from glassformer.config import nearest
-from glassformer.errors import DataError, InputError, ShapeError
+from glassformer.errors import BadValueError, DataError, InputError, OneClassError, ShapeError
 from glassformer.evaluate.predict import softmax
 
 BINS = 15  # of the stated probability, as in the paper
@@ -226,7 +226,7 @@ def tune_threshold(
 ) -> tuple[float, float]:
     """The threshold on the second class's probability that serves a metric best, and its value.
 
-    Among equally good ones the nearest to 0.5; thresholds lie half-way between neighbouring probabilities.
+    Among equally good ones the nearest to 0.5; thresholds lie half-way between neighboring probabilities.
 
     Args:
         positive: [n] probabilities of the second class.
@@ -239,9 +239,9 @@ def tune_threshold(
     """
     p, y = np.asarray(positive, np.float64), np.asarray(targets)
     if metric not in get_args(Metric):
-        raise InputError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
     if set(np.unique(y).tolist()) != {0, 1}:
-        raise DataError("a threshold needs examples of both classes", where="threshold")
+        raise OneClassError("a threshold needs examples of both classes", where="threshold")
     order = np.argsort(p, kind="stable")
     values, n, positives = p[order], len(y), int(y.sum())
     # Cut before position i: what stands from i on is called positive.
@@ -257,7 +257,7 @@ def tune_threshold(
     thresholds = (edges[cuts] + edges[cuts + 1]) / 2
     thresholds = np.where(
         thresholds > edges[cuts], thresholds, edges[cuts + 1]
-    )  # neighbours too close for one
+    )  # neighbors too close for one
     best = np.flatnonzero(score >= score.max() - 1e-12)
     chosen = best[np.abs(thresholds[best] - 0.5).argmin()]
     return float(thresholds[chosen]), float(score[chosen])
@@ -312,14 +312,14 @@ def tune_class_thresholds(
     """
     p, y = np.asarray(probabilities, np.float64), np.asarray(targets)
     if metric not in get_args(Metric):
-        raise InputError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
+        raise BadValueError(f"no metric {metric!r}", where="threshold", fix=nearest(metric, get_args(Metric)))
     if metric == "f1":
         what = "f1 is that of the second of two classes"
         raise InputError(what, where="threshold", fix="With more classes use macro_f1 or accuracy")
     if p.ndim != 2 or y.shape != p.shape[:1]:
         raise ShapeError(f"probabilities {p.shape} and targets {y.shape} do not fit")
     if len(np.unique(y)) < 2:
-        raise DataError("thresholds need examples of two classes or more", where="threshold")
+        raise OneClassError("thresholds need examples of two classes or more", where="threshold")
     scores, classes = _logs(p), p.shape[1]
     offsets = np.zeros(classes)
     able = np.flatnonzero(np.bincount(y, minlength=classes) >= FEW).tolist()

@@ -1,4 +1,4 @@
-"""Logits of many texts (length-sorted packed batches) or pictures, results in the order given."""
+"""Logits of many texts (length-sorted packed batches) or images, results in the order given."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def predict_pictures(
                 rows = model.lower_rows(pixels, what)  # type: ignore[operator]  # as below
                 rows = rows.unflatten(0, (len(pixels), -1))
             elif what == "features":
-                rows = model.features(pixels)  # type: ignore[operator]  # every picture model has it
+                rows = model.features(pixels)  # type: ignore[operator]  # every image model has it
             else:
                 answer = model(pixels, packed=True)
                 rows = answer.logits if what == "logits" else answer.pooler_output

@@ -17,7 +17,13 @@ from numpy.typing import ArrayLike
 
 from glassformer.data.spreadsheet import csv_dicts, csv_plain, csv_rows, csv_safe
 from glassformer.data.text_pairs import SECOND_CELL, TextPair, are_pairs, first_of, second_of
-from glassformer.errors import DataError, GlassformerError, ShapeError
+from glassformer.errors import (
+    CannotReadError,
+    CannotWriteError,
+    DataError,
+    NotUtf8Error,
+    ShapeError,
+)
 from glassformer.outputs import readable
 from glassformer.reading import open_regular
 
@@ -66,9 +72,9 @@ def table_file(
         os.replace(temporary, path)
     except UnicodeEncodeError as error:
         what = f"{error.object[error.start]!r} cannot be written in {error.encoding}"
-        raise DataError(what, where=str(path), fix="Save the table as UTF-8 first") from None
+        raise NotUtf8Error(what, where=str(path), fix="Save the table as UTF-8 first") from None
     except OSError as error:
-        raise GlassformerError(f"{path}: could not be written: {error.strerror or error}") from error
+        raise CannotWriteError.of(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -245,8 +251,8 @@ def _reading(path: Path) -> Iterator[Iterator[dict[str, Any]]]:
         with open(path, encoding="utf-8", newline="") as file:
             yield csv_dicts(file, strict=True)
     except (OSError, KeyError, TypeError, ValueError, csv.Error) as error:
-        fix = "Judge the run again, or remove the file"
-        raise DataError(f"cannot be read ({error})", where=str(path), fix=fix) from None
+        fix = "Evaluate the run again, or remove the file"
+        raise CannotReadError(f"cannot be read ({error})", where=str(path), fix=fix) from None
 
 
 def _text_of(row: Mapping[str, Any]) -> str:
@@ -322,11 +328,11 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
                 )
                 line = reader.line_num + 1  # of the file, where the next row begins
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", where=str(path)) from None
+        raise CannotReadError(error.strerror or "cannot be read", where=str(path)) from None
     except DataError:
         raise
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 ({error.reason})", where=f"{path}: after line {line}") from None
+        raise NotUtf8Error(f"not UTF-8 ({error.reason})", where=f"{path}: after line {line}") from None
     except (csv.Error, ValueError) as error:
         raise DataError(str(error), where=f"{path}: line {line}") from None
 
@@ -368,4 +374,4 @@ def read_simple(path: str | Path) -> dict[str, list[str]]:
             columns = [[csv_plain(cell) for cell in column] for column in zip(*rows, strict=True)]
         return dict(zip(map(csv_plain, names), columns, strict=True))
     except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"cannot be read ({error})", where=str(path), fix="Remove it") from None
+        raise CannotReadError(f"cannot be read ({error})", where=str(path), fix="Remove it") from None

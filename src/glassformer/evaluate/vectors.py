@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.data import given
 from glassformer.data.corpus import COUNTRIES, FAMILY, TEN
 from glassformer.data.files import split_lines
-from glassformer.errors import DataError
+from glassformer.errors import CannotReadError, DataError, NoSuchFileError, NotUtf8Error, TooLargeError
 from glassformer.finite import undefined
 from glassformer.reading import NotRegularError, open_regular
 
@@ -194,13 +194,13 @@ def _lines(path: Path) -> list[tuple[int, str]]:
         with open_regular(path) as file:
             text = file.read(MAX_TEST + 1).decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError, NotRegularError):
-        raise DataError("no such test of word vectors", where=str(path), fix="Check the path") from None
+        raise NoSuchFileError("no such test of word vectors", where=str(path), fix="Check the path") from None
     except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", where=str(path)) from None
+        raise CannotReadError(f"cannot be read ({error.strerror})", where=str(path)) from None
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 ({error})", where=str(path)) from None
+        raise NotUtf8Error(f"not UTF-8 ({error})", where=str(path)) from None
     if len(text) > MAX_TEST:
-        raise DataError(f"larger than {MAX_TEST >> 20} MB, so no test of word vectors", where=str(path))
+        raise TooLargeError(f"larger than {MAX_TEST >> 20} MB, so no test of word vectors", where=str(path))
     lines = [(i, line) for i, line in enumerate(split_lines(text), 1) if line.strip()]
     if not lines:
         raise DataError("the file is empty", where=str(path))

@@ -1,4 +1,4 @@
-"""What each word of a translation was read from: an alignment, and its picture."""
+"""What each word of a translation was read from: an alignment, and its image."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glassformer.errors import DataError, InputError
+from glassformer.errors import BadValueError, DataError, OutputPathError
 from glassformer.explain.view import inert
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
@@ -59,7 +59,7 @@ class Alignment:
 
 
 def save_alignments(found: Sequence[Alignment], path: str | Path) -> Path:
-    """As ``Alignment.save``, for several: pictures on one page, or a JSON array.
+    """As ``Alignment.save``, for several: images on one page, or a JSON array.
 
     Raises:
         InputError: see ``check_name``.
@@ -82,14 +82,14 @@ def check_name(path: str | Path) -> Path:
     """
     path = Path(path)
     if path.suffix.lower() not in (".json", ".html"):
-        raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
+        raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
     if not path.parent.is_dir():
-        raise InputError("no such folder", where=str(path.parent), fix="Make it first")
+        raise OutputPathError("no such folder", where=str(path.parent), fix="Make it first")
     return path
 
 
 def page(found: Sequence[Alignment]) -> str:
-    """A whole page with the picture of each alignment over its text and translation."""
+    """A whole page with the image of each alignment over its text and translation."""
     from glassformer.explain.render import asset, policy
 
     css = asset("page.css")
@@ -123,7 +123,7 @@ def picture(
     weights: Sequence[Sequence[float]],
     origin: str = "alignment",
 ) -> str:
-    """A picture as SVG: a row per target token, a column per source token, darker with more attention.
+    """An image as SVG: a row per target token, a column per source token, darker with more attention.
 
     Args:
         weights: ``[T, S]`` from 0 to 1.

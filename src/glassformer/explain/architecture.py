@@ -1,7 +1,7 @@
-"""The architecture picture: drawn from a model itself, from what goes in to logits, at two levels of detail.
+"""The architecture image: drawn from a model itself, from what goes in to logits, at two levels of detail.
 
 ``blocks`` reads the modules: what each one is, the shape that leaves it and its parameters, which add up to
-the model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colours come from the page.
+the model's own. ``draw`` makes SVG of that, with nothing but shapes and text; colors come from the page.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Literal
 from torch import nn
 
 Detail = Literal["blocks", "layers"]
-WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # of the picture, of a block, of a part of it, between blocks
+WIDTH, BOX, PART, GAP = 640, 46, 30, 22  # of the image, of a block, of a part of it, between blocks
 
 
 @dataclass(frozen=True)
 class Block:
-    """One box of the picture."""
+    """One box of the image."""
 
     name: str
     about: str = ""  # what it is, with its sizes
@@ -92,7 +92,7 @@ def blocks(model: nn.Module) -> list[Block]:
 def _linear(model: Any) -> list[Block]:
     """A linear model: what it reads, and its head."""
     features = Block("features", "weighted words and n-grams of characters", "[N]")
-    if model.reads == "pictures":
+    if model.reads == "images":
         features = Block("features", "edges and colors of cells", f"[N, {model.config.embedding.d_model}]")
     return [features, _plain("head", model.head, Known(), f"[B, {_outputs(model.head)}]")]
 
@@ -235,7 +235,7 @@ def _count(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-# --- the picture ----------------------------------------------------------------------------------
+# --- the image ----------------------------------------------------------------------------------
 
 
 def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "tokens [N]") -> str:
@@ -265,7 +265,7 @@ def draw(found: Sequence[Block], detail: Detail = "blocks", *, source: str = "to
 
 
 def picture(model: nn.Module, detail: Detail = "layers", *, source: str = "tokens [N]") -> str:
-    """The picture of a model as the text of an ``.svg`` file."""
+    """The image of a model as the text of an ``.svg`` file."""
     svg = draw(blocks(model), detail, source=source)
     return svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
 

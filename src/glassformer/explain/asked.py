@@ -30,7 +30,7 @@ class Explains:
         trust: bool = False,
         **options: Any,
     ) -> Explanation:
-        """Scores for the tokens of one text (or of both texts of a pair) or the patches of one picture.
+        """Scores for the tokens of one text (or of both texts of a pair) or the patches of one image.
 
         Args:
             method: one of ``glassformer.explain.methods``, which has their options too; None: attention, of a

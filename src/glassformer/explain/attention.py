@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from glassformer.errors import InputError
+from glassformer.errors import BadValueError, InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import Subject, attention_maps, rows_read, run_rows, whole_map
 from glassformer.nn.trace import Trace
@@ -55,11 +55,11 @@ def rollout(
         InputError: an option out of its range.
     """
     if not 0 <= residual <= 1:
-        raise InputError(f"residual {residual} is not in [0, 1]", where="rollout")
+        raise BadValueError(f"residual {residual} is not in [0, 1]", where="rollout")
     if not 0 <= discard < 1:
-        raise InputError(f"discard {discard} is not in [0, 1)", where="rollout")
+        raise BadValueError(f"discard {discard} is not in [0, 1)", where="rollout")
     if fusion not in ("mean", "max", "min"):
-        raise InputError(f"no fusion {fusion!r}", where="rollout", fix="Use mean, max or min")
+        raise BadValueError(f"no fusion {fusion!r}", where="rollout", fix="Use mean, max or min")
     eye = np.eye(maps.shape[-1])
     flow = eye
     for layer in maps.astype(np.float64):  # [H, T, T]

@@ -1,4 +1,4 @@
-"""How far a picture can be trusted: its scores against what happens when tokens are hidden.
+"""How far an image can be trusted: its scores against what happens when tokens are hidden.
 
 All is judged beside random orders for the same input, and a mean over inputs has a 95 % interval from
 resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.

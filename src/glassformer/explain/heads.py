@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import ConfigError, InputError, UnknownLabelError
 from glassformer.explain.faithfulness import interval
 from glassformer.explain.result import per_word, word_spans
 from glassformer.explain.subject import Subject, attention_maps, text_subject
@@ -26,7 +26,7 @@ def map_figures(maps: np.ndarray, words: np.ndarray) -> dict[str, np.ndarray]:
     ``entropy``: of a row in nats, divided by that of an even row (0: one token, 1: all alike). ``distance``:
     tokens between the looking and the seen one. Shares of a row: ``cls`` (the first token), ``sep`` (the last
     one) where these are special, ``diagonal`` (itself), ``previous`` and ``next`` word (all its pieces; of
-    pictures, patch in reading order), ``same_word`` (the other pieces of its own).
+    images, patch in reading order), ``same_word`` (the other pieces of its own).
 
     Args:
         maps: ``[L, H, T, T]``.
@@ -143,7 +143,7 @@ def ablation(
     """
     known = {label: i for i, label in enumerate(clf.classes_.tolist())}
     if strange := [label for label in labels if label not in known]:
-        raise InputError(f"label {strange[0]!r} was not seen in training", where="ablation")
+        raise UnknownLabelError(f"label {strange[0]!r} was not seen in training", where="ablation")
     targets = np.array([known[label] for label in labels])
     clf = copy.copy(clf)  # others may ask it meanwhile
     clf.model_, clf._compute_model = copy.deepcopy(clf.model_), None

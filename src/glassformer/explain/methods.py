@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import nearest
-from glassformer.errors import InputError
+from glassformer.errors import (
+    BadValueError,
+    InputError,
+    NotForThisModelError,
+    UnknownKeyError,
+    UnknownLabelError,
+)
 from glassformer.explain.attention import attention, attention_gradient, attention_rollout
 from glassformer.explain.backward import can_decompose, decomposition, gim
 from glassformer.explain.cross import cross as cross_of
@@ -98,7 +104,7 @@ def check_attention(clf: Any, method: str) -> None:
         why = "a linear model has no layers" if linear else "its words have no weights of their own"
         other = ", or an encoder: model=all-minilm-l6-v2" if linear else ", or a linear model: model=tfidf"
         what = f"{method} does not explain {clf.model!r}: {why}"
-        raise InputError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}{other}")
+        raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}{other}")
     if method not in able:
         name = "a linear model" if clf.model_.fixed else repr(clf.model)
         what = f"{name} {_why_not(clf.model_, method)}"
@@ -116,7 +122,7 @@ def explain_input(
     cross: bool = False,
     **options: Any,
 ) -> Explanation:
-    """Scores for the tokens of one text, or the patches of one picture, from the fp32 model; see ``explain``.
+    """Scores for the tokens of one text, or the patches of one image, from the fp32 model; see ``explain``.
 
     Args:
         method: None: the estimator's ``EXPLAINED_BY``, or the first of ``methods_for``.
@@ -131,13 +137,13 @@ def explain_input(
     check_attention(clf, by)
     if cross and _is_linear(clf.model_):
         what = "a linear model reads the words of both texts, and not what one does to another"
-        raise InputError(
+        raise NotForThisModelError(
             what, where="cross", fix="Leave cross out, or name an encoder: model=all-minilm-l6-v2"
         )
     subject = subject_of(clf, x, **asked)
     if cross and isinstance(subject.model, RowView):
         what = "is about what classifiers and regressors say of a pair of texts"
-        raise InputError(what, where="cross", fix="Leave cross out")
+        raise NotForThisModelError(what, where="cross", fix="Leave cross out")
     number = target_number(subject, target)
     made = explain(subject, method=by, target=target, **options)
     if trust:
@@ -235,20 +241,20 @@ def target_number(subject: Subject, target: Any) -> int:
         return subject.classes.index(target)
     names = [str(label) for label in subject.classes]  # a number that came as text, from a command line
     if str(target) not in names:
-        raise InputError(f"no label {target!r}", where="target", fix=nearest(str(target), names))
+        raise UnknownLabelError(f"no label {target!r}", where="target", fix=nearest(str(target), names))
     return names.index(str(target))
 
 
 def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
     """Raises InputError for a method, or an option of it, that is not there."""
     if not isinstance(method, str) or method not in METHODS:
-        raise InputError(f"no method {method!r}", where="explain", fix=nearest(str(method), list(METHODS)))
+        raise BadValueError(f"no method {method!r}", where="explain", fix=nearest(str(method), list(METHODS)))
     known = options_of(method)
     for name, value in options.items():
         if name == "maps":
             continue
         if name not in known:
-            raise InputError(
+            raise UnknownKeyError(
                 f"{method} has no option {name!r}", where="explain", fix=nearest(name, [*known, "maps"])
             )
         default = known[name].default
@@ -257,9 +263,11 @@ def check_method(method: str, target: Any, options: dict[str, Any]) -> None:
         fits = isinstance(value, asked) and not isinstance(value, bool)
         if not (fits or (default is None and value is None)):
             wanted = {int: "a whole number", float: "a number", str: "text"}[kind]
-            raise InputError(f"{name} is {wanted}, not {value!r}", where=method)
+            raise BadValueError(f"{name} is {wanted}, not {value!r}", where=method)
     if target is not None and not takes_target(method):
         having = ", ".join(name for name in METHODS if takes_target(name))
-        raise InputError(
-            f"{method} has no target", where="explain", fix=f"Leave target out, or use one of {having}"
+        raise NotForThisModelError(
+            f"{method} has no target",
+            where="explain",
+            fix=f"Leave target out, or choose a method with one: {having}",
         )

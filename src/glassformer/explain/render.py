@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glassformer.data.text_pairs import JOINT
-from glassformer.errors import InputError
+from glassformer.errors import BadValueError, OutputPathError
 from glassformer.explain.cross import cross_pictures
 from glassformer.explain.result import ABOUT, Result
 from glassformer.explain.view import certainty, inert, view_of
@@ -217,9 +217,9 @@ class Explanation(Result):
         """
         path = Path(path)
         if path.suffix.lower() not in (".json", ".html"):
-            raise InputError("not .json or .html", where=str(path), fix="End the name with one of them")
+            raise BadValueError("not .json or .html", where=str(path), fix="End the name with one of them")
         if not path.parent.is_dir():
-            raise InputError("no such folder", where=str(path.parent), fix="Make it first")
+            raise OutputPathError("no such folder", where=str(path.parent), fix="Make it first")
         if path.suffix.lower() == ".json":
             text = json_text(self.to_dict(), indent=2, ascii=True) + "\n"
         else:

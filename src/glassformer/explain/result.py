@@ -127,7 +127,7 @@ ABOUT = {
     "held constant: the scores of all tokens and the biases add up to the logit.",
     "shapley": "What each token adds to the logit of the label explained, on average over random orders of "
     "showing tokens: the scores add up to the difference to an input with every token hidden.",
-    "weights": "The weights of the words and n-grams of characters that stand in the text, each shared out "
+    "weights": "The weights of the words and n-grams of characters that are in the text, each shared out "
     "among the characters that it stands on: the scores of all tokens and the bias add up to the logit.",
     "occlusion": "How far the logit of the label explained falls when the token is hidden.",
 }
@@ -149,7 +149,7 @@ class Scores:
 class Result:
     """Scores for the tokens of one text, or for the patches of one image.
 
-    ``text`` is what the tokenizer saw (after cleaning); of a picture it is empty. ``offsets`` are places in
+    ``text`` is what the tokenizer saw (after cleaning); of an image it is empty. ``offsets`` are places in
     the text, (0, 0) for special tokens. Attention methods score how much was read, from 0 up. The others
     score what speaks for the target: negative ones speak against it, in its logit's units for all but
     ``attention_gradient`` and ``gim``.

@@ -1,4 +1,4 @@
-"""Sheets of explanations as SVG files: the maps of a layer's heads, and pictures under their scores.
+"""Sheets of explanations as SVG files: the maps of a layer's heads, and images under their scores.
 
 They are drawn on white, so that they can be read on a light page and on a dark one.
 """
@@ -16,10 +16,10 @@ from glassformer.explain.result import Result
 from glassformer.explain.view import certainty, inert, picture_url, short_names
 
 CELL, LETTER, LONGEST = 22, 7, 16  # pixels of a square of a map and of a letter; letters of a token
-SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of a picture, between pictures, above them, below each
+SIDE, GAP, HEAD, FOOT = 100, 8, 34, 20  # pixels of an image, between images, above them, below each
 INK, MUTED, MAP = "#23303d", "#5b6672", "#2f6db5"
-FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on a picture
-LABEL = 11  # letters of a label below a picture
+FOR, AGAINST = (255, 110, 0), (40, 90, 220)  # of scores on an image
+LABEL = 11  # letters of a label below an image
 MOST = 64  # tokens of a map that can be read
 
 
@@ -86,15 +86,15 @@ def heads(explanation: Result, layer: int = -1) -> str:
 def pictures(
     rows: Sequence[Sequence[Result]], titles: Sequence[str], names: Sequence[str] | None = None
 ) -> str:
-    """A row an input: the picture, then the scores of each explanation of it, over the picture in grey.
+    """A row an input: the image, then the scores of each explanation of it, over the image in gray.
 
     Scores of methods without a target run from the lowest to the highest; of those with one, orange speaks
     for the target and blue against it, as strong as the share of the strongest. Below each stands the answer.
 
     Args:
-        rows: explanations of one picture each, of as many methods or models as there are titles.
+        rows: explanations of one image each, of as many methods or models as there are titles.
         titles: over the columns; a line break begins a second line.
-        names: below the pictures themselves, such as the true label.
+        names: below the images themselves, such as the true label.
 
     Raises:
         InputError: an explanation of a text, or rows that do not fit titles and names.
@@ -102,10 +102,10 @@ def pictures(
     found = names or [row[0].name for row in rows if row]
     if not rows or len(found) != len(rows) or any(len(row) != len(titles) for row in rows):
         raise InputError(
-            f"{len(rows)} rows, {len(titles)} titles and {len(found)} names do not fit", where="pictures"
+            f"{len(rows)} rows, {len(titles)} titles and {len(found)} names do not fit", where="images"
         )
     if any(e.image is None for row in rows for e in row):
-        raise InputError("an explanation of a text", where="pictures", fix="Give those of pictures")
+        raise InputError("an explanation of a text", where="images", fix="Give those of images")
     step, line = SIDE + GAP, SIDE + FOOT + GAP
     parts, defined = [], []
     labels = iter(short_names([str(e.label) for row in rows for e in row], LABEL))
@@ -131,7 +131,7 @@ def pictures(
 
 
 def heat_of(scores: np.ndarray, *, signed: bool) -> np.ndarray:
-    """Scores ``[gh, gw]`` as colors over a picture: ``[gh, gw, 4]`` uint8, red, green, blue, opacity."""
+    """Scores ``[gh, gw]`` as colors over an image: ``[gh, gw, 4]`` uint8, red, green, blue, opacity."""
     values = scores.astype(np.float64)
     if not signed:
         values = values - values.min()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.explain.view import inert
 from glassformer.finite import finite, json_text
 from glassformer.models.sentences import Dense, Sentences
@@ -26,7 +26,7 @@ CELL, CHARACTER = 22, 7.2  # pixels of a square, and of a letter beside it
 INK = "var(--ink, currentColor)"
 ADDS, TAKES = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"
 MOST = 200  # parts of a side that are drawn; the figures have all
-MOST_SQUARES = 10_000  # of one map; patches of two pictures are shown in the pictures instead
+MOST_SQUARES = 10_000  # of one map; patches of two images are shown in the images instead
 STRONGEST = 8  # pairs that are listed
 ABOUT = (
     "A row for each part of the first, a column for each of the second. A square is what the two add to the "
@@ -84,7 +84,7 @@ def page(found: Sequence[Any], title: str = "") -> str:
 
     Args:
         found: each has ``a``, ``b``, ``rows``, ``columns``, ``table``, ``score`` and ``strongest(k)``; of
-            pictures ``urls`` and ``grids`` too, one for each side.
+            images ``urls`` and ``grids`` too, one for each side.
     """
     from markupsafe import Markup
 
@@ -129,10 +129,10 @@ def _map_of(one: Any) -> Any:
 
 
 def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
-    """A picture under what each of its patches adds to the cosine, all patches of the other together.
+    """An image under what each of its patches adds to the cosine, all patches of the other together.
 
     Args:
-        url: ``data:`` address of the picture.
+        url: ``data:`` address of the image.
         sums: ``[rows * columns]``.
         grid: rows and columns of patches.
     """
@@ -145,7 +145,7 @@ def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
         f"<title>row {i // columns + 1}, column {i % columns + 1}: {value:+.4f}</title></rect>"
         for i, value in enumerate(map(float, sums))
     )
-    label = f"A picture, and what each of its {rows} by {columns} patches adds"
+    label = f"An image, and what each of its {rows} by {columns} patches adds"
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{max(width, 224)}" role="img" aria-label="{label}">'
         f'<image href="{escape(url)}" width="{width}" height="{height}" preserveAspectRatio="none"/>'
@@ -221,7 +221,7 @@ def save_similarities(found: Sequence[SimilarityExplanation], path: str | Path) 
     elif path.suffix.lower() == ".json":
         text = json_text([one.as_dict() for one in found], indent=2) + "\n"
     else:
-        raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
+        raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
     write_text_whole(path, text)
     return path
 

@@ -358,7 +358,7 @@ def _unread(clf: Any, text: str) -> list[str]:
     ]
 
 
-# --- pictures -------------------------------------------------------------------------------------
+# --- images -------------------------------------------------------------------------------------
 
 
 def spread_of(clf: Any, label: Any) -> float | None:
@@ -371,7 +371,7 @@ def spread_of(clf: Any, label: Any) -> float | None:
 
 @computes_gradients
 def picture_subject(clf: Any, picture: Any, judge: nn.Module | None = None) -> Subject:
-    """A picture under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
+    """An image under a fitted classifier with ``transform_`` and a model whose ``embeddings`` read pixels.
 
     Baselines, all at the patches' own positions: ``mask`` is an image of the transform's mean color, ``mean``
     one of the image's own, ``blur`` a 4 x 4 grid of its colors, ``shuffle`` its patches in another order;

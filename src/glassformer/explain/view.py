@@ -53,16 +53,16 @@ class View:
     probability: float
     pieces: list[Piece]
     unread: str  # text beyond max_length
-    caption: str  # in figures, what the colours of the first view say
+    caption: str  # in figures, what the colors of the first view say
     data: dict[str, Any]  # for the script: numbers, base64 and fixed words only
     patches: list[Patch] = field(default_factory=list)
     picture: str = ""  # data URL
-    size: tuple[int, int] = (0, 0)  # width and height of the picture
+    size: tuple[int, int] = (0, 0)  # width and height of the image
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What is known of one input of T tokens. For a picture these are [CLS] and the like, then the patches.
+    """What is known of one input of T tokens. For an image these are [CLS] and the like, then the patches.
 
     Args:
         rows: ``[L, H, T]``, what the head reads in each layer and head; L = 0: unknown.
@@ -197,11 +197,11 @@ def picture_view(
     known: Numbers,
     answer: Answer,
 ) -> View:
-    """The view of one picture.
+    """The view of one image.
 
     Args:
-        url: the picture, as ``data:``.
-        size: width and height that the picture is drawn in.
+        url: the image, as ``data:``.
+        size: width and height that the image is drawn in.
         grid: rows and columns of patches.
 
     Raises:

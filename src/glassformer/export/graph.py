@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import GlassformerError, NotInstalledError
 from glassformer.export import onnx_process
 from glassformer.process import disable_telemetry, without_warnings
 from glassformer.runtime import computing
@@ -34,7 +34,7 @@ def need_onnx() -> None:
     """Raises ConfigError where a package of the extra ``onnx`` is missing."""
     missing = [name for name in ("onnx", "onnxscript", "onnxruntime") if find_spec(name) is None]
     if missing:
-        raise ConfigError(
+        raise NotInstalledError(
             f"{missing[0]} is not installed",
             where="export",
             fix="pip install 'glassformer[onnx]', or '.[onnx]' in a clone",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from glassformer.checkpoints.files import README, read_json, signed, write_folder
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import ConfigError, GlassformerError, NotForThisModelError
 from glassformer.export.onnx_folder import script_text
 from glassformer.export.outputs import Outputs
 from glassformer.families import FAMILIES, IMAGE_ARCHITECTURES, TEXT_ARCHITECTURES, family_of
@@ -39,7 +39,7 @@ def as_hub_has_it(model: Any, name: str) -> Any:
     config = model.config
     if family_of(config).hub is not None:
         return model
-    why = "it is no Transformer"
+    why = "it is not a Transformer"
     if model.has_attention:
         other = config
         if isinstance(config, TextEncoderConfig) and not config.embedding.segments:
@@ -48,7 +48,7 @@ def as_hub_has_it(model: Any, name: str) -> Any:
             return _with_segments(model, other)
         why = f"no layout of the Hub has {' and '.join(_unusual(config)) or 'its layers'}"
     able = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
-    raise ConfigError(
+    raise NotForThisModelError(
         f"transformers has no class for {name!r}: {why}",
         where="--to hf",
         fix=f"Use --to onnx, which takes every classifier; a folder for transformers comes from "

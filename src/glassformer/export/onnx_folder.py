@@ -16,7 +16,7 @@ import numpy as np
 
 from glassformer.checkpoints.files import write_folder
 from glassformer.data import image_range
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import GlassformerError, NotForThisModelError
 from glassformer.export.graph import OPSET, draw_graph, need_onnx, quantize, run_graph
 from glassformer.export.outputs import Outputs
 from glassformer.finite import json_text
@@ -63,7 +63,7 @@ def export_onnx(
     kind.check("onnx")
     if int8 and kind.NO_INT8 is not None:
         what, fix = kind.NO_INT8
-        raise ConfigError(what, where="--int8", fix=fix)
+        raise NotForThisModelError(what, where="--int8", fix=fix)
     need_onnx()
     checked: dict[str, Any] = {}
 
@@ -100,7 +100,7 @@ def export_onnx(
         found = checked["int8"]
         noun = "words" if "words" in checked else clf.NOUN
         raise GlassformerError(
-            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labelled "
+            f"int8 weights cost {_fall(found):.2f} points of accuracy on {found['judged']:,} labeled "
             f"{noun} ({found['accuracy_fp32']:.2%} becomes {found['accuracy_int8']:.2%}; "
             f"{int8_tolerance:g} points are allowed). {path} was written without model-int8.onnx"
         )

@@ -30,7 +30,7 @@ from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.transform import RANGE
 from glassformer.data.vocabulary import PAD, Vocabulary
 from glassformer.data.windows import OVERLAP, encode_questions, encode_words
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import predict_pictures, predict_rows, read_logits
 from glassformer.evaluate.predictions import read_predictions, texts_in
 from glassformer.export.graph import Run
@@ -256,13 +256,13 @@ class TextLabels(Labels):
         if form == "hf" and getattr(self.clf.model_.config, "sides", None):
             what = "transformers has no class for pairs whose sides are read apart"
             fix = "Use --to onnx, or name a model: model=all-minilm-l6-v2 reads both sides at once"
-            raise ConfigError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(what, where="--to hf", fix=fix)
         if form == "onnx" or self.clf.add_special_tokens:
             return
         if len(tokenizer.encode("a")) > len(tokenizer.encode("a", add_special_tokens=False)):
             what = "the tokenizer adds special tokens in transformers, and this model was fitted without"
             fix = "Use --to onnx, or fit with add_special_tokens = true"
-            raise ConfigError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(what, where="--to hf", fix=fix)
 
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         rng, clf = np.random.default_rng(seed), self.clf
@@ -326,7 +326,7 @@ class NgramLabels(TextLabels):
         if form == "hf":
             what = "transformers has no class for a linear model of n-grams (tfidf)"
             fix = "Use --to onnx, or train an encoder: model=all-minilm-l6-v2"
-            raise ConfigError(what, where="--to hf", fix=fix)
+            raise NotForThisModelError(what, where="--to hf", fix=fix)
 
     def graph(self) -> Graph:
         module = PaddedFeatures(
@@ -433,8 +433,8 @@ class WordTags(Outputs):
     def graph(self) -> Graph:
         tagger, model = self.clf, self.clf.model_
         if not hasattr(model, "encode") or getattr(model, "pooled_padded", None) is not None:
-            what = f"{tagger.model!r} is no Transformer, and its tags have no graph"
-            raise ConfigError(what, where="--to onnx", fix="Train an encoder, such as encoder-mini")
+            what = f"{tagger.model!r} is not a Transformer, and its tags have no graph"
+            raise NotForThisModelError(what, where="--to onnx", fix="Train an encoder, such as encoder-mini")
         module = PaddedText(model.eval(), tagger.length_, tagger.temperature_)
         outputs = {name: ["batch", "length", "label"] for name in ("logits", "probabilities")}
         return token_graph(module, outputs, tagger.length_, segments=False)
@@ -538,7 +538,7 @@ class TextVectors(Outputs):
     def check(self, form: str) -> None:
         if self.how.prompt(None, None) and not self.how.pool.include_prompt:
             what = "its pooling leaves the prompt out, which no exported form can do"
-            raise ConfigError(what, where="export", fix="Serve it with glassformer serve")
+            raise NotForThisModelError(what, where="export", fix="Serve it with glassformer serve")
 
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         rng, file = np.random.default_rng(seed), Path(run) / "pairs.csv"

@@ -42,7 +42,7 @@ def _presets(reads: str) -> dict[str, Callable[..., Any]]:
 
 # Names of random weights -> a function that gives the config; those of trained ones: ``checkpoints/hub.py``.
 TEXT_ARCHITECTURES = _presets("texts")
-IMAGE_ARCHITECTURES = _presets("pictures")
+IMAGE_ARCHITECTURES = _presets("images")
 PRETRAINING = {name: preset for family in FAMILIES.values() for name, preset in family.pretraining.items()}
 SCRATCH = next(iter(PRETRAINING))  # what is pre-trained unless a checkpoint is named
 

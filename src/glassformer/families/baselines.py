@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import Any
 
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError, UnknownKeyError
 from glassformer.families.family import Family
 from glassformer.models.hog import HogImage, HogImageConfig
 from glassformer.models.linear import FeaturesConfig, LinearConfig, LinearText
@@ -49,7 +49,7 @@ def _laid_over(preset: Any, section: Any, num_labels: int, known: tuple[str, ...
     """
     for key in (f.name for f in fields(section) if f.default is None):
         if key not in (*SHARED, *known) and getattr(section, key) is not None:
-            raise ConfigError(f"{section.model!r} has no {key}", where=key, fix="Leave it out")
+            raise UnknownKeyError(f"{section.model!r} has no {key}", where=key, fix="Leave it out")
     width = {"d_model": section.embedding_dim, "dropout": section.dropout if known else None}
     embedding = replace(preset.embedding, frozen=section.freeze_vectors, **_given(width))
     keys = ("d_model", "dropout", "embedding_std", *known)
@@ -87,7 +87,7 @@ def configure_textcnn(preset: TextCnnConfig, section: Any, num_labels: int) -> T
     config = _laid_over(preset, section, num_labels, (), pooling=pooling)
     if pooling not in (None, "max", "tokens"):
         what = "a TextCNN takes the largest answer of each filter"
-        raise ConfigError(what, where="pooling", fix="Leave it out")
+        raise NotForThisModelError(what, where="pooling", fix="Leave it out")
     return config
 
 
@@ -142,7 +142,9 @@ def _with_labels(preset: Any, section: Any, num_labels: int, known: tuple[str, .
     for key, value in usual.items():
         if key not in known and getattr(section, key) != value:
             what = f"a linear model has no {key}"
-            raise ConfigError(what, where=key, fix=f"Leave it out, or name an encoder: model={encoder}")
+            raise NotForThisModelError(
+                what, where=key, fix=f"Leave it out, or name an encoder: model={encoder}"
+            )
     return replace(preset, num_labels=num_labels)
 
 

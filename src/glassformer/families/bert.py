@@ -9,7 +9,7 @@ from torch import Tensor
 from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, shown
-from glassformer.errors import CheckpointError
+from glassformer.errors import UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
@@ -88,7 +88,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
         ("position_embedding_type", "absolute"),
     ):
         if settings.get(key, wanted) not in (wanted, None):
-            raise CheckpointError(f"{key} = {shown(settings[key])} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shown(settings[key])} is not supported", where=where)
     vocab, d = number(settings, "vocab_size", where), number(settings, "hidden_size", where)
     layers, heads = (
         number(settings, "num_hidden_layers", where),

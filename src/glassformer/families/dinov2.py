@@ -124,7 +124,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
     """
     gated = settings.get("use_swiglu_ffn", False)
     if not isinstance(gated, bool):
-        raise CheckpointError(f"use_swiglu_ffn = {shown(gated)} is no truth value", where=where)
+        raise CheckpointError(f"use_swiglu_ffn = {shown(gated)} is not a truth value", where=where)
     d = number(settings, "hidden_size", where)
     size = vit.pair(settings, "image_size", 224, where)
     patch = vit.pair(settings, "patch_size", 16 if kind == REGISTERS else 14, where)
@@ -138,7 +138,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
         antialias=kind == REGISTERS,
     )
     if not _is_square(patches):
-        what = f"pictures of {size} pixels in patches of {patch}, whose positions are no square"
+        what = f"images of {size} pixels in patches of {patch}, whose positions are no square"
         raise CheckpointError(what, where=where)
     encoder = EncoderConfig(
         d,
@@ -159,7 +159,7 @@ def read(settings: dict[str, Any], where: str, kind: str = PLAIN) -> ImageEncode
 
 
 def _is_square(e: PatchConfig) -> bool:
-    """Whether positions are a square of a square picture: others do not open in ``transformers``."""
+    """Whether positions are a square of a square image: others do not open in ``transformers``."""
     return e.image_size[0] == e.image_size[1] and e.grid[0] == e.grid[1]
 
 

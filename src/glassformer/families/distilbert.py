@@ -9,7 +9,7 @@ from torch import Tensor
 from glassformer.checkpoints.layout import activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, shown
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
 from glassformer.models.text import TextEncoder, TextEncoderConfig
 from glassformer.nn.embed import EmbeddingConfig
@@ -67,8 +67,8 @@ def from_hub(tensors: dict[str, Tensor], where: str, config: TextEncoderConfig) 
     if config.embedding.positions == "sinusoidal" and (table := out.pop(POSITIONS, None)) is not None:
         near = table.shape == (rows, width) and (table.float() - sinusoidal(rows, width)).abs().max() < NEAR
         if not near:
-            what = "sinusoidal_pos_embds = True, but its position_embeddings are no sines and cosines"
-            raise CheckpointError(what, where=where, fix="Set it to false in config.json")
+            what = "sinusoidal_pos_embds = True, but its position_embeddings are not sines and cosines"
+            raise UnsupportedModelError(what, where=where, fix="Set it to false in config.json")
     return out
 
 
@@ -92,7 +92,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
     """
     fixed = settings.get("sinusoidal_pos_embds", False)
     if not isinstance(fixed, bool):
-        raise CheckpointError(f"sinusoidal_pos_embds = {shown(fixed)} is no truth value", where=where)
+        raise CheckpointError(f"sinusoidal_pos_embds = {shown(fixed)} is not a truth value", where=where)
     d, dropout = number(settings, "dim", where), real(settings, "dropout", where, 0.1, 1)
     return TextEncoderConfig(
         EmbeddingConfig(

@@ -71,10 +71,10 @@ class Family:
     Args:
         model, config: the class of ``models/`` and of its config.
         tiny: a config of a few thousand weights with a head of three classes: the suite over all families
-            runs on it. Texts have 31 tokens, pictures 8 pixels a side.
+            runs on it. Texts have 31 tokens, images 8 pixels a side.
         hub: how the Hub writes it; None: a layout of ours, the config as it is under ``architecture``.
         presets: names that ``model=`` takes for random weights -> a plain function with every number in
-            sight, of the size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (pictures).
+            sight, of the size of the vocabulary (text) or of ``image_size`` and ``patch_size`` (images).
         pretraining: names that a masked-word model may begin from, likewise -> the function.
         examples: well-known checkpoints of it, as the Hub calls them.
         configure: a preset's config, a recipe's model section, labels -> the config with the section laid
@@ -83,7 +83,7 @@ class Family:
     """
 
     model_type: str
-    model: type[Any]  # with has_attention and reads ("texts" or "pictures")
+    model: type[Any]  # with has_attention and reads ("texts" or "images")
     config: type
     tiny: Callable[[], Any]
     hub: HubLayout | None = None

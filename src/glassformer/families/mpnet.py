@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from glassformer.checkpoints.settings import shown
-from glassformer.errors import CheckpointError
+from glassformer.errors import UnsupportedModelError
 from glassformer.families import bert, roberta
 from glassformer.families.family import Family, HubLayout
 from glassformer.models.text import TextEncoder, TextEncoderConfig
@@ -55,7 +55,7 @@ def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
                 f"{key} = {shown(settings[key])} is not supported",
                 f"Use {value}, as MPNet was trained",
             )
-            raise CheckpointError(what, where=where, fix=fix)
+            raise UnsupportedModelError(what, where=where, fix=fix)
     config = roberta.read({k: v for k, v in settings.items() if k not in FOREIGN} | fixed, where)
     embedding = replace(config.embedding, segments=0)
     return replace(config, embedding=embedding, encoder=replace(config.encoder, relative_buckets=BUCKETS))

@@ -36,7 +36,7 @@ from glassformer.checkpoints.sentences import sentences_of
 from glassformer.checkpoints.settings import section, shown
 from glassformer.checkpoints.tensors import read_tensors
 from glassformer.config import build, to_dict
-from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.errors import CheckpointError, ConfigError, InputError, UnsupportedModelError
 from glassformer.families import FAMILIES, family_of, names_of
 from glassformer.families.family import Family, HubLayout
 from glassformer.models.backbone import BELOW
@@ -233,7 +233,7 @@ class Checkpoint:
     def build(self, config: Any = None, *, new_head: bool = False) -> Any:
         """A model of this config (None: the checkpoint's own) in fp32; only what is new is drawn.
 
-        Learned positions are read on another grid for another size of picture.
+        Learned positions are read on another grid for another size of image.
 
         Args:
             new_head: pooling and heads may be others; a head of classes is always new.
@@ -270,9 +270,9 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     where, at, kind = str(folder), f"{folder}/config.json", settings.get("model_type")
     fix = f"Supported: {', '.join(name for name, family in FAMILIES.items() if family.hub)}"
     if not isinstance(kind, str):
-        raise CheckpointError(f"model_type is {shown(kind)}", where=at, fix=fix)
+        raise UnsupportedModelError(f"model_type is {shown(kind)}", where=at, fix=fix)
     if kind not in FAMILIES:
-        raise CheckpointError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
+        raise UnsupportedModelError(f"model_type {shown(kind)} is not supported", where=at, fix=fix)
     family = FAMILIES[kind]
     if family.hub is None:
         config = build(family.config, section(settings, "architecture", at), at)
@@ -280,11 +280,11 @@ def read_checkpoint(name: str | Path, revision: str | None = None) -> Checkpoint
     _check_made_as(settings, at)
     if settings.get("quantization_config") is not None:
         what = "quantization_config: quantized weights are not supported"
-        raise CheckpointError(what, where=at, fix="Name a checkpoint in fp32, fp16 or bf16")
+        raise UnsupportedModelError(what, where=at, fix="Name a checkpoint in fp32, fp16 or bf16")
     try:
         config = with_unsaid(family.hub.read(settings, at), settings, at)
     except ConfigError as error:  # sizes that do not go together
-        raise CheckpointError(str(error), where=at, fix="Fetch it anew, or mend it") from None
+        raise CheckpointError(str(error), where=at, fix="Download it again, or correct it") from None
     tensors = family.hub.from_hub(read_tensors(folder), where, config)
     if "glassformer" in settings:  # pooling and head of ours beside an encoder in the Hub's layout
         config = build(family.config, {**to_dict(config), **section(settings, "glassformer", at)}, at)
@@ -332,7 +332,7 @@ def _check_made_as(settings: dict[str, Any], where: str) -> None:
         for ending, what in UNREAD.items():
             if isinstance(name, str) and name.endswith(ending):
                 fix = "Fine-tune its encoder: save it alone with transformers.AutoModel, and name that folder"
-                raise CheckpointError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
+                raise UnsupportedModelError(f"{what} ({shown(name)}) is not supported", where=where, fix=fix)
 
 
 def _head(
@@ -422,7 +422,7 @@ def _load(
     if new_head:
         hub = checkpoint.family.hub
         reads = checkpoint.family.model.reads
-        pooling = hub.pooling if hub and reads == "pictures" else config.pooling_under(wanted)
+        pooling = hub.pooling if hub and reads == "images" else config.pooling_under(wanted)
         changes: dict[str, Any] = {"head": wanted, "pooling": pooling}
         if wanted == "classification":
             changes["num_labels"] = num_labels or _labels(

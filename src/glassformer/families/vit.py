@@ -11,7 +11,7 @@ from torch import Tensor
 from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
 from glassformer.checkpoints.names import NameTable
 from glassformer.checkpoints.settings import number, real, shown
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, UnsupportedModelError
 from glassformer.families.family import Family, HubLayout
 from glassformer.models.image import ImageEncoder, ImageEncoderConfig
 from glassformer.nn.encoder import EncoderConfig
@@ -116,16 +116,18 @@ def pair(settings: dict[str, Any], key: str, default: int, where: str) -> tuple[
     value = settings.get(key, default)
     pair = tuple(value) if isinstance(value, list) else (value, value)
     if len(pair) != 2 or not all(isinstance(n, int) and 1 <= n <= 100_000 for n in pair):
-        raise CheckpointError(f"{key} = {shown(value)} is no size", where=where)
+        raise CheckpointError(f"{key} = {shown(value)} is not a size", where=where)
     return pair
 
 
 def read(settings: dict[str, Any], where: str) -> ImageEncoderConfig:
     if (act := settings.get("pooler_act", "tanh")) not in ("tanh", None):
-        raise CheckpointError(f"pooler_act = {shown(act)} is not supported", where=where)
+        raise UnsupportedModelError(f"pooler_act = {shown(act)} is not supported", where=where)
     d = number(settings, "hidden_size", where)
     if settings.get("pooler_output_size") not in (None, d):
-        raise CheckpointError("a pooler of another width than the encoder is not supported", where=where)
+        raise UnsupportedModelError(
+            "a pooler of another width than the encoder is not supported", where=where
+        )
     dropout = real(settings, "hidden_dropout_prob", where, 0.0, 1)
     channels = number(settings, "num_channels", where, 3)
     size, patch = pair(settings, "image_size", 224, where), pair(settings, "patch_size", 16, where)
@@ -218,7 +220,7 @@ def vit_small(
 def vit_tiny(
     image_size: tuple[int, ...] = (32, 32), patch_size: tuple[int, ...] = (4, 4)
 ) -> ImageEncoderConfig:
-    """For pictures of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
+    """For images of about 32 pixels: L6 H192 A3, MLP ratio 2, 1.8 M parameters, 65 tokens.
 
     The usual 0.02 suits widths of about 768: narrow layers would begin close to silent, and patches would
     not know where they lie until late. Both start wider here.

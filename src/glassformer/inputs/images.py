@@ -37,7 +37,16 @@ from glassformer.data.image_doctor import examine_pictures
 from glassformer.data.image_sources import IMAGE_COLUMNS, beside, load_image_dataset
 from glassformer.data.tables import READERS, Table
 from glassformer.data.transform import ImageTransform, PixelTable
-from glassformer.errors import ConfigError, DataError, InputError
+from glassformer.errors import (
+    BadImageError,
+    DataError,
+    InputError,
+    MissingValueError,
+    NoSuchColumnError,
+    NoSuchFileError,
+    NotForThisModelError,
+    UnknownModelError,
+)
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, options
@@ -52,8 +61,8 @@ TRANSFORM_FILE = "preprocessor_config.json"
 class ServedImages(Served):
     """Images in base64; each is opened, then decoded, in the threads of ``Decoding``."""
 
-    kind, field, long_field, neutral, noun = "image", "image", "image", None, "pictures"
-    element_is, decoded = "The bytes of a picture file, in base64", True
+    kind, field, long_field, neutral, noun = "image", "image", "image", None, "images"
+    element_is, decoded = "The bytes of an image file, in base64", True
     examples = "example.png", "example.jpg"
     too_long = "It takes a server with a larger --explain-tokens"
 
@@ -104,7 +113,7 @@ class ServedImages(Served):
             raise
         except Exception:  # whatever a decoder says of a header that it cannot read
             known = ", ".join(FORMATS[:6])
-            raise DataError("not a picture that can be read", where=where, fix=f"Known: {known}") from None
+            raise DataError("not an image that can be read", where=where, fix=f"Known: {known}") from None
         if width * height > self.limits.pixels:
             most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
             raise TooLargeError(most, where=where, fix="Scale it down")
@@ -131,7 +140,7 @@ class ServedImages(Served):
 class Images(Inputs):
     """One image an example."""
 
-    noun, shape, placeholder = "pictures", "pixels [B, channels, height, width]", "PICTURE.png"
+    noun, shape, placeholder = "images", "pixels [B, channels, height, width]", "IMAGE.png"
     has_images = True
     columns, served = ("image", "img", "picture", "photo"), ServedImages
     packages = ("pillow", "kornia", "safetensors", "scikit-learn")
@@ -176,12 +185,14 @@ class Images(Inputs):
 
     def check_cell(self, x: Any, clf: Any) -> None:
         if not isinstance(x, bytes):
-            raise DataError("the picture is missing")
+            raise MissingValueError("the image is missing")
         open_picture(x, image_range=clf.transform_.image_range)
 
     def explained(self, given: Given, numbers: Sequence[int]) -> list[Any]:
         if numbers:
-            raise ConfigError("is about rows of texts", where="--row", fix="Name the pictures themselves")
+            raise NotForThisModelError(
+                "is about rows of texts", where="--row", fix="Name the images themselves"
+            )
         return pictures(given.words)
 
     def title(self, x: Any) -> str:
@@ -189,19 +200,19 @@ class Images(Inputs):
 
 
 def marked_pictures(rows: Sequence[Row], image_range: Any = "full") -> list[Row]:
-    """Rows of pictures, those that cannot be read marked."""
+    """Rows of images, those that cannot be read marked."""
     read = [row for row in rows if row.error is None]
     texts = [row.text for row in read]
-    for i, error in unreadable(texts, "PICTURE", decode=True, image_range=image_range).items():
+    for i, error in unreadable(texts, "IMAGE", decode=True, image_range=image_range).items():
         read[i].error = error.what
     return list(rows)
 
 
 def pictures(words: Sequence[str]) -> list[str]:
-    """The picture files of the arguments; a folder stands for all in it, in order of name.
+    """The image files of the arguments; a folder stands for all in it, in order of name.
 
     Raises:
-        DataError: no such file, or a folder without pictures.
+        DataError: no such file, or a folder without images.
     """
     found: list[str] = []
     for argument in words:
@@ -209,42 +220,42 @@ def pictures(words: Sequence[str]) -> list[str]:
         if path.is_dir():
             files = [str(p) for p in picture_files(path)]
             if not files:
-                raise DataError("no pictures in this folder", where=argument, fix="Name their files")
+                raise MissingValueError("no images in this folder", where=argument, fix="Name their files")
             found += files
         elif path.is_file():
             found.append(argument)
         else:
-            fix = "Check the path: this model reads pictures"
+            fix = "Check the path: this model reads images"
             fix = "Standard input is read for texts: name files or folders" if argument == STDIN else fix
-            raise DataError("no such picture", where=argument or "PICTURE", fix=fix)
+            raise NoSuchFileError("no such image", where=argument or "IMAGE", fix=fix)
     return found
 
 
 def table_of_pictures(path: Path, given: Given) -> list[Row]:
-    """Read a table whose column names picture files; the files are looked for beside the table.
+    """Read a table whose column names image files; the files are looked for beside the table.
 
     Raises:
-        DataError: no such column, or it holds pictures themselves.
+        DataError: no such column, or it holds images themselves.
     """
 
     def choose(table: Table) -> tuple[str]:
         column = find_column(table, None, IMAGE_COLUMNS, "image")
         if column is None:
-            what = f"no column of pictures (columns: {', '.join(table.names)})"
-            raise DataError(what, where=str(path), fix=f"Call it one of {', '.join(IMAGE_COLUMNS)}")
+            what = f"no column of images (columns: {', '.join(table.names)})"
+            raise NoSuchColumnError(what, where=str(path), fix=f"Call it one of {', '.join(IMAGE_COLUMNS)}")
         return (column,)
 
     found = []
     for values, row in read_columns(path, choose, given):
         if values and is_missing(values[0]):
-            row.error = "no picture is named"
+            row.error = "no image is named"
             if not given.skip:
                 fix = f"Name one, {WAY_OUT}"
                 raise DataError(row.error, where=f"{path}, row {row.row}", fix=fix)
             values = ()
         if values and not isinstance(values[0], str):
             fix = "Give --out a name that ends in .parquet"
-            raise DataError("holds pictures, not names of files", where=f"{path}, row {row.row}", fix=fix)
+            raise BadImageError("holds images, not names of files", where=f"{path}, row {row.row}", fix=fix)
         row.text = beside(values[0], str(path)) if values else ""
         found.append(row)
     return found
@@ -288,15 +299,15 @@ def build_transform(image: Any, model: Any, begun: Mapping[str, Any] | None = No
     if name == AUTO:
         name = IMAGE_ENCODER if is_at_hand(IMAGE_ENCODER) else IMAGE_SCRATCH
     if name not in known and "/" not in name and not Path(name).expanduser().exists():
-        raise ConfigError(f"no model {name!r}", where="model", fix=nearest(name, known))
+        raise UnknownModelError(f"no model {name!r}", where="model", fix=nearest(name, known))
     if is_image_architecture(name):
         channels = image.channels or 3
         size = IMAGE_ARCHITECTURES[name]().embedding.image_size
         base = ImageTransform(size, mean=(0.5,) * channels, std=(0.5,) * channels, channels=channels)
     else:
-        check_start(name, "pictures")
+        check_start(name, "images")
         if image.channels is not None:
-            raise ConfigError("channels belong to from-scratch models", where="channels")
+            raise NotForThisModelError("channels belong to from-scratch models", where="channels")
         base = load_transform(resolve_checkpoint(name, model.revision).path)
     size = (image.image_size,) * 2 if image.image_size else base.size
     fit = image.framing or ("crop" if image.resize else base.fit)

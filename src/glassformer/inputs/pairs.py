@@ -12,7 +12,7 @@ from glassformer.data.columns import trained_sides
 from glassformer.data.files import check_utf8, text_lines
 from glassformer.data.tables import PLAIN
 from glassformer.data.text_pairs import TextPair, join_sides
-from glassformer.errors import DataError
+from glassformer.errors import DataError, MissingValueError, WrongInputError
 from glassformer.inputs.rows import (
     STDIN,
     WAY_OUT,
@@ -64,7 +64,9 @@ def _alone(text: str, sides: tuple[str, str]) -> DataError:
     shown = text if len(text) <= 40 else f"{text[:40]}..."
     if sides == SIDES_OF_A_PAIR:
         fix = "Give two texts for each pair, or a table of two columns"
-        return DataError(f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix)
+        return WrongInputError(
+            f"this model reads pairs, and {shown!r} has no second text", where="TEXT", fix=fix
+        )
     first, second = sides
     what = f"this model answers a {first} from a {second}, and {shown!r} stands alone"
     fix = f'Give both, "{first.upper()}" "{second.upper()}", or a table with columns {first} and context'
@@ -107,7 +109,7 @@ def _of_file(path: Path, given: Given) -> list[Row]:
         lines = [(i, line) for i, line in enumerate(text_lines(path), 1) if line.strip()]
         if not lines:
             fix = "Write both texts of a pair in one line, a tab between them"
-            raise DataError("the file has no texts", where=str(path), fix=fix)
+            raise MissingValueError("the file has no texts", where=str(path), fix=fix)
         return _of_lines(lines, str(path), given.skip)
 
     def columns(table: Any) -> tuple[str, str]:

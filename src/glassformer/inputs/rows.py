@@ -18,7 +18,16 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glassformer.errors import DataError
+from glassformer.errors import (
+    CannotReadError,
+    DataError,
+    FileTypeError,
+    MissingValueError,
+    NoSuchFileError,
+    NotUtf8Error,
+    TooLargeError,
+    WrongInputError,
+)
 from glassformer.finite import json_text
 
 WAY_OUT = "or mark such rows and answer the others with --on-bad-row skip"
@@ -76,7 +85,9 @@ def usable(rows: Sequence[Row]) -> list[str]:
     if not texts:
         first = rows[0]
         where = f"{first.file}, row {first.row}" if first.row else first.file or None
-        raise DataError(f"no row can be used; {first.error}", where=where, fix="Give at least one text")
+        raise MissingValueError(
+            f"no row can be used; {first.error}", where=where, fix="Give at least one text"
+        )
     return texts
 
 
@@ -129,7 +140,7 @@ def refusal(skip: bool, ragged: dict[int, DataError]) -> Callable[[DataError, in
 
     def refuse(error: DataError, row: int) -> None:
         if not skip:
-            raise DataError(error.what, where=error.where, fix=f"{error.fix}, {WAY_OUT}")
+            raise error.but(fix=f"{error.fix}, {WAY_OUT}")
         ragged[row] = error
 
     return refuse
@@ -151,7 +162,7 @@ def counted(read: Callable[[Given], list[Row]], given: Given) -> list[Row]:
         bad = 0
         with suppress(DataError):
             bad = sum(row.error is not None for row in read(replace(given, skip=True)))
-        raise DataError(with_others(error.what, bad), where=error.where, fix=error.fix) from None
+        raise error.but(what=with_others(error.what, bad)) from None
 
 
 def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
@@ -168,7 +179,7 @@ def read_rows(path: Path, given: Given = AS_FOUND) -> list[Row]:
         check_utf8(path)
         rows = line_rows(dict(enumerate(text_lines(path), 1)), str(path), given.skip)
         if all(row.error == EMPTY for row in rows):
-            raise DataError("the file has no texts", where=str(path), fix="Write one text a line")
+            raise MissingValueError("the file has no texts", where=str(path), fix="Write one text per line")
         return rows
     found = []
     for values, row in read_columns(
@@ -198,7 +209,7 @@ def read_columns(
             raise
         row, first = next(iter(ragged.items()))
         what = f"no row can be used; {first.what}"
-        raise DataError(what, where=f"{path}, row {row}", fix=first.fix) from None
+        raise first.but(what=what, where=f"{path}, row {row}") from None
     if table.said:
         given.say(table.said)
     columns = choose(table)
@@ -245,7 +256,7 @@ def _problem(text: Any, where: str, skip: bool, instead: str = "") -> str | None
     except DataError as error:
         if not skip:
             fix = f"{instead or error.fix or 'Correct it'}, {WAY_OUT}"
-            raise DataError(error.what, where=where, fix=fix) from None
+            raise error.but(where=where, fix=fix) from None
         return error.what
     return None
 
@@ -356,7 +367,7 @@ def check_encodings(given: Sequence[str]) -> None:
 
 
 def is_picture(argument: str) -> bool:
-    """Whether an argument is named as pictures are."""
+    """Whether an argument is named as images are."""
     from glassformer.data.image import is_image_name
 
     return is_image_name(argument)
@@ -372,7 +383,7 @@ def refuse_folder(argument: str) -> None:
     path = Path(argument)
     files = tables_in(path) or [p for p in sorted(path.iterdir()) if p.suffix.lower() == PLAIN]
     fix = f"{name_one(files) if files else 'Name a file'}; {_as_text(argument)}"
-    raise DataError("a folder where texts or their files are read", where=argument, fix=fix)
+    raise WrongInputError("a folder where texts or their files are read", where=argument, fix=fix)
 
 
 def _as_text(argument: str) -> str:
@@ -383,12 +394,14 @@ def _as_text(argument: str) -> str:
 
 
 def no_picture(argument: str) -> DataError:
-    """What is said of a picture that is given to a model of texts."""
-    return DataError("a picture, and this model reads texts", where=argument, fix="Name another run")
+    """What is said of an image that is given to a model of texts."""
+    return WrongInputError(
+        "an image, and this model reads texts", where=argument, fix="Name a run of an image model"
+    )
 
 
 def refuse_unreadable(given: Sequence[str], skip: bool = False) -> None:
-    """Raises DataError for what no model of texts reads: a folder, a picture, no such file, no text.
+    """Raises DataError for what no model of texts reads: a folder, an image, no such file, no text.
 
     Args:
         skip: a text that cannot be used raises no error.
@@ -419,17 +432,17 @@ def names_a_file(argument: str) -> bool:
     if os.path.isfile(argument):  # False, not an error, for a text too long to be a name
         if not any(map(str.isalpha, Path(argument).suffix)):
             what = f"a file whose name has no ending, such as {PLAIN}, that says how it is read"
-            raise DataError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
+            raise FileTypeError(what, where=argument, fix=f"Give it one; {_as_text(argument)}")
         return True
     if len(argument.split()) != 1:
         return False
     path = Path(argument)
     if os.path.exists(argument):
         what = "a pipe or a device, which is not read"
-        raise DataError(what, where=argument, fix="Give a file, or its lines on standard input: -")
+        raise CannotReadError(what, where=argument, fix="Give a file, or its lines on standard input: -")
     if argument.endswith("/") or (path.parent != Path(".") and os.path.isdir(path.parent)):
         what = "no such file or folder"
-        raise DataError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
+        raise NoSuchFileError(what, where=argument, fix=f"Check the path; {_as_text(argument)}")
     return argument.lower().endswith((PLAIN, *READERS, *OTHER_ENDS))
 
 
@@ -444,16 +457,16 @@ def read_stdin() -> tuple[list[str], list[int]]:
     where = "standard input"
     content = sys.stdin.buffer.read(MOST_STDIN + 1)
     if len(content) > MOST_STDIN:
-        raise DataError(
+        raise TooLargeError(
             f"more than {MOST_STDIN >> 20} MiB", where=where, fix="Give a file, or --data FILE.parquet"
         )
     try:
         lines = split_lines(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
+        raise NotUtf8Error(f"not UTF-8 ({error})", where=where, fix="Convert it to UTF-8") from None
     kept = [(line, row) for row, line in enumerate(lines, start=1) if line.strip()]
     if not kept:
-        fix = "Give one text a line; it was read because '-' stands among the texts"
+        fix = "Give one text per line; it was read because '-' is among the texts"
         raise DataError("no text", where=where, fix=fix)
     return [line for line, _ in kept], [row for _, row in kept]
 
@@ -463,7 +476,7 @@ def read_with_columns(
 ) -> tuple[list[str], list[int], list[dict[str, Any]]]:
     """The texts of a table or a ``.txt`` file, their rows, and what stands beside each in its row, by column.
 
-    Columns of bytes (pictures) are left out.
+    Columns of bytes (images) are left out.
 
     Raises:
         DataError: a file that cannot be read, or a text that cannot be used.

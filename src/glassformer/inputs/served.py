@@ -17,7 +17,13 @@ CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
 
 
 class TooLargeError(DataError):
-    """An input, or several together, beyond what a server takes: HTTP 413."""
+    """The request is over a limit of the server (status 413 or 431).
+
+    Cause: too many inputs, characters, pixels, bytes or headers.
+    Fix: send several smaller requests; the limits are options of ``glassformer serve``.
+    """
+
+    code = "request-too-large"
 
 
 @dataclass(frozen=True)

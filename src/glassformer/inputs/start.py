@@ -7,10 +7,10 @@ from pathlib import Path
 from glassformer.checkpoints.catalog import CATALOG, IMAGE_ENCODER
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.settings import about_in, section, shown
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError
 from glassformer.families import FAMILIES
 
-GOES_ON = {"texts": "TextClassifier", "pictures": "ImageClassifier"}  # what a body reads -> who goes on
+GOES_ON = {"texts": "TextClassifier", "images": "ImageClassifier"}  # what a body reads -> who goes on
 LINEAR = "linear"  # a model without layers
 INSTEAD = (
     "Begin from a classifier, from a MaskedLM that was trained on your texts, or from an architecture; "
@@ -20,7 +20,7 @@ INSTEAD = (
 
 def check_start(model: str, reads: str) -> None:
     """Raises ConfigError where a folder, or the run in it, holds an estimator of ours that no classifier of
-    ``reads`` ("texts" or "pictures") can begin from; folders of others, names and ids pass."""
+    ``reads`` ("texts" or "images") can begin from; folders of others, names and ids pass."""
     folder = Path(model).expanduser()
     if model.lower() in CATALOG or not folder.is_dir():
         return
@@ -32,15 +32,15 @@ def check_start(model: str, reads: str) -> None:
     if body is None:
         name = shown(kind).strip("'")
         what = f"holds a {name}, which has no encoder for a classifier"
-        raise ConfigError(what, where=str(folder), fix=INSTEAD)
+        raise NotForThisModelError(what, where=str(folder), fix=INSTEAD)
     if body == LINEAR:
-        what = "holds a linear model, which has no encoder to go on from"
+        what = "holds a linear model, which has no encoder to continue from"
         new, encoder = ("tfidf", "all-minilm-l6-v2") if reads == "texts" else ("hog", IMAGE_ENCODER)
         fix = f"Fit a new one with model={new}, or begin from an encoder: model={encoder}"
-        raise ConfigError(what, where=str(folder), fix=fix)
+        raise NotForThisModelError(what, where=str(folder), fix=fix)
     if body != reads:
-        fix = f"Go on with {GOES_ON[body]}(folder)"
-        raise ConfigError(f"holds a model of {body}", where=str(folder), fix=fix)
+        fix = f"Continue with {GOES_ON[body]}(folder)"
+        raise NotForThisModelError(f"holds a model of {body}", where=str(folder), fix=fix)
 
 
 def _read_by(file: Path) -> str | None:

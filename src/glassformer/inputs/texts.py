@@ -19,7 +19,7 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.tables import STREAMED, StreamedTable
 from glassformer.data.text import TokenTable, Windows
 from glassformer.data.text_pairs import TextPair, check_inputs
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, NotForThisModelError
 from glassformer.inputs.inputs import Gathered, Inputs, options
 from glassformer.inputs.pairs import gather_pairs
 from glassformer.inputs.rows import (
@@ -134,7 +134,7 @@ class LargeFile(Gathered):
                 raise
             with suppress(DataError):  # no row can be used
                 self._look(path, replace(given, skip=True))
-            raise DataError(with_others(error.what, self.bad), where=error.where, fix=error.fix) from None
+            raise error.but(what=with_others(error.what, self.bad)) from None
         self._unchanged.check()
 
     def _look(self, path: Path, given: Given) -> None:
@@ -260,7 +260,9 @@ class TextPairs(Texts):
 def two_columns(clf: Any) -> TextPairs:
     """What a model reads whose second column is named; raises ConfigError where it reads one text."""
     if getattr(clf, "pairs_", False) is False:
-        raise ConfigError("this model reads one text, not pairs", where="--pair-column", fix="Leave it out")
+        raise NotForThisModelError(
+            "this model reads one text, not pairs", where="--pair-column", fix="Leave it out"
+        )
     return TextPairs()
 
 

@@ -122,7 +122,7 @@ class Backbone(nn.Module):
     has_attention = True
     fixed = False  # whether nothing below the head has weights
     kind = "encoder"  # of training from random weights
-    reads: ClassVar[str]  # "texts" or "pictures"
+    reads: ClassVar[str]  # "texts" or "images"
     config: Any
     embeddings: Any
     encoder: Any
@@ -151,7 +151,7 @@ class Backbone(nn.Module):
 
         Segments ``[N]`` are those of ids; None: all 0.
         """
-        if packing is None:  # how many rows a picture has is the embedding's to say
+        if packing is None:  # how many rows an image has is the embedding's to say
             return self.embeddings(inputs)
         return self.embeddings(inputs, packing, segments), packing
 
@@ -303,7 +303,7 @@ class Backbone(nn.Module):
         return self
 
     def with_head(self, **changes: Any) -> Self:
-        """The same encoder under another pooling or head; what is new is freshly initialised."""
+        """The same encoder under another pooling or head; what is new is freshly initialized."""
         other = type(self)(replace(self.config, **changes))  # type: ignore[call-arg]  # a subclass takes its config
         state = self.state_dict()
         kept = other.shared(self.config.pooling, state)

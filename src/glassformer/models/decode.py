@@ -27,7 +27,7 @@ def room(tokens: Any) -> int:
     """The same number of tokens; ConfigError where it is no whole number from 1 to ``MOST``."""
     if isinstance(tokens, bool) or not isinstance(tokens, Integral) or not 1 <= int(tokens) <= MOST:
         fix = f"Give a whole number from 1 to {MOST:,}"
-        raise ConfigError(f"max_tokens {tokens!r} is no number of tokens", where="max_tokens", fix=fix)
+        raise ConfigError(f"max_tokens {tokens!r} is not a number of tokens", where="max_tokens", fix=fix)
     return int(tokens)
 
 
@@ -49,7 +49,7 @@ class Limits:
         count, device = memory.packing.count, memory.rows.device
         most = torch.as_tensor(self.max_tokens, device=device).expand(count)
         if int(most.min()) < 1:
-            raise ConfigError(f"max_tokens {int(most.min())} is no room for a token", where="max_tokens")
+            raise ConfigError(f"max_tokens {int(most.min())} leaves no room for a token", where="max_tokens")
         return most
 
 

@@ -11,7 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import InputError, NotForThisModelError
 from glassformer.models.backbone import Backbone, ModelOutput
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.hog import HogConfig, HogEmbedding
@@ -33,7 +33,7 @@ class HogImage(Backbone):
     """
 
     has_attention, fixed = False, True
-    reads = "pictures"
+    reads = "images"
 
     def __init__(self, config: HogImageConfig):
         super().__init__()
@@ -70,7 +70,9 @@ class HogImage(Backbone):
         """
         if trace is not None and trace.attentions:
             what = "a linear model has no attention to look at"
-            raise ConfigError(what, where="trace", fix="Use explain with occlusion or gradient_x_input")
+            raise NotForThisModelError(
+                what, where="trace", fix="Use explain with occlusion or gradient_x_input"
+            )
         if set(packing.lengths) != {self.config.embedding.num_tokens}:
             what = "a linear model has weights for all cells of an image, and some were left out"
             raise InputError(what, where="explain", fix="Hide cells with by=mask, not by=delete")

@@ -1,4 +1,4 @@
-"""THE image encoder: a picture is a sentence of patches (Dosovitskiy et al., 2021); the same encoder follows.
+"""THE image encoder: an image is a sentence of patches (Dosovitskiy et al., 2021); the same encoder follows.
 
 Every family of vision Transformers (``families/``) is this one with another config. Rows are packed, patches
 are cut and multiplied instead of convolved, and queries, keys and values come from one product.
@@ -47,7 +47,7 @@ class ImageEncoderConfig:
             )
         if self.head not in (None, "classification"):
             raise ConfigError(
-                f"an encoder of pictures has no {self.head} head", where="head", fix="Use classification"
+                f"an encoder of images has no {self.head} head", where="head", fix="Use classification"
             )
         if self.head == "classification" and self.pooling is None:
             raise ConfigError("a classification head needs a pooling", where="head")
@@ -61,9 +61,9 @@ class ImageEncoderConfig:
 
 
 class ImageEncoder(Backbone):
-    """A picture encoder with an optional pooling and head."""
+    """An image encoder with an optional pooling and head."""
 
-    reads = "pictures"
+    reads = "images"
 
     def __init__(self, config: ImageEncoderConfig):
         super().__init__()
@@ -79,17 +79,17 @@ class ImageEncoder(Backbone):
     def forward(
         self, pixel_values: Pictures, *, packed: bool = False, trace: Trace | None = None
     ) -> ModelOutput:
-        """Normalised pictures ``[B, C, H, W]``, or a list of ``[C, H_i, W_i]`` of several sizes.
+        """Normalized images ``[B, C, H, W]``, or a list of ``[C, H_i, W_i]`` of several sizes.
 
         Args:
             packed: leave token-wise results as packed rows ``[N, D]``, and compute only what the head reads.
-                A list of pictures is always answered so, since its sequences differ in length.
+                A list of images is always answered so, since its sequences differ in length.
             trace: what to record on the way; nothing else is kept.
 
-        A picture of another size than the config's is read with interpolated positions.
+        An image of another size than the config's is read with interpolated positions.
 
         Raises:
-            ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
+            ShapeError: other channels or dimensions than the model's, or an image smaller than a patch.
         """
         x, packing = self.embed(pixel_values)  # [N, D]
         out = self.run_rows(x, packing, trace, every_row=not packed)
@@ -98,7 +98,7 @@ class ImageEncoder(Backbone):
         return out.unpacked((packing.count, packing.max_length))
 
     def at_size(self, image_size: tuple[int, ...]) -> ImageEncoder:
-        """The same weights for pictures of another size: learned positions are interpolated, once."""
+        """The same weights for images of another size: learned positions are interpolated, once."""
         c = self.config
         other = ImageEncoder(replace(c, embedding=replace(c.embedding, image_size=tuple(image_size))))
         other.load_state_dict(other.adapted(c, self.state_dict()))
@@ -106,7 +106,7 @@ class ImageEncoder(Backbone):
         return other
 
     def adapted(self, config: ImageEncoderConfig, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Tensors of another size of picture: the table of learned positions is read on this one's grid."""
+        """Tensors of another size of image: the table of learned positions is read on this one's grid."""
         out, old, new = dict(state), config.embedding, self.config.embedding
         if old.image_size != new.image_size and "embeddings.positions" in out:
             first, table = int(old.class_token), out["embeddings.positions"]

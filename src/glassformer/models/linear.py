@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError
 from glassformer.models.backbone import ModelOutput, TextDoors
 from glassformer.nn.heads import ClassificationHead
 from glassformer.nn.trace import Trace
@@ -91,7 +91,9 @@ class LinearText(TextDoors):
         """
         if trace is not None and trace.attentions:
             what = "a linear model has no attention to look at"
-            raise ConfigError(what, where="trace", fix="Use explain, which gives the weights themselves")
+            raise NotForThisModelError(
+                what, where="trace", fix="Use explain, which gives the weights themselves"
+            )
         table, bias = self.head.out.weight.T, self.head.out.bias  # [W, C]
         values = torch.ones_like(ids, dtype=table.dtype) if values is None else values
         states = table[ids] * values[:, None] if every_row else None

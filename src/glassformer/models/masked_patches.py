@@ -3,9 +3,9 @@
 He et al., "Masked Autoencoders Are Scalable Vision Learners" (2022). Ours differs in that hidden patches are
 never embedded: the packed batch holds the seen ones alone.
 
-    picture --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> their pixels
+    image --cut--> n patches --keep K--> encoder [B, 1 + K, D] --> decoder [B, n, D'] --> their pixels
 
-Letters: n patches of a picture, K of them seen, P = C * p * q pixel values of a patch.
+Letters: n patches of an image, K of them seen, P = C * p * q pixel values of a patch.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MaskedAutoencoder(ImageEncoder):
         nn.init.normal_(self.patch_decoder.hidden, std=config.init_std)
 
     def paint(self, pictures: Tensor, seen: Tensor) -> Tensor:
-        """Normalized pictures ``[B, C, H, W]``, ``seen`` ``[B, K]`` -> ``[B, n, P]`` as ``target``; fp32."""
+        """Normalized images ``[B, C, H, W]``, ``seen`` ``[B, K]`` -> ``[B, n, P]`` as ``target``; fp32."""
         x, packing = self.embeddings.some(pictures, seen)  # [N, D]
         states = self.encode_rows(x, packing).view(len(seen), -1, self.width)
         return self.patch_decoder(states, seen).float()
@@ -95,7 +95,7 @@ class MaskedAutoencoder(ImageEncoder):
         return (raw - mean) / std, mean, std
 
     def losses(self, pictures: Tensor, seen: Tensor) -> Tensor:
-        """``[B]``: mean squared error over each picture's hidden patches; of a gray answer it is 1."""
+        """``[B]``: mean squared error over each image's hidden patches; of a gray answer it is 1."""
         target, _, _ = self.target(pictures)
         errors = (self.paint(pictures, seen) - target).square().mean(2)  # [B, n]
         hidden = torch.ones_like(errors).scatter(1, seen, 0.0)

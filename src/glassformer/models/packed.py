@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError
 from glassformer.models.backbone import BELOW, ModelOutput, TextDoors
 from glassformer.nn.embed import TextEmbedding
 from glassformer.nn.heads import head_of
@@ -52,7 +52,7 @@ class PackedClassifier(TextDoors):
             ConfigError: a trace of attention is asked for.
         """
         if trace is not None and trace.attentions:
-            raise ConfigError(
+            raise NotForThisModelError(
                 "this model has no attention to look at",
                 where="trace",
                 fix="Take a Transformer, or occlusion",

@@ -271,7 +271,9 @@ POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
 
 def _checked(texts: Iterable[str]) -> list[str]:
     if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
-        raise DataError("one value where a list of texts is wanted", where="embed", fix="Put it into a list")
+        raise DataError(
+            "one value where a list of texts is expected", where="embed", fix="Put it into a list"
+        )
     given = list(texts)
     for number, text in enumerate(given):
         if not isinstance(text, str):

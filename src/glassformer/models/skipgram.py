@@ -1,6 +1,6 @@
 """Skip-gram with negative sampling (Mikolov et al., 2013), to be read: what word vectors minimise.
 
-Each word has two vectors: one as a centre, one as a context. A centre c shall tell the words p that stand
+Each word has two vectors: one as a center, one as a context. A center c shall tell the words p that stand
 around it from words n drawn at random:
 
     loss(c) = - sum_p log sigmoid(v_c . u_p)  -  sum_n w_n log sigmoid(- v_c . u_n)
@@ -26,11 +26,11 @@ NONE = -1  # fills a row of words that is shorter than the others; it has no par
 
 @dataclass(frozen=True)
 class SkipGramBatch:
-    """B centres with the words around them and words drawn at random."""
+    """B centers with the words around them and words drawn at random."""
 
     centres: Tensor  # [B] int64
-    positives: Tensor  # [B, P] int64, NONE where a centre has fewer
-    negatives: Tensor  # [B, k] int64, NONE where the draw hit a positive of the same centre
+    positives: Tensor  # [B, P] int64, NONE where a center has fewer
+    negatives: Tensor  # [B, k] int64, NONE where the draw hit a positive of the same center
 
     @property
     def packing(self) -> Packing:
@@ -38,7 +38,7 @@ class SkipGramBatch:
 
 
 class SkipGram(nn.Module):
-    """Centre vectors start in U(-0.5/D, 0.5/D), context vectors at 0."""
+    """Center vectors start in U(-0.5/D, 0.5/D), context vectors at 0."""
 
     def __init__(self, vocab_size: int, dim: int):
         super().__init__()
@@ -48,7 +48,7 @@ class SkipGram(nn.Module):
         nn.init.zeros_(self.contexts.weight)
 
     def forward(self, batch: SkipGramBatch, weight: float = 1.0) -> Tensor:
-        """The loss of each centre ``[B]``; ``weight`` is w_n above, of every negative."""
+        """The loss of each center ``[B]``; ``weight`` is w_n above, of every negative."""
         losses = -F.logsigmoid(self.scores(batch.centres, batch.positives)) * (batch.positives != NONE)
         noise = -F.logsigmoid(-self.scores(batch.centres, batch.negatives)) * (batch.negatives != NONE)
         return losses.sum(1) + weight * noise.sum(1)
@@ -90,14 +90,14 @@ def draw_positives(
     count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """``count`` words around each centre, drawn without replacement from its window; NONE where none is left.
+    """``count`` words around each center, drawn without replacement from its window; NONE where none is left.
 
     The window is dynamic: its half-width is drawn from 1 ... ``window`` per center: near words count more.
 
     Args:
         ids: ``[N]`` the corpus.
         first, last: ``[N]`` bounds of the sentence that each place lies in; ``last`` is exclusive.
-        places: ``[B]`` of the centres.
+        places: ``[B]`` of the centers.
     """
     reach = rng.integers(1, window + 1, len(places))
     steps = np.concatenate([np.arange(-window, 0), np.arange(1, window + 1)])  # [2 window]
@@ -138,11 +138,11 @@ def draw_contexts(
     count: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """``count`` words ``[B, count]`` around each centre ``[B]``, with replacement from all its contexts.
+    """``count`` words ``[B, count]`` around each center ``[B]``, with replacement from all its contexts.
 
-    Each context weighs as often as it occurs (``contexts_of``); NONE for a centre that has none.
+    Each context weighs as often as it occurs (``contexts_of``); NONE for a center that has none.
     """
-    ends = np.concatenate([[0], np.cumsum(counts)])  # running sum over pairs, which stand centre by centre
+    ends = np.concatenate([[0], np.cumsum(counts)])  # running sum over pairs, which stand center by center
     low = ends[np.searchsorted(pairs, centres * size)]
     high = ends[np.searchsorted(pairs, (centres + 1) * size)]
     drawn = low[:, None] + (rng.random((len(centres), count)) * (high - low)[:, None]).astype(np.int64)

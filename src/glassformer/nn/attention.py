@@ -266,7 +266,7 @@ def attend(
         out, weights = _explicit(q, k, v, q_packing, kv_packing, causal, factor, dropout, bias)
     elif branch == "kernel":
         if not kernels.supports(q, k, v):
-            reason = kernels.why_not() or "it wants fp32 or bf16 on a CPU and heads of a multiple of 16"
+            reason = kernels.why_not() or "it needs fp32 or bf16 on a CPU and heads of a multiple of 16"
             raise ConfigError(f"no kernel for this: {reason}", where="attend", fix="Use branch=auto")
         out = ops.packed_attention(q, k, v, q_packing, kv_packing, causal, factor, bias)
     elif branch == "varlen":

@@ -9,7 +9,7 @@ it looks. Multiplied out that is::
 whose last term is the same for all keys, so that the softmax drops it; what is left is the product of a query
 and a key that are linear in the row. Each head then gives the colors of one neighbor, and the output
 projection holds the kernel. Differences from the paper: places stand in the rows and not in a relative
-encoding, and what lies outside of the picture is a ring of zeros around it, as a convolution's padding is.
+encoding, and what lies outside of the image is a ring of zeros around it, as a convolution's padding is.
 """
 
 from __future__ import annotations
@@ -74,17 +74,17 @@ def convolution_as_attention(
 
 
 def pixel_rows(pictures: Tensor, kernel: Tensor) -> tuple[Tensor, Packing]:
-    """``[B, C_in, H, W]`` with a ring of zeros -> rows ``[N, D]`` of pixels, a packed sequence a picture.
+    """``[B, C_in, H, W]`` with a ring of zeros -> rows ``[N, D]`` of pixels, a packed sequence an image.
 
     The ring is as wide as half of the kernel, so N is B (H + kh - 1) (W + kw - 1).
 
     Raises:
-        ShapeError: a kernel of even sides, or pictures of other channels than its own.
+        ShapeError: a kernel of even sides, or images of other channels than its own.
     """
     _check_kernel(kernel)
     c_in, ring = kernel.shape[1], _ring(kernel)
     if pictures.ndim != 4 or pictures.shape[1] != c_in:
-        what = f"pictures {tuple(pictures.shape)} for a kernel of {c_in} channels"
+        what = f"images {tuple(pictures.shape)} for a kernel of {c_in} channels"
         raise ShapeError(what, where="pixel_rows", fix=f"Give [B, {c_in}, H, W]")
     padded = F.pad(pictures, (ring[1], ring[1], ring[0], ring[0]))
     b, _, h, w = padded.shape

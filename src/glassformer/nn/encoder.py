@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.attention import MultiHeadAttention
 from glassformer.nn.cheaper import LinearAttention, LocalAttention, check_window
 from glassformer.nn.dropout import Dropout, check_rate, stochastic_depth
@@ -67,12 +67,12 @@ class EncoderConfig:
         kinds = get_args(AttentionKind)
         if self.attention not in kinds:
             what = f"no attention {self.attention!r}"
-            raise ConfigError(what, where="attention", fix=nearest(self.attention, kinds))
+            raise BadValueError(what, where="attention", fix=nearest(self.attention, kinds))
         check_window(self.attention_window, "attention_window")
         forwards = get_args(FeedForwardKind)
         if self.feed_forward not in forwards:
             what = f"no feed-forward network {self.feed_forward!r}"
-            raise ConfigError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
+            raise BadValueError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
         if self.attention != "full" and self.attention_dropout:
             what = f"{self.attention} attention has no weights to drop"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.kernels import ops, rows
 from glassformer.nn.linear import Linear
@@ -69,7 +69,7 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int, activation: str = "gelu", dropout: float = 0.0):
         super().__init__()
         if activation not in ACTIVATIONS:
-            raise ConfigError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
+            raise BadValueError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
         self.up = Linear(d_model, d_ff)
         self.down = Linear(d_ff, d_model)
         self.activation = activation

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glassformer.errors import ConfigError, ShapeError
+from glassformer.errors import BadValueError, ConfigError, ShapeError
 from glassformer.nn.dropout import Dropout
 from glassformer.nn.feedforward import ACTIVATIONS
 
@@ -41,9 +41,9 @@ class ClassificationHead(nn.Module):
         if num_labels < 1:
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
         if kind not in ("linear", "mlp"):
-            raise ConfigError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
+            raise BadValueError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
         if activation not in ("relu", "none"):
-            raise ConfigError(
+            raise BadValueError(
                 f"no activation {activation!r}", where="head_activation", fix="Use relu or none"
             )
         if kind == "linear" and (activation != "relu" or input_dropout):

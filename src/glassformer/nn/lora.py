@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.feedforward import GatedFeedForward
 
 # The linear layers of an encoder layer, and the parts of their weights that can have updates, in row order.
@@ -48,7 +48,7 @@ def parts_of(targets: str | Sequence[str]) -> tuple[str, ...]:
     known = [*SHORT, *ALL, EVERY]
     for name in names:
         if name not in known:
-            raise ConfigError(
+            raise BadValueError(
                 f"no linear layer {name!r}", where="lora_targets", fix=nearest(str(name), known)
             )
     if not names:
@@ -103,7 +103,9 @@ def add_lora(model: nn.Module, rank: int, alpha: float = 16.0, targets: str | Se
     width = min(min(linear.in_features, linear.out_features) for linear, _ in found)
     width = min(width, layers[0].attention.qkv.in_features)
     if not 1 <= rank <= width:
-        raise ConfigError(f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64")
+        raise BadValueError(
+            f"lora_rank = {rank} for a width of {width}", where="lora_rank", fix="Use 4 to 64"
+        )
     gated = any(isinstance(part, GatedFeedForward) for part in model.modules())
     if gated and (refused := [part for part in wanted if part in ("up", "down")]):
         what = f"{refused[0]!r} of a gated feed-forward network has no update that PEFT could open"

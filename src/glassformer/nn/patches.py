@@ -1,6 +1,6 @@
-"""From pictures to the rows that enter the encoder: patches as tokens (Dosovitskiy et al., 2021).
+"""From images to the rows that enter the encoder: patches as tokens (Dosovitskiy et al., 2021).
 
-    picture [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
+    image [C, gh * p, gw * q]  --cut-->  patches [gh * gw, C * p * q]  --one product-->  rows [gh * gw, D]
 
 A convolution whose kernel and stride are the patch is this product. Sizes, rows first: g grid, p, q patch.
 """
@@ -32,7 +32,7 @@ class PatchConfig:
     """Patches, positions and what may stand before them.
 
     Raises:
-        ConfigError: a patch larger than the picture, a size below 1, or a stem under patches that are no
+        ConfigError: a patch larger than the image, a size below 1, or a stem under patches that are no
             multiple of 4.
     """
 
@@ -45,7 +45,7 @@ class PatchConfig:
     bias: bool = True  # of the patch product
     stem: int = 0  # channels of the two-layer convolution stem; 0: none
     dropout: float = 0.0  # after adding positions
-    patch_dropout: float = 0.0  # share of the patches left out of each picture in training (Liu et al., 2022)
+    patch_dropout: float = 0.0  # share of the patches left out of each image in training (Liu et al., 2022)
     position_std: float = 0.02
     registers: int = 0  # learned rows without a position behind [CLS] (Darcet et al., 2024)
     antialias: bool = False  # of learned positions that are read on a coarser grid
@@ -61,7 +61,7 @@ class PatchConfig:
             )
         if min(self.grid) < 1:
             raise ConfigError(
-                f"patches of {self.patch_size} pixels do not fit into a picture of {self.image_size}",
+                f"patches of {self.patch_size} pixels do not fit into an image of {self.image_size}",
                 where="patch_size",
             )
         if self.registers < 0 or (self.registers and not self.class_token):
@@ -69,7 +69,7 @@ class PatchConfig:
             raise ConfigError(what, where="registers", fix="Use 0, or a model with class_token")
         if self.stem and any(p % STEM_STRIDE for p in self.patch_size):
             raise ConfigError(
-                f"the stem divides the picture by {STEM_STRIDE}, "
+                f"the stem divides the image by {STEM_STRIDE}, "
                 f"patch_size {self.patch_size} must be a multiple",
                 where="stem",
             )
@@ -89,7 +89,7 @@ class PatchConfig:
 
     @property
     def num_tokens(self) -> int:
-        """Of one picture, [CLS] included: 197 for 224 pixels and patches of 16."""
+        """Of one image, [CLS] included: 197 for 224 pixels and patches of 16."""
         return math.prod(self.grid) + self.before
 
 
@@ -173,10 +173,10 @@ class PatchEmbedding(nn.Module):
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
     def forward(self, pictures: Pictures) -> tuple[Tensor, Packing]:
-        """``[B, C, H, W]``, or pictures of several sizes, floats -> rows ``[N, D]``, where they lie.
+        """``[B, C, H, W]``, or images of several sizes, floats -> rows ``[N, D]``, where they lie.
 
         Raises:
-            ShapeError: other channels or dimensions than the model's, or a picture smaller than a patch.
+            ShapeError: other channels or dimensions than the model's, or an image smaller than a patch.
         """
         patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
         if self.training and self.config.patch_dropout:
@@ -214,13 +214,13 @@ class PatchEmbedding(nn.Module):
             )
         if not pictures.is_floating_point():
             raise ShapeError(
-                f"pixel values are normalised floating point, got {pictures.dtype}",
+                f"pixel values are normalized floating point, got {pictures.dtype}",
                 where="pixel_values",
                 fix="Put them through the model's transform",
             )
         if pictures.shape[2] < c.patch_size[0] or pictures.shape[3] < c.patch_size[1]:
             raise ShapeError(
-                f"a picture of {tuple(pictures.shape[2:])} pixels is smaller than a patch of {c.patch_size}",
+                f"an image of {tuple(pictures.shape[2:])} pixels is smaller than a patch of {c.patch_size}",
                 where="pixel_values",
             )
 
@@ -230,7 +230,7 @@ class PatchEmbedding(nn.Module):
     def _with_few(
         self, patches: Tensor | list[Tensor], grids: list[tuple[int, int]]
     ) -> tuple[Tensor, Packing]:
-        """PatchDropout: each picture keeps a random choice of its patches, drawn before the product."""
+        """PatchDropout: each image keeps a random choice of its patches, drawn before the product."""
         rows, lengths = [], []
         if isinstance(patches, Tensor):
             b, n, _ = patches.shape

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 from glassformer.nn.dropout import Dropout
 from glassformer.packing import Packing
 
@@ -213,7 +213,7 @@ def make_pooling(kind: str, d_model: int, dropout: float = 0.0, skip: int = 1) -
         ConfigError: no such pooling.
     """
     if kind not in POOLINGS:
-        raise ConfigError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
+        raise BadValueError(f"no pooling {kind!r}", where="pooling", fix=nearest(kind, list(POOLINGS)))
     if kind == "first-mean":
         return FirstMeanPooling(skip)
     return Pooler(d_model, dropout) if kind == "pooler" else POOLINGS[kind](d_model)

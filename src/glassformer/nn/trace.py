@@ -27,7 +27,7 @@ class Trace:
 
     def __post_init__(self) -> None:
         if self.rows not in ("all", "first"):
-            raise ConfigError(f"{self.rows!r} is no choice of rows", where="Trace", fix="Use all or first")
+            raise ConfigError(f"{self.rows!r} is not a choice of rows", where="Trace", fix="Use all or first")
 
 
 @dataclass

@@ -45,7 +45,7 @@ METRICS = {
     "pearson": ("pearsonr", "Pearson"),
     "spearman": ("spearmanr", "Spearman"),
     "bleu": ("bleu", "BLEU"),
-    "bleu_tokenised": ("bleu_tokenised", "BLEU of tokenised text"),
+    "bleu_tokenised": ("bleu_tokenised", "BLEU of tokenized text"),
     "chrf": ("chrf", "chrF"),
     "perplexity": ("perplexity", "perplexity"),
 }

@@ -190,7 +190,7 @@ def confusion_matrix(labels: Sequence[str], counts: Sequence[Sequence[int]]) -> 
 
     n = len(labels)
     if len(counts) != n or any(len(row) != n for row in counts):
-        raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Judge the run again")
+        raise DataError(f"the counts are not {n} by {n}", where="confusion", fix="Evaluate the run again")
     if not 0 < n <= MOST:
         raise DataError(f"{n} classes, 1 to {MOST} can be drawn", where="confusion")
     names = short_names(labels, LONGEST_CLASS)

@@ -1,6 +1,6 @@
-"""Figures as SVG text that sits in a page: its fonts, its colours, nothing but shapes.
+"""Figures as SVG text that sits in a page: its fonts, its colors, nothing but shapes.
 
-matplotlib draws with the stand-in colours below; ``as_svg`` then turns them into CSS variables, so
+matplotlib draws with the stand-in colors below; ``as_svg`` then turns them into CSS variables, so
 that one figure serves light and dark, and drops style attributes, which the page's policy forbids.
 """
 
@@ -39,7 +39,7 @@ ET.register_namespace("", "http://www.w3.org/2000/svg")
 
 
 def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str, Any]]) -> Markup:
-    """Training loss of each step, its trend, and the validation loss, over optimiser steps."""
+    """Training loss of each step, its trend, and the validation loss, over optimizer steps."""
     with rc_context(STYLE):
         figure, axes = _axes(steps)
         x, y = _series(steps, "loss")
@@ -52,7 +52,7 @@ def loss_curves(steps: Sequence[dict[str, Any]], evaluations: Sequence[dict[str,
         _, held = _series(evaluations, "loss")
         top = np.quantile(np.concatenate([y, held]), 0.99) if len(y) + len(held) else 1.0
         axes.set_ylim(0, float(top) * 1.12 or 1.0)
-        return as_svg(figure, "loss", "Loss over optimiser steps")
+        return as_svg(figure, "loss", "Loss over optimizer steps")
 
 
 def accuracy_curves(
@@ -61,7 +61,7 @@ def accuracy_curves(
     measure: str = "accuracy",
     judged: Sequence[dict[str, Any]] = (),
 ) -> Markup:
-    """Accuracy on training and validation data at each evaluation, over optimiser steps.
+    """Accuracy on training and validation data at each evaluation, over optimizer steps.
 
     Another ``measure`` of the validation data, where there is one, takes the place of their accuracy.
 
@@ -81,7 +81,7 @@ def accuracy_curves(
         room = max(high - low, 0.02) * 0.15
         axes.set_ylim(max(low - room, 0.0), min(high + room, 1.0 + room / 3))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].called)} over optimiser steps")
+        return as_svg(figure, "accuracy", f"{headed(Classes.metrics[key].called)} over optimizer steps")
 
 
 def certainty_chart(total: Sequence[int], right: Sequence[int], noun: str = "texts") -> Markup:
@@ -134,7 +134,7 @@ def reliability(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]
 def _axes(steps: Sequence[dict[str, Any]]) -> tuple[Figure, Axes]:
     figure = Figure((5.2, 3.1), layout="constrained")
     axes = figure.subplots()
-    axes.set_xlabel("optimiser step")
+    axes.set_xlabel("optimizer step")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     turns = [b["step"] for a, b in pairwise(steps) if int(a.get("epoch", 0)) != int(b.get("epoch", 0))]
     if len(turns) <= 30:
@@ -160,12 +160,12 @@ def _points(
 
 
 def _thin(values: np.ndarray) -> np.ndarray:
-    """Means of at most ``MAX_POINTS`` runs of neighbours."""
+    """Means of at most ``MAX_POINTS`` runs of neighbors."""
     return np.array([part.mean() for part in np.array_split(values, min(len(values), MAX_POINTS))])
 
 
 def _trend(values: np.ndarray) -> np.ndarray:
-    """Centred running mean over about a twelfth of the line; the window shrinks at both ends."""
+    """Centerd running mean over about a twelfth of the line; the window shrinks at both ends."""
     half = len(values) // 24
     return np.array([values[max(i - half, 0) : i + half + 1].mean() for i in range(len(values))])
 

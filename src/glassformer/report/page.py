@@ -277,7 +277,7 @@ def cost_section(metrics: dict[str, Any]) -> Section | None:
 
 
 def architecture(metrics: dict[str, Any], source: str) -> list[Markup]:
-    """The picture of the model at two levels of detail; empty for a run that has not noted its blocks.
+    """The image of the model at two levels of detail; empty for a run that has not noted its blocks.
 
     Args:
         source: what goes in, with its shape.

@@ -1,4 +1,4 @@
-"""Pictures for the page: small, re-encoded (no byte of a file reaches a browser), and the grid figure."""
+"""Images for the page: small, re-encoded (no byte of a file reaches a browser), and the grid figure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from glassformer.errors import DataError
 from glassformer.process import without_warnings
 
 SIDE = 96  # pixels of a thumbnail's longer side
-LINE = 29  # letters of a line over a picture of the grid
+LINE = 29  # letters of a line over an image of the grid
 MAX_CHARACTERS = 60_000  # of one encoded thumbnail
 _HEADS = {"png": b"\x89PNG\r\n\x1a\n"}
 
 
 def thumbnail(source: Any, side: int = SIDE, image_range: ImageRange = "full") -> str:
-    """A picture as the base64 of a small PNG; tiny ones are enlarged without smoothing.
+    """An image as the base64 of a small PNG; tiny ones are enlarged without smoothing.
 
     Args:
         image_range: as in ``open_picture``.
@@ -48,7 +48,7 @@ def data_uri(png: Any, where: str = "pictures.json") -> str:
     except (TypeError, ValueError, binascii.Error):
         content = b""
     if not content.startswith(_HEADS["png"]):
-        raise DataError("a picture is no small PNG", where=where, fix="Judge the run again")
+        raise DataError("an image is not a small PNG", where=where, fix="Evaluate the run again")
     return f"data:image/png;base64,{png}"
 
 
@@ -83,7 +83,7 @@ def draw_grid(
     columns: int = 5,
     image_range: ImageRange = "full",
 ) -> None:
-    """Pictures in rows of five, each under its true and its predicted label, as a PNG file.
+    """Images in rows of five, each under its true and its predicted label, as a PNG file.
 
     Args:
         image_range: as in ``open_picture``.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import build
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NoSuchRecipeError
 
 STUDIES = "[Studies, measured](studies.md)"  # as GitHub shows it: a link without a text is blank there
 TABLE = Path(__file__).parents[1] / "recipes" / "published.json"
@@ -59,7 +59,7 @@ def find_row(text: str) -> Row:
     row = next((row for row in rows if str(row.number) == text.strip()), None)
     if row is None:
         fix = f"Rows are 1 to {len(rows)}: see --table"
-        raise ConfigError(f"no row {text!r}", where="reproduce", fix=fix)
+        raise NoSuchRecipeError(f"no row {text!r}", where="reproduce", fix=fix)
     if not row.recipes:
         what = f"row {row.number} ({row.system}) has no recipe"
         raise ConfigError(what, where="reproduce", fix=row.missing)
@@ -84,7 +84,7 @@ def check(metrics: dict[str, Any], published: float | Sequence[float] | None) ->
         return [_verdict("", judged["accuracy"], published, n)]
     epochs = [e["accuracy"] for e in metrics.get("epochs") or ()]
     if len(epochs) != len(published):
-        return [f"{len(epochs)} epochs were judged, the document has {len(published)}: no verdict"]
+        return [f"{len(epochs)} epochs were evaluated, the document has {len(published)}: no verdict"]
     pairs = enumerate(zip(epochs, published, strict=True), 1)
     return [_verdict(f"epoch {i}: ", found, float(told), n) for i, (found, told) in pairs]
 
@@ -153,7 +153,7 @@ class InForm:
     judged: int  # examples that the accuracy is of
     chance: float  # the accuracy of always naming the most frequent class
     files: tuple[str, ...]  # of the run folder
-    grid: tuple[int, int] | None  # rows and columns of the figure with one picture a class
+    grid: tuple[int, int] | None  # rows and columns of the figure with one image a class
     overrides: tuple[str, ...]
     machine: str
     date: str
@@ -256,7 +256,7 @@ def _measured_by_folds(file: Path) -> str | None:
     means = {name: statistics.fmean(arm["accuracy"]) for name, arm in found["arms"].items()}
     counts = (
         f"{len(means)} arms, {len(found['seeds'])} seeds, {found['n']:,} examples, "
-        f"each judged once by {found['folds']}-fold cross-validation"
+        f"each evaluated once by {found['folds']}-fold cross-validation"
     )
     apart = [name for name, one in found["differences"].items() if one["p_holm"] < LEVEL]
     said = (

@@ -222,7 +222,7 @@ def _searches(translated: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     for search, found in translated.items():
         title = "Greedy" if search == "greedy" else f"Beam of {found.get('width', 5)}"
         apart = found.get("bleu_tokenised")
-        out[title] = f"{found['bleu']:.1f} BLEU" + (f", tokenised {apart:.1f}" if apart is not None else "")
+        out[title] = f"{found['bleu']:.1f} BLEU" + (f", tokenized {apart:.1f}" if apart is not None else "")
     return out
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
-from glassformer.errors import DataError
+from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, TooLargeError
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.targets.multiclass import Classes
 
@@ -92,7 +92,9 @@ def read_folder(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     if not (folder / "metrics.json").is_file():
-        raise DataError("no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?")
+        raise NoSuchFileError(
+            "no metrics.json", where=str(folder), fix="Is it a run folder, and did the run end?"
+        )
     metrics = read_json(folder / "metrics.json", dict)
     key = "test" if metrics.get("test") else "validation"
     history = list(read_history(folder / "history.jsonl"))
@@ -124,7 +126,7 @@ def read_run(folder: str | Path, *, mistakes: int = 10) -> LabeledRun:
     if not run.scores and run.metrics.get("train"):
         run = replace(run, judged="train", scores=run.metrics["train"])
     if not run.scores:
-        raise DataError(f"none of {', '.join(SPLITS)} was judged", where=where)
+        raise NoSuchSplitError(f"none of {', '.join(SPLITS)} was evaluated", where=where)
     for split in SPLITS:
         if absent := SCORES - (run.metrics.get(split) or dict.fromkeys(SCORES)).keys():
             raise DataError(f"{split} has no {', '.join(sorted(absent))}", where=where)
@@ -151,7 +153,7 @@ def read_json(path: Path, kind: type) -> Any:
     if not path.is_file():
         return kind()
     if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
+        raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     value = _parse(path.read_bytes(), str(path))
     if not isinstance(value, kind):
         raise DataError(f"holds no {kind.__name__}", where=str(path))

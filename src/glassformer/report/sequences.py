@@ -49,7 +49,7 @@ def masked_words(run: Run) -> Section | None:
 
 def hidden_patches(run: Run) -> Section | None:
     note = (
-        "Pictures held out of training, always the same patches of them hidden. Each patch is scaled to "
+        "Images held out of training, always the same patches of them hidden. Each patch is scaled to "
         "mean 0 and variance 1: a gray answer has a loss of 1. Explained is 1 - loss."
     )
     found = run.metrics.get("hidden") or {}
@@ -69,8 +69,8 @@ def painted(run: Run) -> Section | None:
     if not rows:
         return None
     note = (
-        "Held-out pictures, as they are, with their patches hidden, and painted. The mean and the "
-        "contrast of a hidden patch are taken from the picture, as in the loss: what is painted is the "
+        "Held-out images, as they are, with their patches hidden, and painted. The mean and the "
+        "contrast of a hidden patch are taken from the image, as in the loss: what is painted is the "
         "pattern in it."
     )
     uris = [[data_uri(png, "paintings.json") for png in row] for row in rows]
@@ -97,7 +97,7 @@ def curves_said(metrics: dict[str, Any], config: dict[str, Any], held: bool, jud
         out += " Accuracy is the share of the hidden patches' variance that is explained."
     elif judged:
         out += " Accuracy is the share of the reference's tokens guessed right, those before each given"
-        out += "; BLEU judges whole translations." if metrics.get("scores") else "."
+        out += "; BLEU is about whole translations." if metrics.get("scores") else "."
     parts = ["label smoothing"] * bool((config.get("train") or {}).get("label_smoothing"))
     parts += ["the loss of the next sentence"] * bool((config.get("text") or {}).get("next_sentence"))
     if parts and held:
@@ -127,7 +127,7 @@ def looks(run: Run) -> Section | None:
 
 
 def drawn(example: dict[str, Any]) -> str:
-    """The picture of one alignment of ``alignments.json``."""
+    """The image of one alignment of ``alignments.json``."""
     return picture(example["source"], example["target"], example["weights"], "alignments.json")
 
 
@@ -142,5 +142,5 @@ WORDS = Kind(
 )
 PATCHES = Kind(
     sections=(hidden_patches, painted, learned),
-    letters=lambda run: "B pictures, N patches in all",
+    letters=lambda run: "B images, N patches in all",
 )

@@ -20,7 +20,7 @@ from glassformer.report.run import Run
 from glassformer.report.wording import count, decimal
 from glassformer.targets.similarity import Similarity
 
-MAX_POINTS = 2_000  # of the picture of cosines: more cannot be seen
+MAX_POINTS = 2_000  # of the image of cosines: more cannot be seen
 
 
 def agreement(run: Run) -> Section:
@@ -72,7 +72,7 @@ def learned(run: Run) -> Section | None:
     judged = [e for e in run.evaluations if e.get("score") is not None]
     note = (
         "The loss of each step and its trend."
-        + " After each epoch the held-out pairs were judged." * bool(judged)
+        + " After each epoch the held-out pairs were evaluated." * bool(judged)
     )
     rows = [[count(e["step"]), decimal(e.get("train_loss"), 4), decimal(e["score"], 4)] for e in judged]
     best = [i for i, e in enumerate(judged) if e.get("best")]
@@ -101,8 +101,8 @@ def read_pairs(path: Path) -> tuple[list[float], list[float]]:
             except (TypeError, ValueError):
                 pair = (math.nan, math.nan)
             if not all(map(math.isfinite, pair)):
-                fix = "Write it anew with glassformer evaluate, or remove the file"
-                raise DataError("a score or cosine is no number", where=f"{path}, row {number}", fix=fix)
+                fix = "Write it again with glassformer evaluate, or remove the file"
+                raise DataError("a score or cosine is not a number", where=f"{path}, row {number}", fix=fix)
             scores.append(pair[0])
             cosines.append(pair[1])
     return scores, cosines

@@ -13,7 +13,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
-from glassformer.errors import DataError
+from glassformer.errors import DataError, NoSuchFileError, TooLargeError
 from glassformer.evaluate.metrics import Plain
 from glassformer.report import tables
 from glassformer.report.figures import HELD, INK, MUTED, RULE, STYLE, TRAIN, as_svg
@@ -61,9 +61,9 @@ def read_results(path: Path, kind: str) -> dict[str, Any]:
         DataError: it is not there, too large, damaged or of another kind.
     """
     if not path.is_file():
-        raise DataError(f"no {path.name}", where=str(path.parent), fix="Did it run to its end?")
+        raise NoSuchFileError(f"no {path.name}", where=str(path.parent), fix="Did it run to its end?")
     if path.stat().st_size > MAX_BYTES:
-        raise DataError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
+        raise TooLargeError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     try:
         found = shown(json.loads(path.read_bytes().decode("utf-8"), parse_constant=lambda _: None))
     except (ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ def differences(arms: Sequence[dict[str, Any]], baseline: str, measure: str = "a
 
 
 def curves(arms: Sequence[dict[str, Any]], key: str) -> Markup:
-    """A small chart for each arm: its curve over the epochs in colour, the others' behind it."""
+    """A small chart for each arm: its curve over the epochs in color, the others' behind it."""
     rows, called = -(-len(arms) // ACROSS), COMPARED[key].called if key in COMPARED else key
     values = [point[key] for arm in arms for point in arm["curve"]]
     low, high = min(values), max(values)

@@ -182,6 +182,9 @@ def findings(doctor: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(doctor.get("findings", []), key=lambda f: order.index(f["severity"]))
 
 
+CALLED = {"pictures": "images"}  # keys of doctor.json that keep an older word
+
+
 def figure_tables(figures: dict[str, Any]) -> list[tuple[str, list[str], list[tuple[str, list[Any]]]]]:
     """The doctor's nested figures as tables: name, columns, rows.
 
@@ -205,7 +208,7 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name, inner in value.items():
             yield from _flatten(inner, f"{path} {name}".strip())
     else:
-        yield path, value
+        yield CALLED.get(path, path), value
 
 
 def _shown(name: str, value: Any) -> Any:
@@ -249,7 +252,7 @@ def facts(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[str, Any]]]]:
         ("weights", metrics.get("weights_source")),
         ("chosen by the fit", ", ".join(f"{k} = {v:g}" for k, v in (metrics.get("chosen") or {}).items())),
         ("parameters", metrics.get("parameters") and wording.count(metrics["parameters"])),
-        ("tokens a picture", metrics.get("tokens_per_picture")),
+        ("tokens per image", metrics.get("tokens_per_picture")),
         ("training", speed and f"{wording.count(speed)} tokens a second"),
         ("inference", inference and wording.duration(inference)),
         ("peak memory", memory and f"{wording.count(memory)}{wording.THIN}MB"),

@@ -15,7 +15,7 @@ def verdict(run: Run) -> str:
     m = run.metrics
     said = f"{m['texts']:,} texts, {m['words']:,} words; {m['vocabulary']:,} words have a vector. "
     for split, n in m.get("excluded", {}).items():
-        said += f"{count(n)} texts also stand in {split} and were left out. "
+        said += f"Texts that are also in {split}, left out: {count(n)}. "
     return f"{said}Trained in {duration(m['seconds']['train'])}, seed {m['seed']}."
 
 

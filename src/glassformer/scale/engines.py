@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from glassformer.errors import ConfigError, GlassformerError
+from glassformer.errors import BadValueError, GlassformerError, NotInstalledError
 
 ENGINES = ("serial", "ray")
 # A cluster begun here is of this machine alone: it listens on no other address.
@@ -25,7 +25,7 @@ RunContext = Callable[[Any], Any]
 def check_engine(engine: str) -> None:
     """Raises ConfigError where there is no such engine."""
     if engine not in ENGINES:
-        raise ConfigError(f"no engine {engine!r}", where="--engine", fix=f"Use {' or '.join(ENGINES)}")
+        raise BadValueError(f"no engine {engine!r}", where="--engine", fix=f"Use {' or '.join(ENGINES)}")
 
 
 def needs(threads: int, device: str) -> dict[str, int]:
@@ -70,7 +70,7 @@ def _on_ray(work: RunContext, items: list[Any], cpus: int, gpus: int) -> Iterato
     try:
         import ray  # pyright: ignore[reportMissingImports]  # of the extra
     except ImportError:
-        raise ConfigError(
+        raise NotInstalledError(
             "Ray is not installed",
             where="engine",
             fix="pip install 'glassformer[scale]', or '.[scale]' in a clone",

@@ -24,7 +24,17 @@ from glassformer.config import listed, nearest
 from glassformer.data.columns import trained_sides
 from glassformer.data.files import check_file
 from glassformer.data.parquet import ANY_SIZE, batches, check_rows, open_parquet, to_list
-from glassformer.errors import CheckpointError, ConfigError, DataError, InputError, with_article
+from glassformer.errors import (
+    CheckpointError,
+    DataError,
+    ExistsError,
+    InputError,
+    MissingValueError,
+    NoSuchColumnError,
+    NotForThisModelError,
+    UnclearColumnError,
+    with_article,
+)
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs
 from glassformer.outputs import check_new_file
@@ -75,7 +85,7 @@ def in_portions(inputs: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def read_rows(shard: Shard) -> Iterator[Any]:
-    """A shard's values: texts, two of them where they are pairs, or the bytes of pictures.
+    """A shard's values: texts, two of them where they are pairs, or the bytes of images.
 
     Only the row groups that hold them are read.
     """
@@ -85,7 +95,7 @@ def read_rows(shard: Shard) -> Iterator[Any]:
         return
     file = open_parquet(shard.source)
     if shard.column not in file.schema_arrow.names:
-        raise DataError(f"no column {shard.column!r}", where=shard.source)
+        raise NoSuchColumnError(f"no column {shard.column!r}", where=shard.source)
     groups, before = [], 0
     start, end, row = shard.first, shard.first + shard.rows, 0
     for number in range(file.metadata.num_row_groups):
@@ -108,7 +118,7 @@ def read_rows(shard: Shard) -> Iterator[Any]:
 
 
 def _bytes_of(value: Any) -> Any:
-    """A picture in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
+    """An image in the form of the ``datasets`` library as its bytes; paths in a file are not followed."""
     return value.get("bytes") if isinstance(value, dict) else value
 
 
@@ -136,7 +146,7 @@ def score_shard(model: str | Path, shard: Shard) -> int:
 
     A row gives ``row`` (in the source, from 1), ``label``, ``probability`` (of that label), one column
     ``p:CLASS`` for each class, for texts ``truncated`` (longer than the model reads, and cut), and ``error``:
-    why a row without an answer has none (no text, a damaged picture), else null.
+    why a row without an answer has none (no text, a damaged image), else null.
 
     Args:
         model: folder of a run or of a saved classifier.
@@ -177,7 +187,7 @@ def score_file(
     What is done lies in ``OUT.parts`` until the whole is there. Memory holds one shard.
 
     Args:
-        column: of texts or pictures; None finds it by its usual names.
+        column: of texts or images; None finds it by its usual names.
         engine: ``serial``, or ``ray``: shards are tasks of a cluster that sees the files at the same paths.
         progress: called after each shard, those of an earlier call too, with its rows and all rows.
         pair: column of the second texts, for a model of pairs; None: likewise.
@@ -211,12 +221,12 @@ def score_file(
         column = find_column(source, load_once(model).inputs, column, trained_column(model))
     shards = shards_of(Path(source).resolve(), parts.resolve(), column, rows, pair or "")
     if not shards:
-        raise DataError("the file has no rows", where=str(source), fix="Give at least one example")
+        raise MissingValueError("the file has no rows", where=str(source), fix="Give at least one example")
     total, failed, clf = sum(shard.rows for shard in shards), 0, load_once(model)
     work = partial(score_shard, str(Path(model).resolve()))
     with writing(parts):
         if out.exists():  # another process has just come to its end
-            raise ConfigError("the output file exists", where=str(out), fix="Choose another --out")
+            raise ExistsError("the output file exists", where=str(out), fix="Choose another --out")
         for shard, without in mapped(engine, work, shards, **needs(clf.threads, clf.device)):
             check()
             failed += without
@@ -236,7 +246,7 @@ def _cut(out: Path) -> int:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    if "truncated" not in pq.read_schema(out).names:  # pictures
+    if "truncated" not in pq.read_schema(out).names:  # images
         return 0
     column = pq.read_table(out, columns=["truncated"])["truncated"]
     return pc.sum(column).as_py() or 0  # type: ignore[attr-defined]  # made at run time
@@ -256,7 +266,7 @@ def join_parts(parts: Sequence[str | Path], out: str | Path) -> None:
 def find_column(
     source: str | Path, inputs: Inputs, wanted: str | None = None, trained: str | None = None
 ) -> str:
-    """The column of texts or pictures: the wanted one, the training's if it is there, or by usual names.
+    """The column of texts or images: the wanted one, the training's if it is there, or by usual names.
 
     Raises:
         DataError: no such column, one of numbers, or several that could be it.
@@ -266,7 +276,7 @@ def find_column(
     schema = open_parquet(source).schema_arrow
     names = schema.names
     if wanted is not None and wanted not in names:
-        raise DataError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
+        raise NoSuchColumnError(f"no column {wanted!r}", where=str(source), fix=nearest(wanted, names))
     if wanted is None and trained in names:
         wanted = trained
     usual, noun = inputs.columns, inputs.noun
@@ -277,12 +287,14 @@ def find_column(
     if len(chosen) != 1:
         several = ", ".join(found)
         what = f"several columns could be the {noun}: {several}" if found else f"no column of {noun}"
-        raise DataError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
+        raise UnclearColumnError(what, where=str(source), fix=f"Name it with --text-column: {listed(names)}")
     kind = schema.field(chosen[0]).type
     lists = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or lists:  # numbers, truth values, dates
         what = f"column {chosen[0]!r} holds {kind}, not {noun}"
-        raise DataError(what, where=str(source), fix=f"Name another with --text-column: {listed(names)}")
+        raise UnclearColumnError(
+            what, where=str(source), fix=f"Name another with --text-column: {listed(names)}"
+        )
     return chosen[0]
 
 
@@ -301,7 +313,7 @@ def _loaded(model: str, checksum: str) -> Any:
 
     clf = load(model)
     if TASKS[clf.RECIPE.task].answer is None:
-        raise ConfigError(
+        raise NotForThisModelError(
             f"holds {with_article(type(clf).__name__)}, which gives no labels", where=str(model)
         )
     return clf

@@ -102,7 +102,7 @@ class Server:
         self.held.metrics = self.metrics
         self.ready = False
         self.parsing = ThreadPoolExecutor(1, "parse")  # one large body at a time
-        # Pictures take seconds to decode, texts milliseconds: neither waits for the other's threads.
+        # Images take seconds to decode, texts milliseconds: neither waits for the other's threads.
         self.encoding, self.decoding = Encoding(), Decoding(limits.decode_seconds)
         self.kinds = [type(served.inputs) for served, _ in models]
         self.requests = {path: reading(route.request, self.kinds) for path, route in ROUTES.items()}
@@ -268,7 +268,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=server.lifespan,
-        description="Labels for texts and pictures, tags of words, answers from texts, and why.",
+        description="Labels for texts and images, tags of words, answers from texts, and why.",
         generate_unique_id_function=lambda route: route.name,  # what generated clients call their functions
     )
     app.state.server = server

@@ -1,6 +1,6 @@
 """Requests become batches: a queue counted in tokens, from which one thread takes packed batches.
 
-    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and pictures ──▶ one packed batch ──▶ answers
+    request ──▶ admitted? ──▶ prepared ──▶ queue of texts and images ──▶ one packed batch ──▶ answers
                 429 if not    (a thread)   waits some ms for company       (the one computing thread)
 
 A long request's texts stand in the queue one by one, so that several requests share a batch and a short one

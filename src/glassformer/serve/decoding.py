@@ -1,8 +1,8 @@
-"""The threads that make batches' items of inputs. Texts take milliseconds; pictures take seconds.
+"""The threads that make batches' items of inputs. Texts take milliseconds; images take seconds.
 
-Pictures are decoded in threads that may be given up: one that hangs costs only its own request an answer.
+Images are decoded in threads that may be given up: one that hangs costs only its own request an answer.
 
-    picture ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
+    image ──▶ header looked through ──▶ small: two threads ──▶ pixels as the model reads them
                                      └──▶ large: one thread: memory is bounded, and no small one waits for it
 
 What a file may ask for is bounded before it is decoded (``data/image_bounds.py``). For what gets past that,
@@ -25,8 +25,8 @@ from glassformer.runtime import return_freed_memory
 from glassformer.serve.problems import Problem
 
 SMALL_THREADS, LARGE_THREADS = 2, 1
-LARGE = 4_000_000  # pixels, from which on a picture is decoded one at a time
-MOST_LOST = 4  # threads given up and still at it, for which there are others; beyond it, pictures wait
+LARGE = 4_000_000  # pixels, from which on an image is decoded one at a time
+MOST_LOST = 4  # threads given up and still at it, for which there are others; beyond it, images wait
 
 
 class Job:
@@ -101,7 +101,7 @@ class Workers:
                     if self.lost < MOST_LOST:  # another one is in its place
                         return
                     self.threads += 1
-            del call, result, error, job  # a picture is not kept until the next one comes
+            del call, result, error, job  # an image is not kept until the next one comes
 
     def _look(self, loop: asyncio.AbstractEventLoop, job: Job) -> None:
         """Whether a call takes too long; in the event loop."""
@@ -113,8 +113,8 @@ class Workers:
                 loop.call_later(max(0.01, self.seconds - taken), self._look, loop, job)
                 return
             job.given_up = True
-            what = f"the picture took longer than {self.seconds:g} s to decode"
-            fix = "Scale it down, or save it anew"
+            what = f"the image took longer than {self.seconds:g} s to decode"
+            fix = "Scale it down, or save it again"
             job.future.set_exception(Problem(503, what, where="images", fix=fix, again=2))
             self.lost += 1
             if self.lost <= MOST_LOST:
@@ -126,7 +126,7 @@ def _decode(model: ServedImages, content: bytes, where: str) -> Item:
 
 
 def _decode_large(model: ServedImages, content: bytes, where: str) -> Item:
-    """As ``decode``; a thread has its own heap, which would go on holding the largest picture it has seen."""
+    """As ``decode``; a thread has its own heap, which would go on holding the largest image it has seen."""
     return_freed_memory()  # of the others
     try:
         return model.decode(content, where)
@@ -150,10 +150,10 @@ class Encoding:
 
 
 class Decoding:
-    """The threads that decode the pictures of all models.
+    """The threads that decode the images of all models.
 
     Args:
-        seconds: that one picture may take.
+        seconds: that one image may take.
     """
 
     def __init__(self, seconds: float):
@@ -161,7 +161,7 @@ class Decoding:
         self.large = Workers(LARGE_THREADS, "decode-large", seconds)
 
     async def items(self, model: ServedImages, contents: Sequence[str], what: str) -> list[Item]:
-        """Pictures in base64 as a model reads them, one by one; no further one if nobody waits.
+        """Images in base64 as a model reads them, one by one; no further one if nobody waits.
 
         Raises:
             DataError: one that cannot be used, or all that are too large together; nothing is decoded then.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import Any
 
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 
 
 def limit(default: float, unit: str, meaning: str) -> Any:
@@ -43,8 +43,8 @@ class Limits:
         for each in fields(self):
             value, flag = getattr(self, each.name), f"--{each.name.replace('_', '-')}"
             if not isfinite(value):
-                raise ConfigError(f"{value} is no bound", where=flag, fix="Give a number")
+                raise BadValueError(f"{value} is not a bound", where=flag, fix="Give a number")
             if value <= 0 and each.name != "wait_ms":
-                raise ConfigError(f"{value} is not above 0", where=flag, fix="Give a larger number")
+                raise BadValueError(f"{value} is not above 0", where=flag, fix="Give a larger number")
         if not 0 <= self.wait_ms <= 1000:
-            raise ConfigError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")
+            raise BadValueError(f"{self.wait_ms} milliseconds", where="--wait-ms", fix="Use 0 to 1000")

@@ -73,9 +73,7 @@ class Metrics:
         self.seconds = Histogram(
             "glassformer_request_seconds", "From headers to answer", ["route"], buckets=SECONDS, registry=r
         )
-        self.inputs = Counter(
-            "glassformer_inputs_total", "Texts and pictures answered", ["model"], registry=r
-        )
+        self.inputs = Counter("glassformer_inputs_total", "Texts and images answered", ["model"], registry=r)
         self.tokens = Counter("glassformer_tokens_total", "Tokens computed", ["model"], registry=r)
         self.batch = Histogram(
             "glassformer_batch_tokens", "Tokens of a batch", ["model"], buckets=TOKENS, registry=r

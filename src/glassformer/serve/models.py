@@ -19,7 +19,14 @@ import torch
 
 from glassformer import outputs
 from glassformer.checkpoints.catalog import is_named
-from glassformer.errors import CheckpointError, ConfigError, InputError, with_article
+from glassformer.errors import (
+    CheckpointError,
+    ConfigError,
+    InputError,
+    NotARunError,
+    NotForThisModelError,
+    with_article,
+)
 from glassformer.explain.methods import methods_for, notes_of
 from glassformer.finite import finite
 from glassformer.inputs.served import Item
@@ -70,7 +77,7 @@ class ServedModel:
         gives = TASKS[clf.RECIPE.task].gives if hasattr(clf, "RECIPE") else None
         if gives is None:
             able = "classifiers, embedders, taggers and answerers are served"
-            raise ConfigError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
+            raise NotForThisModelError(f"holds {with_article(type(clf).__name__)}; {able}", where=name)
         self.name, self.clf, self.limits = name, clf, limits
         self.inputs: Any = clf.INPUTS.served(clf, limits, name)
         self.target: Any = KINDS[gives](clf)
@@ -293,8 +300,10 @@ def load_models(
         if is_named(run):
             path = Path(run)
         elif not path.is_dir():
-            raise ConfigError(
-                "no such run folder", where=str(run), fix="Name the --out of 'glassformer train'"
+            raise NotARunError(
+                "no such run folder",
+                where=str(run),
+                fix="Name a folder that 'glassformer train' wrote, its --out",
             )
         name = path.parent.name if path.name == "model" else path.name
         if name in found or name in wrong:
@@ -329,7 +338,7 @@ def search_in(models: Sequence[tuple[ServedModel, bool]], given: Path | Table) -
     if not able:
         names = ", ".join(f"{served.name} gives {served.gives}" for served, _ in models)
         fix = "Serve an Embedder, or a checkpoint of vectors such as all-minilm-l6-v2"
-        raise ConfigError(f"a list is searched by vectors, and {names}", where="--search", fix=fix)
+        raise NotForThisModelError(f"a list is searched by vectors, and {names}", where="--search", fix=fix)
     if len(able) > 1:
         what = f"{' and '.join(served.name for served in able)} both give vectors"
         raise ConfigError(what, where="--search", fix="Serve one of them, the other on a port of its own")

@@ -9,9 +9,19 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from glassformer.config import nearest
-from glassformer.errors import InputError, NotFiniteError
+from glassformer.errors import InputError, NotFiniteError, counted
 from glassformer.inputs.served import TooLargeError
 
+CODES = {  # status -> code of what is wrong with a request, or with the server
+    401: "wrong-key",
+    404: "no-such-model",
+    408: "request-too-slow",
+    413: "request-too-large",
+    429: "server-busy",
+    431: "request-too-large",
+    500: "server-failed",
+    503: "server-busy",
+}
 JSON = "Send an object as JSON in UTF-8, with content-type: application/json"
 
 
@@ -22,14 +32,22 @@ class Problem(HTTPException):
     """
 
     def __init__(
-        self, status: int, what: str, *, where: str | None = None, fix: str | None = None, again: int = 0
+        self,
+        status: int,
+        what: str,
+        *,
+        where: str | None = None,
+        fix: str | None = None,
+        again: int = 0,
+        code: str | None = None,
     ):
         super().__init__(status, what)
         self.status, self.what, self.where, self.fix, self.again = status, what, where, fix, again
+        self.code = code or CODES.get(status, "bad-request")
 
     def response(self) -> JSONResponse:
-        """``{"error": {"what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
-        told = {"what": self.what, "where": self.where, "fix": self.fix}
+        """``{"error": {"code", "what", "where", "fix"}}``; where another try may help, ``Retry-After``."""
+        told = {"code": self.code, "what": self.what, "where": self.where, "fix": self.fix}
         content = {"error": {key: value and printable(value) for key, value in told.items()}}
         headers = {"Retry-After": str(self.again)} if self.again else {}
         if self.status in (408, 413, 431):  # what the client still sends is not read
@@ -47,12 +65,12 @@ def too_many(inputs: int, most: int, where: str) -> Problem:
 def of_input(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as 422; as 413 where an input is too large."""
     status = 413 if isinstance(error, TooLargeError) else 422
-    return Problem(status, error.what, where=where or error.where, fix=error.fix)
+    return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 
 def of_model(error: NotFiniteError) -> Problem:
     """A model whose outputs are NaN or infinite, as 422."""
-    return Problem(422, str(error), where="model")
+    return Problem(422, str(error), where="model", code=error.code)
 
 
 def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
@@ -70,7 +88,7 @@ def of_validation(errors: Sequence[Any], fields: Sequence[str] = ()) -> Problem:
         what = (
             "there is no body"
             if first["type"] == "missing"
-            else "the body was not sent as JSON, or is no object"
+            else "the body was not sent as JSON, or is not an object"
         )
         return Problem(422, what, where="body", fix=JSON)
     parts = [part for part in first["loc"] if part != "body"]
@@ -92,24 +110,20 @@ def _plainly(error: Any) -> tuple[str, str]:
         return "is missing", "Add it"
     if kind == "string_too_short":
         noun = "image" if any(str(part).startswith("image") for part in error["loc"]) else "text"
-        return f"the {noun} is empty", f"Send at least {_count(known['min_length'], 'character')}"
+        return f"the {noun} is empty", f"Send at least {counted(known['min_length'], 'character')}"
     if kind == "string_unicode":
-        return "has half of a surrogate pair, which is no character", "Send whole characters"
+        return "has half of a surrogate pair, which is not a character", "Send whole characters"
     if kind == "string_too_long":
-        return "the text is too long", f"Send at most {_count(known['max_length'], 'character')}"
+        return "the text is too long", f"Send at most {counted(known['max_length'], 'character')}"
     if kind == "too_short":
-        what = f"the list has {_count(known['actual_length'], 'item')}"
-        return what, f"Send at least {_count(known['min_length'], 'item')}"
+        what = f"the list has {counted(known['actual_length'], 'item')}"
+        return what, f"Send at least {counted(known['min_length'], 'item')}"
     if kind == "too_long":
-        return "the list is too long", f"Send at most {_count(known['max_length'], 'item')}"
+        return "the list is too long", f"Send at most {counted(known['max_length'], 'item')}"
     if kind.endswith("_type"):
         wanted = {"string": "a string", "int": "a whole number", "bool": "true or false", "list": "a list"}
         return "is of another type", f"Send {wanted.get(kind[:-5], kind[:-5].replace('_', ' '))}"
     return str(error["msg"]), "GET /openapi.json says what fits"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 def printable(text: str, limit: int = 300) -> str:

@@ -362,7 +362,7 @@ def run_server(
         InputError: no model that can be loaded; a port that is taken.
     """
     keep_freed_memory()
-    # Sizes are judged before pictures are decoded; a warning on stderr would be a stranger's to repeat.
+    # Sizes are judged before images are decoded; a warning on stderr would be a stranger's to repeat.
     warnings.filterwarnings(
         "ignore", "Image size .* exceeds limit"
     )  # by its text: Pillow is not loaded for texts

@@ -21,7 +21,7 @@ Text = Annotated[str, Field(min_length=1)]
 Pair = Annotated[list[Text], Field(min_length=2, max_length=2)]
 # The first error is enough; a list of all of them is not small.
 Many = Annotated[list[One], Field(min_length=1, fail_fast=True)] | None
-Picture = Annotated[str, Field(min_length=1, description="The bytes of a picture file, in base64")]
+Picture = Annotated[str, Field(min_length=1, description="The bytes of an image file, in base64")]
 # As long as a folder can be called: models bear the names of theirs.
 Name = Annotated[str, Field(max_length=255, description="One of /v1/models; without it the first that fits")]
 Method = Literal[
@@ -80,7 +80,7 @@ class Request(Strict):
 
 
 class PredictRequest(Request):
-    """Texts, pairs of texts or pictures, one kind of them."""
+    """Texts, pairs of texts or images, one kind of them."""
 
     model_config = _example({"texts": ["A compelling story, mediocre acting.", "Dull."]})
     READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
@@ -139,7 +139,7 @@ class PredictResponse(Strict):
 
 
 class ExplainRequest(Request):
-    """One text, one pair or one picture, and how to look at it."""
+    """One text, one pair or one image, and how to look at it."""
 
     model_config = _example({"text": "A compelling story, mediocre acting.", "method": "rollout"})
     READS: ClassVar[Sequence[type[Served]]] = (ServedTexts, ServedImages)
@@ -202,13 +202,13 @@ class ExplainResponse(Strict):
     probability: float
     method: str
     target: str | None
-    pieces: list[Piece] = Field(description="The text in order; empty for pictures")
+    pieces: list[Piece] = Field(description="The text in order; empty for images")
     second: int | None = Field(
         None, description="Of a pair: the number of the piece that its second text begins with"
     )
     special: list[Piece] = Field(description=f"{CLS}, {SEP} and the like, which stand nowhere in the text")
     scores: list[list[float]] = Field(description="Rows and columns of patches; empty for texts")
-    image: str | None = Field(description="data: URL of the picture as the model saw it")
+    image: str | None = Field(description="data: URL of the image as the model saw it")
     error: float | None = Field(description="Integrated gradients: relative error of the sum")
     settings: dict[str, Any]
     notes: list[str] = Field(
@@ -280,7 +280,7 @@ class FoundText(Strict):
     row: int = Field(description="In the file that the list came from, else its place from 1 on")
     cosine: float
     text: str
-    columns: dict[str, Any] = Field(description="What else stands in that row")
+    columns: dict[str, Any] = Field(description="What else is in that row")
 
 
 class SearchAnswer(Strict):
@@ -408,7 +408,7 @@ class Model(Strict):
     examples: list[str] = Field(description="Sentences that the recipe of a text model names")
     pairs: bool = Field(False, description="Whether it reads pairs of texts, and no single ones")
     max_length: int | None = Field(description="Tokens that are read of a text; null: all of it, or no text")
-    size: list[int] | None = Field(description="Height and width that pictures are brought to")
+    size: list[int] | None = Field(description="Height and width that images are brought to")
     precision: Literal["fp32", "bf16", "int8"]
     calibrated: bool = Field(description="Whether a temperature was fitted to held-out data")
     temperature: float = Field(description="1 is none; where each label has its own: see temperatures")
@@ -428,7 +428,7 @@ class Model(Strict):
     layers: int | None
     heads: int | None
     methods: list[str] = Field(description="Of explanation, those that this model has")
-    channels: int | None = Field(description="Of the pictures that it reads: 1 is black and white")
+    channels: int | None = Field(description="Of the images that it reads: 1 is black and white")
     example: str | list[str] | None = Field(
         None,
         description="What the page opens with: a text, the two texts of a pair (question and context), or "
@@ -463,6 +463,7 @@ class StateResponse(Strict):
 
 
 class ErrorBody(Strict):
+    code: str
     what: str
     where: str | None
     fix: str | None

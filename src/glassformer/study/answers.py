@@ -56,7 +56,7 @@ def unlike(folders: tuple[Path, Path], judged: tuple[Judged, Judged]) -> str:
         apart = sorted(set(ours.classes) ^ set(theirs.classes))
         return "know other labels" + (f": {', '.join(apart[:3])} only one of them" if apart else " in order")
     splits, counts = [read_answers_split(f) for f in folders], [answers.n for answers in judged]
-    what = "were judged on different examples: "
+    what = "were evaluated on different examples: "
     if splits[0] != splits[1] and all(splits):
         return what + f"{counts[0]:,} of {splits[0]}, {counts[1]:,} of {splits[1]}"
     what += f"{counts[0]:,} and {counts[1]:,}"

@@ -23,7 +23,7 @@ from typing import Any
 
 from glassformer.checkpoints.files import replace_text
 from glassformer.config import key_places, lay_over, to_dict
-from glassformer.errors import ConfigError, GlassformerError, InputError
+from glassformer.errors import ExistsError, GlassformerError, InputError
 from glassformer.finite import json_text
 from glassformer.scale.engines import mapped, needs
 from glassformer.study.grid import Arm, Study, folder_name
@@ -33,7 +33,7 @@ from glassformer.tasks.run_folder import is_named, read_run_recipe, what_decides
 from glassformer.train.callbacks import Callback, Interrupted, Progress, time_left
 
 MARKER = "arm.json"  # written last
-STOPPED = "interrupted; finished arms are kept, give the same command to go on"
+STOPPED = "interrupted; finished arms are kept, give the same command to continue"
 Say = Callable[[str], None]
 
 
@@ -86,7 +86,7 @@ def is_finished(job: Job) -> bool:
     if not (job.folder / MARKER).is_file():
         return False
     if _compared(read_run_recipe(job.folder)) != _compared(job.recipe):
-        raise ConfigError(
+        raise ExistsError(
             "holds a run of another recipe",
             where=str(job.folder),
             fix="Choose another --out, or remove that folder",

@@ -15,7 +15,14 @@ from glassformer.checkpoints.locks import writing
 from glassformer.config import plain
 from glassformer.data.copies import groups_of
 from glassformer.data.splits import labelled
-from glassformer.errors import ConfigError, DataError, GlassformerError
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    DataError,
+    GlassformerError,
+    NotForThisModelError,
+    counted,
+)
 from glassformer.evaluate.calibrate import (
     COLDEST,
     FOLDS,
@@ -57,12 +64,12 @@ def calibrate_run(
 
     Args:
         folder: a run folder.
-        data: labelled texts to choose by, instead of the run's validation split.
+        data: labeled texts to choose by, instead of the run's validation split.
         threshold: what one on the second of two classes, or one a class of more, should serve; None: the most
             probable class is the answer.
         abstain_below: the probability of its label below which the model gives none; None: it always does.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
-        on_bad_row: ``skip`` leaves out rows and pictures of ``data`` that cannot be used; ``refuse`` ends at
+        on_bad_row: ``skip`` leaves out rows and images of ``data`` that cannot be used; ``refuse`` ends at
             the first. None: as the recipe says.
 
     The judged split is only looked at. Doing it twice gives the same: both start from the model's logits.
@@ -76,12 +83,12 @@ def calibrate_run(
     target = TASKS[recipe.task].target
     if target.uncalibrated:
         what, fix = target.uncalibrated
-        raise ConfigError(what, where=str(folder), fix=fix)
+        raise NotForThisModelError(what, where=str(folder), fix=fix)
     check_classifies(recipe, words=True)
     for name, value in {"threshold": threshold, "abstain_below": abstain_below}.items():
         if target.word_labels and value is not None:
             what = "tags of words have no threshold"
-            raise ConfigError(what, where=name, fix="Leave it out: the most probable tag is taken")
+            raise NotForThisModelError(what, where=name, fix="Leave it out: the most probable tag is taken")
     with writing(folder):
         asked = with_bad_rows(with_columns(recipe, columns or {}), on_bad_row, other=True)
         clf = load(folder)
@@ -117,10 +124,10 @@ def _calibrate(
     data, other, leave_out = given
     chosen_by, name = (other, data) if data else (labelled(splits.validation), "validation")
     if chosen_by is None:
-        raise ConfigError(
+        raise BadValueError(
             "this run has no validation split, and the test split must not choose",
             where=str(folder),
-            fix="Give other labelled examples with --data",
+            fix="Give other labeled examples with --data",
         )
     if TASKS[recipe.task].target.word_labels:
         return _calibrate_words(folder, recipe, clf, splits, (chosen_by, name), bootstrap, say)
@@ -128,7 +135,7 @@ def _calibrate(
     below = check_abstain(abstain_below, kind)
     if threshold == "f1" and not kind.binary and len(clf.classes_) != 2:
         what = f"f1 is that of the second of two classes, and there are {len(clf.classes_)}"
-        raise ConfigError(what, where="threshold", fix="Use macro_f1 or accuracy")
+        raise NotForThisModelError(what, where="threshold", fix="Use macro_f1 or accuracy")
     chosen_by, unknown = with_known_labels(clf, chosen_by, leave_out)
     if unknown:
         say(unknown)
@@ -149,7 +156,7 @@ def _calibrate(
     judged_split = labelled(splits and splits.judged)
     out["seen"] = _seen(chosen_by, splits, judged_split) if data and splits else {}
     if judged_split is not None and splits.judged_name != "validation":
-        say(f"looking at {len(judged_split):,} {splits.judged_name} examples")
+        say(f"evaluating on {counted(len(judged_split), 'example')} of {splits.judged_name}")
         judged = clf.logits(judged_split.examples), _targets(clf, judged_split)
         out["splits"][splits.judged_name] = _both(clf, *judged, *sides, bootstrap)
     clf.threshold_, clf.abstain_below_ = limit, below
@@ -203,7 +210,7 @@ def _calibrate_words(
     out = _outcome(clf, temperature, mistakes, name) | {"splits": {name: held.both(temperature, bootstrap)}}
     judged = labelled(splits and splits.judged)
     if judged is not None and splits.judged_name != "validation":
-        say(f"looking at {len(judged):,} {splits.judged_name} sentences")
+        say(f"evaluating on {counted(len(judged), 'sentence')} of {splits.judged_name}")
         out["splits"][splits.judged_name] = _Words(clf, judged).both(temperature, bootstrap)
     return _saved(folder, recipe, clf, temperature, out)
 
@@ -284,7 +291,7 @@ def _targets(clf: Any, split: Any) -> np.ndarray:
 
 
 def _other(data: str, recipe: Any, clf: Any, say: Say) -> Any:
-    """The labelled texts or pictures of other data: their validation split, or the first there is."""
+    """The labeled texts or images of other data: their validation split, or the first there is."""
     splits = load_other(TASKS[recipe.task], recipe, clf, data)
     for line in getattr(splits.dataset, "said", ()):
         say(line)
@@ -322,7 +329,7 @@ def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
     run = folder.resolve().parent if folder.resolve().name == "model" else folder
     if not (run / "config.toml").is_file():
         raise ConfigError(
-            "int8 is held to validation labels, and this folder is no run that has some",
+            "int8 is checked on validation labels, and this folder is not a run with a validation split",
             where=str(folder),
             fix="Call check_int8(X, y) in Python and save, or use auto",
         )
@@ -330,9 +337,9 @@ def _settle(folder: Path, model: Any, say: Callable[[str], None]) -> None:
     work = RunContext(TASKS[recipe.task], recipe, run, say)
     held = labelled(own_data(work, ["validation"]).validation)
     if held is None:
-        what = "int8 is held to validation labels, and this run has no validation split"
+        what = "int8 is checked on validation labels, and this run has no validation split"
         raise ConfigError(what, where=str(run), fix="Train with --set validation_size=0.1, or use auto")
-    say(f"int8 is held to {len(held):,} validation examples, once for this model")
+    say(f"int8 is checked on {len(held):,} validation examples, once for this model")
     say(f"int8 is {told(model.check_int8(held.examples, held.labels))}")
     try:
         with writing(run):

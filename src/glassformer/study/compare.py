@@ -12,7 +12,7 @@ from typing import Any
 
 from glassformer.checkpoints.files import disk_errors
 from glassformer.checkpoints.locks import holds_nothing, writing
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError, ExistsError, NothingGivenError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Comparison
 from glassformer.report.study import write_study_report
@@ -54,9 +54,7 @@ def compare(
     """
     folder = check_study_folder(folder)
     if workers < 0:
-        raise ConfigError(
-            f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none of their own"
-        )
+        raise BadValueError(f"{workers} processes", where="workers", fix="Use 1 or more, or 0 for none")
     study = replace(study, set=study.set | dict(settings or {}), split=check_split(split) or study.split)
     arms = expand(study)
     with writing(folder):
@@ -73,7 +71,7 @@ def check_study_folder(folder: str | Path) -> Path:
     folder = Path(folder)
     check_folder_path(folder)
     if folder.is_dir() and not holds_nothing(folder) and not (folder / "arms").is_dir():
-        raise ConfigError("exists and is no study of ours", where=str(folder), fix="Choose another --out")
+        raise ExistsError("exists and is not a study of ours", where=str(folder), fix="Choose another --out")
     return folder
 
 
@@ -136,22 +134,25 @@ def compare_runs(
     Raises:
         ConfigError: fewer than two runs, the same one twice, one recipe only, different examples, another
             split than ``split``, or no such measure.
-        DataError: a folder without labelled predictions.
+        DataError: a folder without labeled predictions.
     """
     check_split(split)
     paths = [Path(folder) for folder in folders]
     where = "compare"
     if len({path.resolve() for path in paths}) < len(paths) or len(paths) < 2:
         what = "one run twice" if len(paths) > 1 else "one run alone"
-        raise ConfigError(what, where=where, fix="Name two finished runs or more")
+        raise NothingGivenError(what, where=where, fix="Name two finished runs or more")
     runs = _arms(paths)
     for path in paths if split else ():
         if (judged := read_answers_split(path)) not in ("", split):
-            what, fix = f"was judged on {judged}, not on {split}", "Compare their recipes, as arms of a study"
+            what, fix = (
+                f"was evaluated on {judged}, not on {split}",
+                "Compare their recipes, as arms of a study",
+            )
             raise ConfigError(what, where=path.as_posix(), fix=fix)
     if len(runs) < 2:
         what = "these runs are one recipe with several seeds: there is nothing to compare them with"
-        raise ConfigError(what, where=where, fix="Name a run of another recipe too")
+        raise NothingGivenError(what, where=where, fix="Name a run of another recipe too")
     names = list(runs)
     seeds = {seed for finished in runs.values() for seed in finished}
     most = max(len(finished) for finished in runs.values())
@@ -167,7 +168,7 @@ def compare_runs(
         "failed": {},
     }
     fix = (
-        "Train them on the same data with the same split, or judge each on one labeled file that none was "
+        "Train them on the same data with the same split, or evaluate each on one labeled file that none was "
         "trained on: glassformer evaluate RUN --data FILE"
     )
     results = beside(runs, about, bootstrap, fix, measure)

@@ -26,7 +26,12 @@ from glassformer.checkpoints.locks import holds_nothing, writing
 from glassformer.config import read_toml, to_toml
 from glassformer.data.copies import content_of
 from glassformer.data.rejected import summary
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    BadValueError,
+    DataChangedError,
+    ExistsError,
+    OtherRunError,
+)
 from glassformer.finite import json_text
 from glassformer.outputs import check_folder_path
 from glassformer.runtime import machine_facts, peak_memory_mb, versions
@@ -76,7 +81,7 @@ def cross_validate(
     folder, started = Path(folder), time.perf_counter()
     check_classifies(recipe, folds=True)
     if folds < 2:
-        raise ConfigError(f"{folds} folds", where="folds", fix="Use 2 or more")
+        raise BadValueError(f"{folds} folds", where="folds", fix="Use 2 or more")
     _check_folder(folder, recipe, folds)
     with writing(folder):
         _check_folder(folder, recipe, folds)  # another process may have begun one meanwhile
@@ -139,7 +144,7 @@ def answers_of(out: OutOfFold, folder: Path, held: np.ndarray) -> Any:
     found = json.loads(path.read_text(encoding="utf-8")) if text else np.load(path, allow_pickle=False)
     if (each := out.of_each(found, held)) is None:
         what = f"has answers for other {out.NOUN} than the data hold now"
-        raise DataError(what, where=str(folder), fix="Choose another --out")
+        raise DataChangedError(what, where=str(folder), fix="Choose another --out")
     return each
 
 
@@ -149,14 +154,14 @@ def _check_folder(folder: Path, recipe: Any, folds: int) -> None:
         return
     config, plan = folder / "config.toml", folder / PLAN
     if not (config.is_file() and plan.is_file()):
-        raise ConfigError(
-            "exists and is no cross-validation of ours", where=str(folder), fix="Choose another --out"
+        raise ExistsError(
+            "exists and is not a cross-validation of ours", where=str(folder), fix="Choose another --out"
         )
     theirs = json.loads(plan.read_text(encoding="utf-8"))["folds"]
     same = what_decides(build_recipe(read_toml(config), str(config))) == what_decides(recipe)
     if theirs != folds or not same:
         what = f"holds {theirs} folds, not {folds}" if same else "holds a cross-validation of another recipe"
-        raise ConfigError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
+        raise OtherRunError(what, where=str(folder), fix="Choose another --out, or the same recipe and folds")
 
 
 def begun_plan(folder: Path, examples: int) -> np.ndarray | None:
@@ -180,7 +185,7 @@ def begin(folder: Path, recipe: Any, numbers: np.ndarray, folds: int, splits: An
         theirs = json.loads((folder / PLAN).read_text(encoding="utf-8"))
         if theirs.get("data_sha256", data) != data or len(theirs["assignment"]) != len(numbers):
             what = "has finished folds of other data: since then examples or labels have changed"
-            raise DataError(what, where=str(folder), fix="Choose another --out, or remove this folder")
+            raise DataChangedError(what, where=str(folder), fix="Choose another --out, or remove this folder")
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     replace_text(folder / "config.toml", to_toml(recipe))

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import build, key_places, lay_over, nearest, read_toml, to_dict
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError, NoSuchRecipeError
 from glassformer.tasks.catalog import build_recipe, load_recipe
 from glassformer.tasks.recipe import study_names
 
@@ -89,18 +89,18 @@ def load_study(name_or_path: str | Path) -> Study:
     if str(name_or_path) in known:
         path = known[str(name_or_path)]
     elif path.suffix != ".toml":
-        raise ConfigError(
+        raise NoSuchRecipeError(
             f"no study {str(name_or_path)!r}", fix=nearest(str(name_or_path), list(known) or ["FILE.toml"])
         )
     study = build(Study, {"name": path.stem} | read_toml(path), path.name)
     if not study.recipe:
         raise ConfigError("no base recipe is named", where=f"{path.name}.recipe", fix='Write recipe = "NAME"')
     if not study.seeds or len(set(study.seeds)) < len(study.seeds) or min(study.seeds) < 0:
-        raise ConfigError(
+        raise BadValueError(
             f"{list(study.seeds)} are not distinct seeds", where=f"{path.name}.seeds", fix="Write [0, 1, 2]"
         )
     if study.bootstrap < 100:
-        raise ConfigError(
+        raise BadValueError(
             f"{study.bootstrap} resamples are too few", where=f"{path.name}.bootstrap", fix="Use 100 or more"
         )
     for key, values in study.grid.items():
@@ -113,7 +113,7 @@ def load_study(name_or_path: str | Path) -> Study:
     for arm, changes in study.arms.items():
         if not isinstance(changes, Mapping):
             raise ConfigError(
-                f"{changes!r} is no table", where=f"{path.name}.arms.{arm}", fix=f"Write [arms.{arm}]"
+                f"{changes!r} is not a table", where=f"{path.name}.arms.{arm}", fix=f"Write [arms.{arm}]"
             )
     return replace(
         study, recipe=_base(study.recipe, path), arms={k: _with_base(v, path) for k, v in study.arms.items()}
@@ -197,7 +197,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
                 raise ConfigError(
                     what,
                     where=study.name,
-                    fix="All arms must be judged on the same examples: put it under [set]",
+                    fix="All arms must be evaluated on the same examples: put it under [set]",
                 )
     known = [arm.name for arm in arms]
     for name in study.ladder:
@@ -215,7 +215,7 @@ def _check(study: Study, arms: list[Arm]) -> None:
 def check_split(split: str | None) -> str | None:
     """The same; ConfigError for what arms cannot be judged on."""
     if split not in (None, *JUDGING):
-        raise ConfigError(f"no split {split!r}", where="split", fix=nearest(split, JUDGING))
+        raise BadValueError(f"no split {split!r}", where="split", fix=nearest(split, JUDGING))
     return split
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.config import nearest
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError
 from glassformer.evaluate.compare import bootstrap_means, bootstrap_p, bounds, holm
 from glassformer.study.arms import Job
 from glassformer.targets.target import Judged
@@ -27,7 +27,7 @@ def measure_for(first: Judged, recipes: Sequence[Any], asked: str | None = None)
     if asked is None:
         return first.target.measure_for({recipe.train.monitor for recipe in recipes})
     if asked not in able:
-        raise ConfigError(f"no measure {asked!r} of these runs", where="measure", fix=nearest(asked, able))
+        raise BadValueError(f"no measure {asked!r} of these runs", where="measure", fix=nearest(asked, able))
     return asked
 
 

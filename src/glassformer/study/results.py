@@ -180,7 +180,7 @@ def markdown(results: dict[str, Any]) -> str:
         "Peak memory",
     )
     changed = any(arm.get("robustness") for arm in results["arms"])
-    header += ("Changed pictures",) if changed else ()
+    header += ("Changed images",) if changed else ()
     lines = [
         f"# {_cell(results['name'])}",
         "",
@@ -442,7 +442,7 @@ def _curve(histories: list[list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
 
 
 def _robustness(folders: Sequence[Path]) -> dict[str, Any] | None:
-    """On changed pictures: accuracy as a mean over the kinds, of each kind, at each severity; macro-F1 too.
+    """On changed images: accuracy as a mean over the kinds, of each kind, at each severity; macro-F1 too.
 
     All are means over the seeds.
     """
@@ -527,7 +527,7 @@ def table_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def robustness_rows(results: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """A row for each arm, kind and severity of changed pictures, as in robustness.csv; may be none."""
+    """A row for each arm, kind and severity of changed images, as in robustness.csv; may be none."""
     for arm in results["arms"]:
         for kind, rows in ((arm.get("robustness") or {}).get("each") or {}).items():
             yield from ({"arm": arm["name"], "kind": kind} | row for row in rows)

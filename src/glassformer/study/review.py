@@ -24,7 +24,13 @@ from glassformer.data.sources import split_files
 from glassformer.data.spreadsheet import REVIEWED, csv_safe
 from glassformer.data.tables import READERS, Table, read_table
 from glassformer.data.text_pairs import SECOND_CELL, are_pairs, first_of, second_of
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    BadValueError,
+    DataError,
+    NotARunError,
+    NotForThisModelError,
+    RunInUseError,
+)
 from glassformer.evaluate.label_noise import LabelReview, SetReview, review_label_sets, review_labels
 from glassformer.evaluate.predictions import Prediction, read_predictions
 from glassformer.finite import json_text
@@ -85,7 +91,7 @@ def give_back(data: dict[str, Any], path: Path) -> list[str]:
     Args:
         data: the section ``data`` of the recipe; of lists of labels with what joins them in the table.
     """
-    pictures = "broken" in data  # a key of pictures
+    pictures = "broken" in data  # a key of images
     words = ["glassformer", "train", "--images" if pictures else "--text", str(path)]
     keys = ["label_separator"]
     if _source(data) is not None:  # else the columns have names of ours
@@ -150,7 +156,7 @@ def _own(
     if are_pairs([row.text for row in rows]):
         cells = [[first_of(row.text), second_of(row.text), row.label] for row in rows]
         return ["text", SECOND_CELL, "label"], cells, np.arange(len(rows))
-    name = "file" if "broken" in data else "text"  # a key of pictures
+    name = "file" if "broken" in data else "text"  # a key of images
     return [name, "label"], [[row.text, row.label] for row in rows], np.arange(len(rows))
 
 
@@ -270,17 +276,17 @@ def review(folder: str | Path, top: int = 1000) -> dict[str, Any]:
     """
     folder = Path(folder)
     if top < 1:
-        raise ConfigError(f"{top} suggestions", where="top", fix="Use 1 or more")
+        raise BadValueError(f"{top} suggestions", where="top", fix="Use 1 or more")
     target = target_in(folder)
     if not (folder / "folds.json").is_file():
         fix = "Make one with: glassformer cross-validate"
-        raise ConfigError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
+        raise NotARunError("no finished cross-validation: no folds.json", where=str(folder), fix=fix)
     if target is None:
         fix = "Give the command of the cross-validation again: it goes on"
-        raise ConfigError("this cross-validation has not ended", where=str(folder), fix=fix)
+        raise RunInUseError("this cross-validation has not ended", where=str(folder), fix=fix)
     if target.unranked:
         what, fix = target.unranked
-        raise ConfigError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
+        raise NotForThisModelError(f"holds {what}, and labels are ranked", where=str(folder), fix=fix)
     with writing(folder):
         return REVIEWS.get(type(target), _review)(folder, top)
 
@@ -381,7 +387,7 @@ def _written(
     """What was found, once its files are written."""
     _write_csv(folder / "review.csv", suggestions)
     path, fresh = write_corrected(folder, config.get("data", {}), rows, judged, names)
-    found["pictures"] = "broken" in config.get("data", {})  # a key of pictures
+    found["pictures"] = "broken" in config.get("data", {})  # a key of images
     found["judge"] = _judge(folder)
     found["give_back"] = give_back(config.get("data", {}), path) + given_settings(config)
     found["to_correct"] = {"file": path.name, "edited": not fresh}

@@ -17,7 +17,7 @@ import numpy as np
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.data.tagged import TaggedSplit, conll
 from glassformer.data.tags import NOT_TAGGED, repaired
-from glassformer.errors import DataError
+from glassformer.errors import DataChangedError
 from glassformer.evaluate.label_noise import LabelReview, review_labels
 from glassformer.study.folds import answers_of
 from glassformer.tasks.catalog import TASKS
@@ -44,7 +44,7 @@ def judged_words(folder: Path) -> tuple[TaggedSplit, list[str], np.ndarray, Labe
     numbers = np.array(plan["assignment"], np.int64)
     if len(numbers) != len(train):
         what = f"{len(train)} sentences, and the folds were of {len(numbers)}"
-        raise DataError(what, where=str(folder), fix="Choose another --out")
+        raise DataChangedError(what, where=str(folder), fix="Choose another --out")
     answers: list[Any] = [None] * len(train)
     for k in range(plan["folds"]):
         held = np.flatnonzero(numbers == k)

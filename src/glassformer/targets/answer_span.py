@@ -68,7 +68,7 @@ class AnswerSpan(Target):
     )
     uncalibrated: ClassVar[tuple[str, str] | None] = (
         "answers from texts have no temperature; when to give none was chosen on validation in training",
-        "Judge it on other questions: glassformer evaluate RUN FILE",
+        "Evaluate it on other questions: glassformer evaluate RUN FILE",
     )
     held_out_of: ClassVar[str] = "questions, by their texts"
     drawn: ClassVar[str] = "texts with their questions"
@@ -84,15 +84,15 @@ class AnswerSpan(Target):
         contexts: dict[str, int] = {}
         places: list[int] = []
         if not (text := path.read_text(encoding="utf-8").rstrip("\n")):
-            raise DataError("no answers to compare", where=str(path), fix="Judge on a split that has some")
+            raise DataError("no answers to compare", where=str(path), fix="Evaluate on a split that has some")
         for line in text.split("\n"):  # U+2028 in a text ends no line
             try:
                 row = json.loads(line)
                 shares.append((float(row["exact_match"]), float(row["f1"])))
                 known = (row["question"], row["context"], row["answers"])
             except (ValueError, KeyError, TypeError) as error:
-                what = f"a line that is no answer ({type(error).__name__} {error})"
-                raise DataError(what, where=str(path), fix="Judge the run again") from None
+                what = f"a line that is not an answer ({type(error).__name__} {error})"
+                raise DataError(what, where=str(path), fix="Evaluate the run again") from None
             digest.update(repr(known).encode("utf-8", "backslashreplace"))
             places.append(contexts.setdefault(str(row["context"]), len(contexts)))
         found = np.array(shares)  # [n, 2] exact match and F1

@@ -22,11 +22,13 @@ from glassformer.data.label_sets import each
 from glassformer.data.rejected import SKIP, RejectedRow
 from glassformer.errors import (
     CheckpointError,
-    ConfigError,
     DataError,
     InputError,
+    NotForThisModelError,
     OtherSpellingWarning,
     ShapeError,
+    UnclearColumnError,
+    UnknownLabelError,
 )
 from glassformer.evaluate.calibrate import (
     class_by_threshold,
@@ -75,7 +77,7 @@ def without_unseen(split: Any, found: Mapping[int, Any]) -> Any:
         return split
     if len(found) == len(split):
         what = f"no label was seen in training, such as {next(iter(found.values()))!r}"
-        raise DataError(what, where=split.origin, fix="Name the column of labels with label_column")
+        raise UnclearColumnError(what, where=split.origin, fix="Name the column of labels with label_column")
     return split.select([i for i in range(len(split)) if i not in found])
 
 
@@ -134,8 +136,8 @@ class Classes(Target):
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
         """A weight an example with mean 1; None: all 1."""
         if train.pos_weight is not None:
-            what = "pos_weight belongs to several labels an example"
-            raise ConfigError(what, where="pos_weight", fix="Weigh classes with class_weight")
+            what = "pos_weight is for several labels per example"
+            raise NotForThisModelError(what, where="pos_weight", fix="Weigh classes with class_weight")
         return class_weights(targets, classes, train.class_weight)
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
@@ -306,7 +308,7 @@ class Classes(Target):
                 i, label = next(iter(found.items()))
                 odd, fix = what_labels_are([*(splits.train.labels or []), *split.labels]) or ("", "")
                 fix = fix or f"Correct it (known: {listed(list(map(str, known)))})"
-                raise DataError(
+                raise UnknownLabelError(
                     f"label {label!r} {UNSEEN}" + (f"; {odd}" if odd else ""),
                     where=place(split.origin, i, split.rows),
                     fix=f"{fix}, or leave such rows out with {SKIP}",
@@ -392,7 +394,7 @@ class Classes(Target):
         except KeyError:
             truth = np.array(())
         if not len(truth):
-            what, fix = "no labelled predictions to compare", "Judge on a split that has labels"
+            what, fix = "no labeled predictions to compare", "Evaluate on a split that has labels"
             raise DataError(what, where=str(folder / self.file), fix=fix)
         loss = float(-np.log(np.clip(self.likely(np.array(rows), truth), WRITTEN, 1.0)).mean())
         made = self.as_written(predicted, classes)
@@ -459,11 +461,11 @@ def check_known(
                 known = f"Known: {', '.join(map(str, classes))}"
                 everything = [*classes, *each(labels)]
                 what, fix = about_labels(everything, f"label {label!r} was not seen in training", known)
-                raise DataError(what, where=place(origin, i, rows), fix=fix)
+                raise UnknownLabelError(what, where=place(origin, i, rows), fix=fix)
 
 
 def impossible_temperature(value: float, where: str) -> CheckpointError:
-    what = f"temperature = {value:g} is none from {COLDEST:g} to {HOTTEST:g}"
+    what = f"temperature = {value:g} is not between {COLDEST:g} and {HOTTEST:g}"
     return CheckpointError(what, where=where, fix="Calibrate it again")
 
 
@@ -474,13 +476,13 @@ def _thresholds(values: list[Any], where: str, outputs: int) -> np.ndarray:
         raise CheckpointError(what, where=where, fix="Choose them again")
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-            what = f"threshold = {shown(value)} is none between 0 and 1"
+            what = f"threshold = {shown(value)} is not between 0 and 1"
             raise CheckpointError(what, where=where, fix="Choose them again")
     return np.array(values, np.float64)
 
 
 def impossible_threshold(value: float, where: str) -> CheckpointError:
-    return CheckpointError(f"threshold = {value:g} is no probability", where=where, fix="Choose it again")
+    return CheckpointError(f"threshold = {value:g} is not a probability", where=where, fix="Choose it again")
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -608,7 +610,7 @@ class ClassificationMeter:
 
         n = int(self._confusion.sum())
         if n == 0:
-            raise DataError("no example to judge", fix="Give a split that is not empty")
+            raise DataError("no example to evaluate", fix="Give a split that is not empty")
         # Every formula sees each cell of the confusion matrix once, weighted by its count.
         true, predicted = np.nonzero(self._confusion)
         weight = self._confusion[true, predicted]

@@ -31,7 +31,13 @@ from glassformer.data.label_sets import (
     read_matrix,
     together,
 )
-from glassformer.errors import CheckpointError, ConfigError, DataError, ShapeError
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    DataError,
+    NotForThisModelError,
+    ShapeError,
+)
 from glassformer.evaluate.calibrate import (
     BINS,
     error_interval,
@@ -62,7 +68,7 @@ from glassformer.train.solved_head import SolvedHead, solve_label_sets
 HALF = 0.5  # the threshold of a label where none was chosen
 FEW = 5  # examples with a label, below which its own threshold would be chance
 SHOWN = 10  # pairs of labels
-STRENGTHS = (1.0, 4.0, 16.0)  # of the baseline's inverse regularisation
+STRENGTHS = (1.0, 4.0, 16.0)  # of the baseline's inverse regularization
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class LabelSets(Classes):
     def weights(self, targets: np.ndarray, classes: list[Any], train: Any) -> np.ndarray | None:
         if train.class_weight is not None:
             what = "class_weight weighs examples of one class each"
-            raise ConfigError(what, where="class_weight", fix="Weigh several labels with pos_weight")
+            raise NotForThisModelError(what, where="class_weight", fix="Weigh several labels with pos_weight")
         return None
 
     def criterion(self, targets: np.ndarray, classes: list[Any], train: Any) -> Callable | None:
@@ -199,7 +205,7 @@ class LabelSets(Classes):
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
         if metric not in ("f1", "macro_f1"):
             what = f"a threshold a label serves its F1, not {metric}"
-            raise ConfigError(what, where="threshold", fix="Use --threshold f1")
+            raise NotForThisModelError(what, where="threshold", fix="Use --threshold f1")
         return tune_thresholds(probabilities, targets)
 
     def describe(self, probabilities: np.ndarray, targets: np.ndarray, resamples: int) -> dict[str, Any]:
@@ -277,15 +283,15 @@ def pos_weights(targets: np.ndarray, classes: list[Any], asked: Any) -> tuple[fl
     if isinstance(asked, Real):
         return (float(asked),) * len(classes)
     if not isinstance(asked, Mapping):
-        what = f"{asked!r} is no weighting"
-        raise ConfigError(what, where="pos_weight", fix="Use balanced, root, a number or {label: weight}")
+        what = f"{asked!r} is not a weighting"
+        raise BadValueError(what, where="pos_weight", fix="Use balanced, root, a number or {label: weight}")
     by_text = {label_text(label): weight for label, weight in asked.items()}
     for label, weight in by_text.items():
         if label not in map(str, classes):
             fix = nearest(label, [*map(str, classes)])
-            raise ConfigError(f"no label {label!r}", where="pos_weight", fix=fix)
+            raise BadValueError(f"no label {label!r}", where="pos_weight", fix=fix)
         if not isinstance(weight, Real) or not 1e-6 <= float(weight) <= 1e6:
-            raise ConfigError(f"{weight!r} is no weight", where="pos_weight", fix="Use 1e-6 to 1e6")
+            raise BadValueError(f"{weight!r} is not a weight", where="pos_weight", fix="Use 1e-6 to 1e6")
     return tuple(float(by_text.get(str(label), 1.0)) for label in classes)
 
 
@@ -454,7 +460,7 @@ def _fitting(values: ArrayLike, targets: ArrayLike) -> tuple[np.ndarray, np.ndar
     if p.ndim != 2 or p.shape != y.shape:
         raise ShapeError(f"values {p.shape} and targets {y.shape} do not fit")
     if not len(p):
-        raise DataError("no example to judge", fix="Give a split that is not empty")
+        raise DataError("no example to evaluate", fix="Give a split that is not empty")
     return p, y
 
 
@@ -517,7 +523,7 @@ class LabelSetMeter:
         from sklearn.metrics import f1_score, precision_recall_fscore_support
 
         if not sum(len(y) for _, y, _ in self._seen):
-            raise DataError("no example to judge", fix="Give a split that is not empty")
+            raise DataError("no example to evaluate", fix="Give a split that is not empty")
         p, y, chosen = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
         n = len(y)
         both: dict[str, Any] = {"y_true": y.astype(int), "y_pred": chosen.astype(int), "zero_division": 0}

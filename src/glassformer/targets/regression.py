@@ -40,7 +40,15 @@ from glassformer.data.numbers import (
     without_far,
 )
 from glassformer.data.text_pairs import TextPair, are_pairs
-from glassformer.errors import CheckpointError, ConfigError, DataError, ShapeError
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    NotForThisModelError,
+    OneClassError,
+    ShapeError,
+)
 from glassformer.evaluate.baselines import pixel_features, word_features
 from glassformer.evaluate.compare import Statistic
 from glassformer.evaluate.metrics import Plain, Share
@@ -141,7 +149,7 @@ class Numbers(ByPermutation, Classes):
             if len(numbers) and given.min() < given.max():
                 what = f"{given.min():.17g} to {given.max():.17g} differ by too little for their size"
                 fix = "Subtract a constant, or measure them in another unit"
-            raise DataError(what, where="targets", fix=fix)
+            raise OneClassError(what, where="targets", fix=fix)
         return cls(float(numbers.mean()), 2.0 ** round(math.log2(spread)), scale)
 
     # --- raw targets ------------------------------------------------------------------------------
@@ -240,10 +248,10 @@ class Numbers(ByPermutation, Classes):
     def fit_temperature(self, logits: np.ndarray, targets: np.ndarray) -> Any:
         what = "numbers have intervals, not a temperature"
         fix = "Use predict_interval; calibrate(X, y) of a regressor takes them from other examples"
-        raise ConfigError(what, where="calibrate", fix=fix)
+        raise NotForThisModelError(what, where="calibrate", fix=fix)
 
     def fit_threshold(self, probabilities: np.ndarray, targets: np.ndarray, metric: Any) -> Any:
-        raise ConfigError("numbers have no threshold", where="threshold", fix="Leave it out")
+        raise NotForThisModelError("numbers have no threshold", where="threshold", fix="Leave it out")
 
     # --- other programs ---------------------------------------------------------------------------
 
@@ -282,9 +290,9 @@ class Numbers(ByPermutation, Classes):
         mean, unit = about.get("mean", 0.0), about.get("unit", 1.0)
         for name, value in (("mean", mean), ("unit", unit)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
-                raise CheckpointError(f"{name} = {shown(value)} is no number", where=where)
+                raise CheckpointError(f"{name} = {shown(value)} is not a number", where=where)
         if unit <= 0 or math.frexp(unit)[0] != 0.5:
-            raise CheckpointError(f"unit = {shown(unit)} is no power of two", where=where)
+            raise CheckpointError(f"unit = {shown(unit)} is not a power of two", where=where)
         return cls(float(mean), float(unit), SAVED[about.get("targets", "number")])
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
@@ -397,7 +405,7 @@ class Numbers(ByPermutation, Classes):
             targets.append(row.label)
             predicted.append(row.predicted)
         if not targets or any(x is None for x in (*targets, *predicted)):
-            what, fix = "no true numbers to compare", "Judge on a split that has numbers"
+            what, fix = "no true numbers to compare", "Evaluate on a split that has numbers"
             raise DataError(what, where=str(folder / self.file), fix=fix)
         true, found = np.array(targets, np.float64), np.array(predicted, np.float64)
         return Judged(self, digest.hexdigest(), len(true), true, found)
@@ -571,7 +579,7 @@ class NumberMeter:
             DataError: nothing was counted.
         """
         if not sum(len(true) for _, true in self._seen):
-            raise DataError("no example to judge", fix="Give a split that is not empty")
+            raise DataError("no example to evaluate", fix="Give a split that is not empty")
         found, true = (np.concatenate(parts) for parts in zip(*self._seen, strict=True))
         out: dict[str, Any] = {"n": len(true), "kind": "numbers", **measured(found, true)}
         out = undefined(out, why_undefined(found, true))
@@ -657,8 +665,8 @@ def intervals(
 def check_coverage(coverage: float) -> float:
     """Raises ConfigError for what is no share between 0 and 1."""
     if isinstance(coverage, bool) or not isinstance(coverage, int | float) or not 0 < coverage < 1:
-        what = f"coverage = {coverage!r} is no share"
-        raise ConfigError(what, where="coverage", fix="Give one between 0 and 1, such as 0.9")
+        what = f"coverage = {coverage!r} is not a share"
+        raise BadValueError(what, where="coverage", fix="Give one between 0 and 1, such as 0.9")
     return float(coverage)
 
 

@@ -47,10 +47,10 @@ class Similarity(ByPermutation):
                     scores.append(float(row["score"]) if row["score"] else None)
                     cosines.append(float(row["cosine"]))
                 except (KeyError, TypeError, ValueError):
-                    what, fix = "a score or cosine is no number", "Judge the run again"
+                    what, fix = "a score or cosine is not a number", "Evaluate the run again"
                     raise DataError(what, where=f"{path}, row {number}", fix=fix) from None
         if not scores or None in scores:
-            what, fix = "its pairs have no scores to compare cosines by", "Judge on pairs that have scores"
+            what, fix = "its pairs have no scores to compare cosines by", "Evaluate on pairs that have scores"
             raise DataError(what, where=str(path), fix=fix)
         true, found = np.array(scores, np.float64), np.array(cosines, np.float64)
         return Judged(self, digest.hexdigest(), len(true), true, found)

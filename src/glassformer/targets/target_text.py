@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from glassformer.errors import DataError, GlassformerError
+from glassformer.errors import GlassformerError, UnequalLengthsError
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.targets.target import Target
 
@@ -20,7 +20,7 @@ class TargetText(Target):
     metrics: ClassVar[Mapping[str, Share]] = {
         "bleu": Plain("BLEU", form=".2f"),
         "chrf": Plain("chrF", form=".2f"),
-        "bleu_tokenised": Plain("BLEU, tokenised", form=".2f"),
+        "bleu_tokenised": Plain("BLEU, tokenized", form=".2f"),
         "length_ratio": Plain("length", form=".3f"),
         "sentences_per_second": Plain("sentences/s", form=".1f"),
     }
@@ -47,11 +47,11 @@ def translation_scores(hypotheses: Sequence[str], references: Sequence[str]) -> 
         from sacrebleu.metrics.chrf import CHRF
     except ImportError:
         raise GlassformerError(
-            "judging translations needs sacrebleu: pip install 'glassformer[translate]', or '.[translate]' "
-            "in a clone"
+            "evaluating translations needs sacrebleu: pip install 'glassformer[translate]', or "
+            "'.[translate]' in a clone"
         ) from None
     if len(hypotheses) != len(references) or not references:
-        raise DataError(
+        raise UnequalLengthsError(
             f"{len(hypotheses)} translations for {len(references)} references", where="translation_scores"
         )
     bleu, chrf, plain = BLEU(), CHRF(), BLEU(tokenize="none", force=True)

@@ -51,7 +51,7 @@ ENOUGH = 300  # validation examples that decide alone
 FOLDS = 3  # of cross-validation, where there are fewer
 MOST_FOLDED = 3_000  # training examples up to which it is by cross-validation; of more, a part is held out
 FOLDED_TOKENS = 100_000  # training tokens above which one fold decides for all of them
-PERFECT = "no error left to mend"
+PERFECT = "no error left to correct"
 FOREIGN = "the texts are in a language that it was not trained on, and frozen it is behind"
 DRAWN = 0.1  # the part that is held out
 MARGIN = 0.5  # standard errors
@@ -470,7 +470,7 @@ class StopUnsaved(StopOnSignal):
     def step(self, training: Any, info: Any) -> None:
         if not training.finished and self.signals.received is not None:
             self.signals.obeyed = True
-            raise Interrupted(f"stopped while models are compared, which begins anew; {GO_ON}")
+            raise Interrupted(f"stopped while models were being compared, which starts again; {GO_ON}")
 
 
 class Start(Callback):

@@ -17,7 +17,13 @@ from glassformer.data.ngrams import Ngrams
 from glassformer.data.text import TokenTable, clean_text, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    ConfigError,
+    NotForThisModelError,
+    UnknownModelError,
+)
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, segments_of, with_dropout
 from glassformer.finite import json_text
@@ -74,7 +80,7 @@ def check_name(model: str) -> None:
     """Raises ConfigError, with the nearest name, for a model that is no architecture, path or Hub id."""
     known = [*TEXT_ARCHITECTURES, *CATALOG]
     if model not in known and "/" not in model and not Path(model).expanduser().exists():
-        raise ConfigError(f"no model {model!r}", where="model", fix=nearest(model, known))
+        raise UnknownModelError(f"no model {model!r}", where="model", fix=nearest(model, known))
 
 
 def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) -> Tokenizer:
@@ -109,7 +115,9 @@ def build_tokenizer(text: TextConfig, model: ModelConfig, texts: Sequence[str]) 
             separator=text.separator,
         )
     if not Path(kind).exists():
-        raise ConfigError(f"{kind!r} is no tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds]))
+        raise BadValueError(
+            f"{kind!r} is not a tokenizer", where="tokenizer", fix=nearest(kind, ["auto", *kinds])
+        )
     return load_tokenizer(kind)
 
 
@@ -175,7 +183,7 @@ def build_model(
             fill_word_table(built, vectors, tokenizer, model.vectors or "")
         return built
     if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
-        raise ConfigError(
+        raise NotForThisModelError(
             f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
     return _tuned(model, text, tokenizer, num_labels, head, solved, pairs and model.pairs == "apart")
@@ -189,8 +197,10 @@ def _under(config: Any, head: HeadKind) -> Any:
 def _no_transformer(model: str, asked: str = "") -> ConfigError:
     """``asked``: the setting that wants one."""
     fix = "Use an encoder, such as encoder-mini or all-minilm-l6-v2"
-    what = f"{asked} needs a Transformer, and {model!r} is none" if asked else f"{model!r} is no Transformer"
-    return ConfigError(what, where="model", fix=fix)
+    what = (
+        f"{asked} needs a Transformer, and {model!r} is none" if asked else f"{model!r} is not a Transformer"
+    )
+    return NotForThisModelError(what, where="model", fix=fix)
 
 
 def _tuned(
@@ -205,12 +215,14 @@ def _tuned(
     """A checkpoint's encoder, built once with its final settings, under a new head."""
     checkpoint = read_checkpoint(model.model, model.revision)
     if checkpoint.family.model.reads != "texts":
-        raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use ImageClassifier")
+        raise NotForThisModelError(
+            f"{model.model!r} is not an encoder of texts", where="model", fix="Use ImageClassifier"
+        )
     checkpoint = fitting(checkpoint, tokenizer, model.model)
     base = checkpoint.config
     if model.freeze_vectors and not base.embedding.frozen:
         what = f"the word vectors of {model.model!r} were trained with it"
-        raise ConfigError(what, where="freeze_vectors", fix="Leave it out")
+        raise NotForThisModelError(what, where="freeze_vectors", fix="Leave it out")
     if checkpoint.family.configure is not None and (head == "spans" or apart):
         raise _no_transformer(model.model)
     if checkpoint.family.configure is not None:

@@ -19,7 +19,7 @@ from glassformer.config import (
     to_dict,
     with_values_in_files,
 )
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, NotForThisModelError
 from glassformer.reading import file_called
 from glassformer.tasks.recipe import DEFAULT_TASK, recipe_names, recipe_values
 from glassformer.tasks.sections import RecipeKeys
@@ -112,7 +112,7 @@ def task_with_target(task: Any, values: Mapping[str, Any], overrides: Sequence[s
     if isinstance(target, str) and (task, target) in TARGETS:
         return TARGETS[task, target]
     fix = f"Use {' or '.join(sorted({kind for _, kind in TARGETS}))}, or leave target out for classes"
-    raise ConfigError(f"target = {target!r} is nothing that can be learned", where="data.target", fix=fix)
+    raise BadValueError(f"target = {target!r} is nothing that can be learned", where="data.target", fix=fix)
 
 
 def recipe_classes() -> dict[str, type]:
@@ -130,7 +130,7 @@ def check_classifies(recipe: Any, *, words: bool = False, folds: bool = False) -
     ]
     if recipe.task not in able:
         what = f"{recipe.task} does not predict labels"
-        raise ConfigError(what, where="task", fix=nearest(recipe.task, able))
+        raise NotForThisModelError(what, where="task", fix=nearest(recipe.task, able))
 
 
 def task_making(kind: str | None) -> Task | None:
@@ -193,7 +193,7 @@ def build_recipe(values: Mapping[str, Any], where: str, overrides: Sequence[str]
     """
     task = task_with_target(values.get("task", DEFAULT_TASK), values, overrides)
     if not isinstance(task, str) or task not in TASKS:
-        raise ConfigError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
+        raise BadValueError(f"no task {task!r}", where=f"{where}.task", fix=nearest(str(task), list(TASKS)))
     cls = TASKS.recipe(task)
     values = with_values_in_files(cls, values) | {"task": task}
     return _with_paths(build(cls, apply_overrides(values, overrides, cls), where))

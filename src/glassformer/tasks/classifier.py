@@ -1,6 +1,6 @@
 """What every estimator of targets is: scikit-learn's contract around a model, its preprocessing, its labels.
 
-``fit`` hands everything to the one training loop; where texts and pictures differ is at the end of the class.
+``fit`` hands everything to the one training loop; where texts and images differ is at the end of the class.
 """
 
 from __future__ import annotations

@@ -12,7 +12,14 @@ import torch
 
 from glassformer.checkpoints.settings import shown
 from glassformer.data.checks import check_pairs, check_weights
-from glassformer.errors import CheckpointError, ConfigError, DataError, IdleSettingWarning
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    ConfigError,
+    IdleSettingWarning,
+    NotForThisModelError,
+    UnequalLengthsError,
+)
 from glassformer.evaluate.calibrate import Metric
 from glassformer.evaluate.intervals import share_interval
 from glassformer.runtime import choose_device
@@ -60,11 +67,13 @@ def check_abstain(below: float | None, kind: Classes) -> float | None:
     if below is None:
         return None
     if kind.binary:
-        what = "several labels an example may all be absent"
-        raise ConfigError(what, where="abstain_below", fix="Leave it out: each label has a threshold")
+        what = "several labels per example may all be absent"
+        raise NotForThisModelError(
+            what, where="abstain_below", fix="Leave it out: each label has a threshold"
+        )
     if isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < 1:
-        what = f"{below!r} is no probability between 0 and 1"
-        raise ConfigError(what, where="abstain_below", fix="Give one such as 0.6")
+        what = f"{below!r} is not a probability between 0 and 1"
+        raise BadValueError(what, where="abstain_below", fix="Give one such as 0.6")
     return float(below)
 
 
@@ -148,7 +157,9 @@ class Classifier(ClassifierMixin, Supervised):
         word = self.kind_.word
         examples, labels = check_pairs(X, y, "check_int8", self.NOUN, word, self.examples_of, self.kind_.read)
         if reason := obstacle(self.model_, choose_device(self.device)):
-            raise ConfigError(f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16")
+            raise NotForThisModelError(
+                f"int8 is off: {reason}", where="precision", fix="Use auto, fp32 or bf16"
+            )
         self._warn_of_spelling(labels)
         return self._measure_int8(examples, self.targets(labels, word))
 
@@ -288,7 +299,7 @@ class Classifier(ClassifierMixin, Supervised):
         if below is not None and (
             isinstance(below, bool) or not isinstance(below, int | float) or not 0 < below < 1
         ):
-            what = f"abstain_below = {shown(below)} is no probability"
+            what = f"abstain_below = {shown(below)} is not a probability"
             raise CheckpointError(what, where=str(folder), fix="Choose it again")
         about = {"abstain_below": None, "int8": None} | about
         return super().restore(folder, about | {"int8": read_outcome(about["int8"], str(folder))})
@@ -301,6 +312,8 @@ def share_right(answers: Sequence[Any], truth: Sequence[Any], weights: Any = Non
         DataError: another number of answers or weights, or weights that are all 0.
     """
     if len(answers) != len(truth):
-        raise DataError(f"{len(answers)} answers, {len(truth)} labels", where="score", fix="Give one each")
+        raise UnequalLengthsError(
+            f"{len(answers)} answers, {len(truth)} labels", where="score", fix="Give one each"
+        )
     right = [a == b for a, b in zip(answers, truth, strict=True)]
     return float(np.average(right, weights=None if weights is None else check_weights(weights, len(right))))

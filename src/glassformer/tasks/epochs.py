@@ -58,7 +58,7 @@ def _take(clf: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
     own = clf.model_.state_dict()
     for name, tensor in weights.items():
         if name not in own or own[name].shape != tensor.shape:
-            raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train anew")
+            raise CheckpointError(f"{name} is of another model", where=str(path), fix="Train again")
     clf.model_.load_state_dict(own | dict(weights))
     clf._compute_model = None  # of the weights before
 

@@ -14,7 +14,7 @@ import numpy as np
 from glassformer.config import plain
 from glassformer.data.copies import groups_of
 from glassformer.data.splits import Splits, labelled, stratified_folds
-from glassformer.errors import DataError
+from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import spread
 from glassformer.targets.regression import Numbers
 from glassformer.targets.target import Target
@@ -52,7 +52,9 @@ class OutOfFold:
         groups = groups_of(self.train)
         if (count := len(set(groups))) < folds:
             what = f"{count} different {group} for {folds} folds"
-            raise DataError(what, where=self.train.origin, fix="Use fewer folds, or give more texts")
+            raise TooFewExamplesError(
+                what, where=self.train.origin, fix="Use fewer folds, or give more texts"
+            )
         return stratified_folds([kind] * len(self.train), folds, self.recipe.data.split_seed, groups)
 
     def given(self, split: Any) -> tuple[Any, ...]:

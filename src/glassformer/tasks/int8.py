@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.errors import CheckpointError, ConfigError, with_article
+from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError, with_article
 from glassformer.nn.int8 import in_int8, multiplies
 from glassformer.nn.kernels import int8, level
 from glassformer.runtime import choose_dtype
@@ -47,8 +47,8 @@ def compute_model(model: Any, precision: str, device: torch.device) -> Any:
 def refuse_int8(precision: str, kind: str) -> str:
     """The same; ConfigError for int8, where ``kind`` is no classifier."""
     if precision == "int8":
-        what = f"int8 is held to validation labels, which {with_article(kind)} does not give"
-        raise ConfigError(what, where="precision", fix="Use auto, fp32 or bf16")
+        what = f"int8 is checked on validation labels, which {with_article(kind)} does not have"
+        raise NotForThisModelError(what, where="precision", fix="Use auto, fp32 or bf16")
     return precision
 
 
@@ -64,7 +64,7 @@ def obstacle(model: Any, device: torch.device) -> str | None:
 def check_count(count: int) -> None:
     """Raises ConfigError where so many held-out examples decide nothing."""
     if count < FEWEST:
-        what = f"int8 is held to validation labels, {FEWEST} at least, and there are {count}"
+        what = f"int8 is checked on validation labels: it needs at least {FEWEST}, and there are {count}"
         raise ConfigError(what, where="precision", fix="Hold more examples out, or use auto")
 
 
@@ -106,5 +106,7 @@ def read_outcome(found: Any, where: str) -> dict[str, Any] | None:
     shares = all(isinstance(x, int | float) and math.isfinite(x) and 0 <= x <= 1 for x in numbers)
     whole = isinstance(found, dict) and isinstance(found.get("n"), int) and found["n"] >= 1
     if not (shares and whole and isinstance(found.get("passed"), bool)):
-        raise CheckpointError("'int8' is no outcome of its gate", where=where, fix="Take the key out of it")
+        raise CheckpointError(
+            "'int8' is not an outcome of its gate", where=where, fix="Take the key out of it"
+        )
     return found

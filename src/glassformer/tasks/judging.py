@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from glassformer.data.rejected import summary
-from glassformer.errors import DataError
+from glassformer.errors import NoSuchSplitError
 from glassformer.tasks.same_data import own_data
 from glassformer.tasks.task import RunContext
 
@@ -74,6 +74,8 @@ def split_to_judge(
         context.log(summary(rejected, listed=False))
     split, where = splits.judged, source or context.recipe.data.source
     if split is None or (needed and split.labels is None):
-        raise DataError(f"nothing to judge: no {needed or 'validation and no test split'}", where=where)
+        raise NoSuchSplitError(
+            f"nothing to evaluate: no {needed or 'validation and no test split'}", where=where
+        )
     context.log(f"{len(split):,} {noun} of {split.origin}{also(splits.dataset)}")
     return split

@@ -25,7 +25,7 @@ from glassformer.data.label_sets import each
 from glassformer.data.mending import mended
 from glassformer.data.rejected import SKIP, summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
-from glassformer.errors import DataError
+from glassformer.errors import DataError, NoSuchSplitError, UnclearColumnError
 from glassformer.evaluate.compare import paired_difference
 from glassformer.evaluate.predictions import SIMPLE, write_simple
 from glassformer.inputs.inputs import Inputs
@@ -126,7 +126,7 @@ def load(inputs: Inputs, target: Classes, recipe: Any, source: str | None = None
     splits = split_up(dataset, d, recipe.evaluate.split)
     if splits.train.labels is None:
         what = f"no {target.word} to learn from"
-        raise DataError(what, where=splits.train.origin, fix="Name label_column")
+        raise UnclearColumnError(what, where=splits.train.origin, fix="Name label_column")
     return target.trained_on(splits, recipe)
 
 
@@ -178,12 +178,12 @@ def with_known_labels(clf: Any, split: Any, drop_unreadable: bool) -> tuple[Any,
             if drop_unreadable or not error.where:
                 raise
             fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
-            raise DataError(error.what, where=error.where, fix=fix) from None
+            raise error.but(fix=fix) from None
         return split, ""
     found = unseen(kind.normalize(split.labels, classes), classes)
     counts = Counter(map(repr, found.values()))
     labels = listed([f"{label} ({count:,})" for label, count in counts.most_common()])
-    said = f"{len(found):,} {clf.NOUN} left out, whose labels were not seen in training: {labels}"
+    said = f"{clf.NOUN} left out, whose labels were not seen in training: {labels}"
     return without_unseen(split, found), said if found else ""
 
 
@@ -225,7 +225,7 @@ def few_to_choose_by(held: Any, train: Any) -> str:
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside baselines, and what else metrics.json says of inputs and target."""
     started = time.perf_counter()
-    context.log("judging")
+    context.log("evaluating")
     out = judge_readable(context)
     est, recipe = context.estimator, context.recipe
     out |= parts_of(context.task)[0].facts(est, context.data, recipe)
@@ -271,7 +271,7 @@ def judge_splits(context: RunContext) -> dict[str, Any]:
         return out
     out |= kind.coverage(est, context.answers, judged.labels, own=splits.judged_name == "validation")
     if getattr(recipe.train, "keep_epochs", False):
-        context.log("judging every epoch's weights")
+        context.log("evaluating every epoch's weights")
         out["epochs"] = judge_epochs(context, lambda: scored(judged)[0], out["test"])
     if recipe.evaluate.baselines:
         context.log(f"{'baselines' if len(context.task.baselines) > 1 else 'baseline'} on the same split")
@@ -294,7 +294,7 @@ def judge_splits(context: RunContext) -> dict[str, Any]:
 
 def figures(clf: Any, split: Any, recipe: Any, count: Count = uncounted) -> tuple[dict[str, Any], np.ndarray]:
     """The figures of a split and its probabilities ``[n, C]``."""
-    with count("judging", len(split)) as told:
+    with count("evaluating", len(split)) as told:
         probabilities = clf.outputs(split.examples, progress=told)
     found = measured(clf, split, probabilities, recipe, clf.chosen(probabilities))
     if probabilities.ndim == 2 and probabilities.shape[1] > 1 and not clf.kind_.binary:
@@ -441,7 +441,7 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
     """The figures of a saved estimator on its own judged split, or on other data; these stay in ``work``.
 
     Raises:
-        DataError: no labelled split, data that cannot be read, or own ones that have changed (``own_data``).
+        DataError: no labeled split, data that cannot be read, or own ones that have changed (``own_data``).
     """
     clf, splits = context.estimator, _load_again(context, source)
     said = []
@@ -455,7 +455,9 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
         said += [summary(rejected, listed=False)]
     split = splits.judged
     if split is None or split.labels is None:
-        raise DataError("nothing to judge: no labelled split", where=source or context.recipe.data.source)
+        raise NoSuchSplitError(
+            "nothing to evaluate: no labeled split", where=source or context.recipe.data.source
+        )
     split, unknown = with_known_labels(clf, split, context.drop_unreadable)
     splits = replace(splits, judged=split)
     said += [unknown] if unknown else []
@@ -475,7 +477,7 @@ def judge_again(context: RunContext, source: str | None) -> dict[str, Any]:
         if context.drop_unreadable or not error.where:
             raise
         fix = f"{error.fix or 'Correct it'}, or leave such {clf.NOUN} out with {SKIP}"
-        raise DataError(error.what, where=error.where, fix=fix) from None
+        raise error.but(fix=fix) from None
     context.data = splits
     if clf.inputs.can_be_cut and (cut := int(clf.truncated(split.examples).sum())):
         context.log(
@@ -500,12 +502,14 @@ def judge_every_epoch(context: RunContext, source: str | None) -> list[dict[str,
 
     Raises:
         ConfigError: no epochs were kept.
-        DataError: no labelled split, or data that cannot be read.
+        DataError: no labeled split, or data that cannot be read.
     """
     splits = _load_again(context, source)
     split = splits.judged
     if split is None or split.labels is None:
-        raise DataError("nothing to judge: no labelled split", where=source or context.recipe.data.source)
+        raise NoSuchSplitError(
+            "nothing to evaluate: no labeled split", where=source or context.recipe.data.source
+        )
     split, unknown = with_known_labels(context.estimator, split, context.drop_unreadable)
     for line in (unknown, f"{len(split):,} {context.estimator.NOUN} of {split.origin}"):
         if line:

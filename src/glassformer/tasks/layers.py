@@ -1,11 +1,11 @@
-"""The layers of a from-scratch encoder of texts or pictures, from a preset and a recipe's model section."""
+"""The layers of a from-scratch encoder of texts or images, from a preset and a recipe's model section."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError
 from glassformer.nn.encoder import EncoderConfig
 
 SAME = (
@@ -39,5 +39,7 @@ def layers_over(preset: EncoderConfig, model: Any) -> EncoderConfig:
     """
     if model.attention_window is not None and model.attention != "local":
         what = "only local attention has a window"
-        raise ConfigError(what, where="attention_window", fix="Leave it out, or set attention = local")
+        raise NotForThisModelError(
+            what, where="attention_window", fix="Leave it out, or set attention = local"
+        )
     return replace(preset, **given({key: getattr(model, key) for key in SAME} | {"eps": model.norm_eps}))

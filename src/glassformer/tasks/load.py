@@ -23,7 +23,7 @@ from glassformer.checkpoints.sentences import MODULES
 from glassformer.checkpoints.settings import ABOUT, about_in, read_about, section, shown
 from glassformer.data.checks import read_labels
 from glassformer.data.tokenizer_file import check_cut, model_max_length
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, NoSuchModelError, UnsupportedModelError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.inputs.inputs import Inputs
@@ -38,7 +38,7 @@ from glassformer.tasks.probe import Probe
 from glassformer.tasks.task import Task
 
 SENTENCES = "similarity"  # the task of folders of sentence-transformers
-LARGER = 4  # a picture of other people's models than the one that its positions belong to
+LARGER = 4  # an image of other people's models than the one that its positions belong to
 THEIR_CLASSIFIERS = {f.hub.classes["classification"] for f in FAMILIES.values() if f.hub}
 THEIR_TAGGERS = {f.hub.classes["tokens"] for f in FAMILIES.values() if f.hub and "tokens" in f.hub.classes}
 
@@ -74,7 +74,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
-        raise CheckpointError("no such folder", where=str(path))
+        raise NoSuchModelError("no such folder", where=str(path))
     folder = folder.resolve()  # a folder may be called as a checkpoint of the Hub is
     if not (folder / ABOUT).exists() and (folder / "config.json").is_file():
         if (folder / MANIFEST).exists():  # an export of ours has one; so has an estimator that lost its file
@@ -93,7 +93,7 @@ def _load(folder: Path, path: str | Path) -> Any:
         return Probe.load(folder)
     if task is None:
         what = f"holds a {shown(about['kind'])}, which this version does not know"
-        raise CheckpointError(what, where=str(folder))
+        raise UnsupportedModelError(what, where=str(folder))
     return task.estimator.restore(folder, about)
 
 
@@ -184,13 +184,13 @@ def _check_applied(settings: dict[str, Any], kind: Classes, where: str) -> None:
     usual = {"softmax"} if kind.joint else {"sigmoid"} if kind.binary else {"none"}
     asked = settings.get("function_to_apply")
     if asked is not None and asked not in usual:
-        raise CheckpointError(f"function_to_apply = {shown(asked)} is not supported", where=where)
+        raise UnsupportedModelError(f"function_to_apply = {shown(asked)} is not supported", where=where)
     theirs, old = settings.get("sentence_transformers"), "sbert_ce_default_activation_function"
     own = theirs.get("activation_fn") if isinstance(theirs, dict) else None
     named = {"sentence_transformers.activation_fn": own, old: settings.get(old)}
     for key, name in named.items():
         if name is not None and str(name).rpartition(".")[2] != "Identity":
-            raise CheckpointError(f"{key} = {shown(name)} is not supported", where=where)
+            raise UnsupportedModelError(f"{key} = {shown(name)} is not supported", where=where)
 
 
 def _of_transformers(folder: Path) -> Any:
@@ -223,7 +223,7 @@ def _of_transformers(folder: Path) -> Any:
         or other
     ):
         what, fix = _no_classifier(checkpoint, other)
-        raise CheckpointError(what, where=str(folder), fix=fix)
+        raise UnsupportedModelError(what, where=str(folder), fix=fix)
     named = section(settings, "id2label", where) if settings.get("id2label") else {}
     names = [named.get(str(i), None if named else f"LABEL_{i}") for i in range(count)]
     if len(named) not in (0, count) or not all(isinstance(n, str) for n in names) or len(set(names)) < count:
@@ -246,12 +246,12 @@ def _of_transformers(folder: Path) -> Any:
     if model.reads == "texts":
         fitted = fitting(checkpoint, clf.tokenizer_, str(folder))
         model = model if fitted is checkpoint else load_pretrained(fitted)
-    if model.reads == "pictures":
+    if model.reads == "images":
         if clf.transform_.channels != model.config.embedding.channels:
             what = "the preprocessor gives other channels than the model reads"
             raise CheckpointError(what, where=str(folder))
         if max(clf.transform_.size) > LARGER * max(model.config.embedding.image_size):
-            what = "the preprocessor gives far larger pictures than the model was made for"
+            what = "the preprocessor gives far larger images than the model was made for"
             raise CheckpointError(what, where=str(folder))
     clf._with_parts(model, class_order=None, kind=kind_of_target, temperature=1.0, threshold=None)
     clf.classes_ = np.asarray(kind_of_target.classes(names) if count == 1 else names)

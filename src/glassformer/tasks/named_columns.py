@@ -95,7 +95,7 @@ class NamedColumns:
         names = getattr(self, "feature_names_in_", None)
         if (table := open_table(X, origin, self.is_example)) is None:
             if names is not None and {*names} <= {*(as_record(X) or ())}:
-                what = f"one row where a list of {self.NOUN} is wanted"
+                what = f"one row where a list of {self.NOUN} is expected"
                 raise DataError(what, where=origin, fix="Put it into a list")
             return X
         if names is not None and len(names) != most:

@@ -1,8 +1,8 @@
 """``Probe``: classes, neighbors and reasons from a backbone that stays as it is.
 
-probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(pictures, labels)
-probe.predict(others); probe.neighbors(others, pictures, k=5)
-gf.Probe(clf, pooling="patches").explain_similarity(picture, other).save("page.html")
+probe = gf.Probe("google/vit-base-patch16-224", head="knn").fit(images, labels)
+probe.predict(others); probe.neighbors(others, images, k=5)
+gf.Probe(clf, pooling="patches").explain_similarity(image, other).save("page.html")
 
 ``train_layers=0`` of a classifier trains its head by gradient steps on the same features; here a logistic
 regression is solved, or the nearest examples are asked.
@@ -30,7 +30,14 @@ from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import as_known
 from glassformer.data.label_sets import are_truths
 from glassformer.data.transform import read_pictures
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import (
+    BadValueError,
+    CheckpointError,
+    ConfigError,
+    DataError,
+    OneClassError,
+    UnequalLengthsError,
+)
 from glassformer.explain.similarity import page
 from glassformer.finite import finite, json_text
 from glassformer.outputs import write_text_whole
@@ -45,23 +52,23 @@ from glassformer.tasks.named_columns import NamedColumns
 
 BACKBONE, HEAD = "backbone", "head"  # folder and file of a saved probe
 POOLINGS = ("auto", "patches")
-BATCH = 64  # pictures computed at once
+BATCH = 64  # images computed at once
 
 
 @dataclass(frozen=True)
 class PictureSimilarity:
-    """``table[i, j]`` is what patch i of one picture and patch j of the other add to ``score``."""
+    """``table[i, j]`` is what patch i of one image and patch j of the other add to ``score``."""
 
     a: str
     b: str
     table: np.ndarray  # [P, P] fp64, patches row by row
     score: float  # the cosine of the means over all patches
     grids: tuple[tuple[int, int], tuple[int, int]]  # rows and columns of patches
-    urls: tuple[str, str] = field(repr=False)  # ``data:`` addresses of the pictures as the model saw them
+    urls: tuple[str, str] = field(repr=False)  # ``data:`` addresses of the images as the model saw them
 
     @property
     def rows(self) -> list[str]:
-        """What to call the patches of the first picture."""
+        """What to call the patches of the first image."""
         return _places(self.grids[0])
 
     @property
@@ -89,7 +96,7 @@ class PictureSimilarity:
             about = {"score": self.score, "grids": self.grids, "table": self.table.tolist()}
             write_text_whole(path, json_text(about, ascii=True) + "\n")
         else:
-            raise ConfigError("not .html or .json", where=str(path), fix="End the name with one of them")
+            raise BadValueError("not .html or .json", where=str(path), fix="End the name with one of them")
         return path
 
 
@@ -106,7 +113,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         head: ``linear``: a logistic regression; ``knn``: the nearest examples by cosine.
         k: examples that ``knn`` looks at.
         C: of ``linear``: how weakly its weights are kept small, as in scikit-learn.
-        pooling: ``auto``: the vectors that the backbone gives to a head; ``patches``: of pictures the mean
+        pooling: ``auto``: the vectors that the backbone gives to a head; ``patches``: of images the mean
             over all patches, whose similarity is a sum over pairs of patches.
     """
 
@@ -160,13 +167,13 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         labels, self.truth_ = check_labels(y), are_truths(y)
         vectors = self.embed(self.fit_rows(X, y))
         if len(labels) != len(vectors):
-            raise DataError(
+            raise UnequalLengthsError(
                 f"{len(vectors)} examples, {len(labels)} labels", where="fit", fix="Give one each"
             )
         classes, targets = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
             what = "all examples have one label"
-            raise DataError(what, where="labels", fix="Give examples of two classes or more")
+            raise OneClassError(what, where="labels", fix="Give examples of two classes or more")
         self.head_ = fit_head(vectors, targets, self.head, self.k, self.C)  # type: ignore[arg-type]  # it looks
         self.classes_ = classes
         return self
@@ -282,7 +289,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return nearest(queries, vectors, k)
 
     def explain_similarity(self, a: Any, b: Any) -> PictureSimilarity:
-        """What each pair of patches of two pictures adds to the cosine of their means over patches.
+        """What each pair of patches of two images adds to the cosine of their means over patches.
 
         Raises:
             ConfigError: a backbone of texts, or vectors that are no means over patches.
@@ -292,9 +299,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         opened = self._opened()
         if not opened.INPUTS.has_images:
             fix = "Use gf.Embedder, whose explain_similarity is of texts"
-            raise ConfigError("a probe explains pictures", where="explain_similarity", fix=fix)
+            raise ConfigError("a probe explains images", where="explain_similarity", fix=fix)
         if self.pooling != "patches":
-            what = "these vectors are no means over patches"
+            what = "these vectors are not means over patches"
             raise ConfigError(what, where="pooling", fix='Use Probe(..., pooling="patches")')
         parts = [rows.astype(np.float64) / len(rows) for rows in self._patches([a, b])]
         norms = [max(float(np.linalg.norm(part.sum(0))), 1e-12) for part in parts]
@@ -307,7 +314,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         return PictureSimilarity(*names, table, score, (grid, grid), urls)  # type: ignore[arg-type]  # two of each
 
     def _patches(self, X: Sequence[Any]) -> list[np.ndarray]:
-        """The states of each picture's patches, ``[P, D]`` fp32; a class token is none."""
+        """The states of each image's patches, ``[P, D]`` fp32; a class token is none."""
         opened = self._opened()
         if not opened.INPUTS.has_images:
             raise ConfigError("texts have no patches", where="pooling", fix='Use pooling="auto"')
@@ -362,7 +369,7 @@ def _backbones() -> tuple[Any, ...]:
 
 
 def open_backbone(name: str) -> Any:
-    """A checkpoint of texts or pictures as an estimator that gives vectors, its weights as they are.
+    """A checkpoint of texts or images as an estimator that gives vectors, its weights as they are.
 
     Raises:
         ConfigError: an architecture with random weights.

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.config import nearest, read_toml
-from glassformer.errors import ConfigError
+from glassformer.errors import NoSuchRecipeError
 
 DEFAULT_TASK = "text-classification"  # of a recipe that names none
 RECIPES = Path(__file__).parents[1] / "recipes"
@@ -31,7 +31,7 @@ def recipe_values(name_or_path: str | Path) -> tuple[dict[str, Any], str]:
     elif path.suffix != ".toml":
         near = nearest(str(name_or_path), list(known))
         fix = near if near.startswith("Did") else "'glassformer recipes' lists them"
-        raise ConfigError(f"no recipe {str(name_or_path)!r}", fix=fix)
+        raise NoSuchRecipeError(f"no recipe {str(name_or_path)!r}", fix=fix)
     return {"name": path.stem, "task": DEFAULT_TASK} | read_toml(path), path.name
 
 

@@ -186,10 +186,10 @@ class Regressor(RegressorMixin, Supervised):
         stands in ``glassformer.json``."""
         out = super().restore(folder, about)
         if not cls.learns(out.kind_):
-            raise CheckpointError("its targets are no numbers", where=str(folder))
+            raise CheckpointError("its targets are not numbers", where=str(folder))
         bias, head = about.get("bias"), out.model_.head.out
         if isinstance(bias, bool) or not isinstance(bias, int | float) or not np.isfinite(bias):
-            raise CheckpointError(f"bias = {shown(bias)} is no number", where=str(folder))
+            raise CheckpointError(f"bias = {shown(bias)} is not a number", where=str(folder))
         with torch.no_grad():
             head.weight.div_(out.kind_.unit)
             head.bias.fill_(bias)

@@ -19,7 +19,7 @@ from typing import Any
 from glassformer.data.files import reading_as
 from glassformer.data.findings import in_lines
 from glassformer.data.rejected import summary, write_rejected
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError, counted
 from glassformer.explain.architecture import blocks
 from glassformer.runtime import machine_facts, peak_memory_mb, versions, world
 from glassformer.tasks.card import write_card
@@ -127,7 +127,7 @@ def _run(
     run = Run(folder, metrics, task.render_report(folder, known_recipe(folder)))
     if best := best_of_interrupted(metrics):
         stopped = Interrupted(
-            f"stopped while models were compared; the best so far, {best}, is kept; {GO_ON}"
+            f"stopped before all models were compared; the best so far, {best}, is kept; {GO_ON}"
         )
         stopped.run = run
         raise stopped
@@ -155,7 +155,7 @@ def evaluate_task(
     """Judge the saved model of a run again, on its own split or on other data.
 
     Args:
-        on_bad_row: ``skip`` leaves out rows and pictures that cannot be used, and says which; ``refuse``
+        on_bad_row: ``skip`` leaves out rows and images that cannot be used, and says which; ``refuse``
             ends at the first. None: as the recipe says.
         columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
         every_epoch: of a classifier with ``keep_epochs``, the weights of each epoch: ``{"epochs": [...]}``.
@@ -181,7 +181,7 @@ def evaluate_task(
             return found if by is None else found | {"by": slices(context, by)}
     if task.answer is None:
         what = f"{recipe.task} keeps no weights of its epochs"
-        raise ConfigError(what, where=str(folder), fix="Leave --every-epoch out")
+        raise NotForThisModelError(what, where=str(folder), fix="Leave --every-epoch out")
     return {"epochs": judge_every_epoch(context, data)}
 
 
@@ -270,7 +270,9 @@ class Announce(Callback):
             return
         weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")
-        self.log(f"{parameters:,} parameters, computing in {dtype}, {training.total_steps} steps")
+        solved = training.total_steps == 1 and training.config.lr == 0
+        steps = "head solved without training steps" if solved else counted(training.total_steps, "step")
+        self.log(f"{parameters:,} parameters, computing in {dtype}, {steps}")
         for line in training.skipped:
             self.log(f"damaged checkpoint passed over: {line}")
         if training.step:

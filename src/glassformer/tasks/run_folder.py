@@ -18,7 +18,7 @@ from glassformer.checkpoints.settings import about_in
 from glassformer.config import listed, read_toml, to_dict, to_toml
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.tags import EXACT
-from glassformer.errors import ConfigError
+from glassformer.errors import ExistsError, NotARunError, OtherRunError, UnknownKeyError
 from glassformer.outputs import check_folder_path
 from glassformer.report.notebook import Records, run_html
 from glassformer.report.run import read_history
@@ -117,7 +117,7 @@ def with_columns(recipe: Any, columns: Mapping[str, str]) -> Any:
         if not hasattr(recipe.data, key):
             known = [k for k in vars(recipe.data) if k.endswith("_column")]
             what = f"a recipe of {recipe.task} has no {key}"
-            raise ConfigError(what, where=key, fix=f"It has {' and '.join(known) or 'no columns'}")
+            raise UnknownKeyError(what, where=key, fix=f"It has {' and '.join(known) or 'no columns'}")
     return replace(recipe, data=replace(recipe.data, **columns))
 
 
@@ -186,17 +186,17 @@ def check_folder(folder: Path, recipe: Any, resume: bool, killed: bool = False) 
         return
     if folder.is_dir() and not holds_nothing(folder):
         if not resume:
-            raise ConfigError(
+            raise ExistsError(
                 "the output folder exists",
                 where=str(folder),
-                fix="Go on with --resume, or choose another --out",
+                fix="Continue with --resume, or choose another --out",
             )
         if not config.is_file():
-            raise ConfigError("is not a run folder: it has no config.toml", where=str(folder))
+            raise NotARunError("is not a run folder: it has no config.toml", where=str(folder))
     if config.is_file() and (
         other := _differing(what_decides(read_run_recipe(folder)), what_decides(recipe))
     ):
-        raise ConfigError(
+        raise OtherRunError(
             f"holds a run of another recipe ({listed(other)})",
             where=str(config),
             fix="Resume with the same recipe and --set values, or choose another --out",
@@ -234,7 +234,7 @@ def _differing(there: dict[str, Any], here: dict[str, Any], above: str = "") -> 
 
 def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
     """A recipe whose data are split as the run in the folder has begun, or as new runs do; and whether
-    pictures that cannot be read are to be left out after that, so that all others keep their places.
+    images that cannot be read are to be left out after that, so that all others keep their places.
 
     Copies of an example stay on one side in new runs on data of one's own; a run that was begun before there
     was such a setting goes on as it was split.
@@ -252,7 +252,7 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
             begun = getattr(before, "copies", None)
             if data.copies is not None and data.copies != (begun or "apart"):
                 what = f"was begun with copies = {begun or 'apart'}"
-                raise ConfigError(what, where=str(config), fix="Leave copies out, or choose another --out")
+                raise OtherRunError(what, where=str(config), fix="Leave copies out, or choose another --out")
             changes["copies"] = begun
         elif data.copies is None and not is_named(data.source):
             changes["copies"] = "together"
@@ -266,7 +266,7 @@ def as_begun(recipe: Any, folder: Path) -> tuple[Any, bool]:
 
 
 def with_bad_rows(recipe: Any, on_bad_row: str | None, other: bool) -> Any:
-    """A recipe by which rows that cannot be used are treated in another way; pictures of other data too."""
+    """A recipe by which rows that cannot be used are treated in another way; images of other data too."""
     if on_bad_row is None:
         return recipe
     keys = [

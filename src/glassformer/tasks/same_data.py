@@ -11,7 +11,7 @@ from glassformer.data.copies import content_digest
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.pairs import PAIR_SOURCES, SCORED_SOURCES
 from glassformer.data.sources import NAMED_SOURCES
-from glassformer.errors import DataError, InputError
+from glassformer.errors import DataChangedError, InputError
 from glassformer.tasks.task import RunContext
 
 KEY = "data_sha256"  # of metrics.json
@@ -43,7 +43,7 @@ def check_resumed(folder: Path, data: Any, source: str) -> None:
     """Raises DataError where a finished run would be trained anew on other data."""
     if "train" in (changed_parts(folder, data) or ()):
         fix = "Restore it, or train into another folder: --out FOLDER"
-        raise DataError("has changed since the training", where=source, fix=fix)
+        raise DataChangedError("has changed since the training", where=source, fix=fix)
 
 
 def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
@@ -68,7 +68,7 @@ def own_data(context: RunContext, parts: Sequence[str] = ("judged",)) -> Any:
     if wanted and "train" in changed:
         what = "has changed since the training: drawn anew, its split may hold rows that the model has seen"
         fix = f"Restore it, or give rows that are new: glassformer evaluate {context.folder} --data FILE"
-        raise DataError(what, where=source, fix=fix)
+        raise DataChangedError(what, where=source, fix=fix)
     if wanted:
         context.log(f"{source} has changed since the training; its training examples are the same")
     return data

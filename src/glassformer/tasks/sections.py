@@ -67,7 +67,7 @@ class LabeledData(DrawnData):
     label_column: str | None = setting(None, "of labels or numbers; found by itself, likewise")
     hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighboring rows stay together")
     drop_duplicates: bool = setting(
-        False, "leave out repeats, and what of train also stands in validation or test"
+        False, "leave out repeats, and what of train is also in validation or test"
     )
 
 
@@ -216,7 +216,7 @@ class EvaluateKeys(Section):
 class ShownNumbers(EvaluateKeys):
     """What is judged and shown of predicted numbers."""
 
-    shown: int = setting(12, "judged examples that go into the report, those furthest off")
+    shown: int = setting(12, "evaluated examples that go into the report, those furthest off")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.data.files import pass_over
 from glassformer.data.tables import READERS, read_table
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.finite import json_text
 from glassformer.tasks.labelled import measured
 from glassformer.tasks.task import RunContext
@@ -32,8 +32,8 @@ def check_column(context: RunContext, source: str | None, column: str) -> None:
             values hardly repeat.
     """
     if not hasattr(getattr(context.estimator, "kind_", None), "meter"):
-        what = f"{context.recipe.task} is not judged by a column"
-        raise ConfigError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
+        what = f"{context.recipe.task} is not evaluated by a column"
+        raise NotForThisModelError(what, where=OPTION, fix="Leave it out; classifiers and regressors have it")
     path = Path(source or str(getattr(context.recipe.data, "source", "")))
     if path.suffix.lower() in READERS and path.is_file():
         _check_repeats(column, list(_column(path, column).values()))
@@ -57,7 +57,7 @@ def slices(context: RunContext, column: str) -> dict[str, Any]:
     split, answers, clf = context.data.judged, context.answers, context.estimator
     path = Path(str(split.origin))
     if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
-        what, fix = f"{split.origin} is no single table with other columns", "Give one table by --data"
+        what, fix = f"{split.origin} is not a single table with other columns", "Give one table by --data"
         raise ConfigError(what, where=OPTION, fix=fix)
     known = _column(path, column)
     values = [known.get(row, "") for row in split.rows]
@@ -102,5 +102,7 @@ def _check_repeats(column: str, values: Sequence[str]) -> None:
     single = sum(n == 1 for n in counts.values())
     covered = sum(n for _, n in counts.most_common(MOST))
     if len(counts) > FEW and (2 * single > len(counts) or 2 * covered < len(values)):
-        what = f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows a value to judge"
+        what = (
+            f"{column} has {len(counts):,} values in {len(values):,} rows: too few rows a value to evaluate"
+        )
         raise ConfigError(what, where=OPTION, fix=REPEAT)

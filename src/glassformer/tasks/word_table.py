@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from glassformer.data.text import TokenTable
 from glassformer.data.tokenizer_file import id_count
 from glassformer.data.vocabulary import SPECIAL_TOKENS
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.tasks.text_classification.recipe import ModelConfig
 from glassformer.tasks.word2vec.estimator import Word2Vec
 
@@ -53,7 +53,7 @@ def read_word_table(
     vectors = Word2Vec.load(Path(model.vectors))
     if model.embedding_dim not in (None, vectors.vectors_.shape[1]):
         what = f"embedding_dim is {model.embedding_dim}, the vectors have {vectors.vectors_.shape[1]} numbers"
-        raise ConfigError(what, where="embedding_dim", fix="Leave it out")
+        raise NotForThisModelError(what, where="embedding_dim", fix="Leave it out")
     return vectors
 
 

@@ -1,1 +1,1 @@
-"""The loop, what it minimises, the optimiser, and all that a checkpoint must hold."""
+"""The loop, what it minimises, the optimizer, and all that a checkpoint must hold."""

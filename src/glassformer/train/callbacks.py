@@ -28,7 +28,7 @@ from glassformer.checkpoints.files import (
 from glassformer.checkpoints.locks import writing
 from glassformer.checkpoints.native import newest_state
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError, ConfigError, GlassformerError
+from glassformer.errors import CheckpointError, ConfigError, FolderExistsError, GlassformerError, counted
 from glassformer.finite import json_text
 from glassformer.train.loop import StepInfo, run
 from glassformer.train.state import Training
@@ -129,13 +129,18 @@ Count = Callable[[str, int], AbstractContextManager[Told]]  # what is done, and 
 
 
 STOPPED = "interrupted"  # why ``auto`` left a model out
-GO_ON = "go on with --resume, in Python resume=True"  # which the command line makes a whole command of
+GO_ON = "continue with --resume, in Python resume=True"  # which the command line makes a whole command of
 
 
 class Interrupted(GlassformerError):
-    """Training was asked to stop and did so between two steps; the command line exits with 130."""
+    """Training was asked to stop and did so between two steps; the command line exits with 130.
+
+    Cause: Ctrl-C, SIGTERM or SIGHUP.
+    Fix: give the command that the line ends with.
+    """
 
     exit_code = 130
+    code = "interrupted"
     run: Any = None  # that ended with the best of the models compared so far
 
 
@@ -146,7 +151,7 @@ class Callback:
         """Before the first step (or the first after a resume)."""
 
     def step(self, training: Training, info: StepInfo) -> None:
-        """After each optimiser step, evaluation included."""
+        """After each optimizer step, evaluation included."""
 
     def note(self, line: str) -> None:
         """What a fit has to say between two trainings, such as the score of a candidate."""
@@ -197,7 +202,7 @@ class Checkpoints(Callback):
         try:
             if newest := ranks.agree(newest_state(self.folder)):
                 if not resume:
-                    raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
+                    raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
                 training.load(self.folder)
         except BaseException:
             self._held.close()
@@ -342,9 +347,11 @@ class Progress(Callback):
         self.began, self.first, self.last_line = time.monotonic(), training.step, time.monotonic()
         self.last_judged, self.best = self.began, ""
         self.told: set[str] = set()  # evaluations that have a line
-        if training.chosen:
+        # A head that is solved beforehand: nothing is left to learn, and no step or rate to show.
+        self.solved = training.total_steps == 1 and training.config.lr == 0
+        if training.chosen and not self.solved:
             said = ", ".join(f"{key} = {value:g}" for key, value in training.chosen.items())
-            self._line(f"chosen: {said} ({training.total_steps:,} steps)")
+            self._line(f"chosen: {said} ({counted(training.total_steps, 'step')})")
         if not self.live:
             return
         if self.notebook:
@@ -381,7 +388,7 @@ class Progress(Callback):
         if self.bar is not None:
             loss, speed = _recent(training)
             self.bar.update(self.task, completed=training.step, epoch=info.epoch + 1, loss=loss, speed=speed)
-        elif training.finished or time.monotonic() - self.last_line >= self.every:
+        elif (training.finished and not self.solved) or time.monotonic() - self.last_line >= self.every:
             loss, speed = _recent(training)
             done, total = training.step, training.total_steps
             left = (time.monotonic() - self.began) / max(done - self.first, 1) * (total - done)

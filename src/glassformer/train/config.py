@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from glassformer.config import INF, Section, check_ranges, section, setting
-from glassformer.errors import ConfigError, FewStepsWarning, HighRateWarning, IdleSettingWarning
+from glassformer.errors import (
+    BadValueError,
+    ConfigError,
+    FewStepsWarning,
+    HighRateWarning,
+    IdleSettingWarning,
+)
 
 LORA_TARGETS = ("q", "v")  # as in the paper
 
@@ -37,7 +43,7 @@ class FitConfig(Section):
         1.0, "factor on the learning rate of embeddings, not of positions and segments"
     )
     batch_size: int = setting(32, "sequences (of texts, 0: batch_tokens decides)")
-    accumulate: int = setting(1, "batches per optimiser step; the loss stays that of one large batch")
+    accumulate: int = setting(1, "batches per optimizer step; the loss stays that of one large batch")
     clip: float = setting(1.0, "norm of the gradient; 0: none")
     train_layers: int | None = setting(
         None, "head and the last so many encoder layers learn; 0: the head alone; None: all"
@@ -144,7 +150,7 @@ class SolvedFitConfig(Maskable, SuitedFitConfig):
     )
     start_share: str | float = setting(
         "auto",
-        "share of the weights that a checkpoint's training began with in those that are judged and kept; "
+        "share of the weights that a checkpoint's training began with in those that are evaluated and kept; "
         "auto: after a solved start, what does best on the validation examples, else 0",
         in_file=0.0,
     )
@@ -152,8 +158,8 @@ class SolvedFitConfig(Maskable, SuitedFitConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.start_share, str) and self.start_share != "auto":
-            what = f"start_share = {self.start_share!r} is no share"
-            raise ConfigError(what, where="start_share", fix="auto, or a number")
+            what = f"start_share = {self.start_share!r} is not a share"
+            raise BadValueError(what, where="start_share", fix="auto, or a number")
         if self.maskable and self.train_layers == 0 and not self.unfreeze_every:
             what = "an encoder that stays as it is does not learn to read hidden inputs"
             raise ConfigError(what, where="maskable", fix="Leave out train_layers, or maskable")
@@ -188,7 +194,7 @@ class ClassifierFitConfig(SolvedFitConfig):
         "prediction if validation labels stay",
     )
     keep_epochs: bool = setting(
-        False, "the weights of each epoch are kept, and judged once at the end: nothing is chosen by them"
+        False, "the weights of each epoch are kept, and evaluated once at the end: nothing is chosen by them"
     )
 
     def __post_init__(self) -> None:
@@ -223,9 +229,9 @@ class VectorsConfig:
 
     dim: int = setting(100, "numbers a word")
     window: int = setting(
-        5, "words on either side at most; the half-width is drawn from 1 ... window for each centre"
+        5, "words on either side at most; the half-width is drawn from 1 ... window for each center"
     )
-    negative: int = setting(5, "words drawn at random for each window (sgd) or each centre (adam)")
+    negative: int = setting(5, "words drawn at random for each window (sgd) or each center (adam)")
     min_count: int = setting(5, "a word seen less often has no vector")
     max_words: int = setting(0, "words at most, the most frequent ones; 0: no limit")
     subsample: float = setting(1e-3, "frequent words above this share are thinned out; 0: none are")
@@ -233,12 +239,12 @@ class VectorsConfig:
     optimizer: Literal["sgd", "adam"] = setting(
         "sgd", "sgd: compiled, for work; adam: the readable model, in batches"
     )
-    positives: int = setting(2, "of each centre, with adam; sgd takes the whole window")
+    positives: int = setting(2, "of each center, with adam; sgd takes the whole window")
     centers: Literal["places", "words"] = setting(
         "places",
         "with adam; words: an epoch meets each word once, positives drawn with replacement from all contexts",
     )
-    batch_size: int = setting(256, "centres, with adam")
+    batch_size: int = setting(256, "centers, with adam")
     lr: float | None = setting(None, "at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)")
     add_contexts: bool = setting(
         False, "a word's vector is the sum of its two: what stands together is alike too"

@@ -398,5 +398,5 @@ class Several(Ranks):
                 raise
             raise GlassformerError(
                 f"process {self.rank} of {self.size} lost another one of this training, which has ended or "
-                "cannot be reached; the newest checkpoint is whole: go on with --resume"
+                "cannot be reached; the newest checkpoint is whole: continue with --resume"
             ) from error

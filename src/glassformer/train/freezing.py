@@ -8,7 +8,7 @@ import re
 
 from torch import nn
 
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConflictError, NotForThisModelError
 from glassformer.nn.lora import add_lora
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import FitConfig
@@ -27,21 +27,23 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
         key = "train_layers" if n is not None else next((key for key, value in given.items() if value), None)
         if key is not None:
             what = "update" if key == "lora_rank" else "freeze"
-            raise ConfigError(f"this model has no encoder layers to {what}", where=key, fix="Leave it out")
+            raise NotForThisModelError(
+                f"this model has no encoder layers to {what}", where=key, fix="Leave it out"
+            )
         return
     count = len(model.get_submodule("encoder").layers)  # type: ignore[arg-type]  # its ModuleList
     if config.lora_rank and (n is not None or config.unfreeze_every):
-        raise ConfigError(
+        raise ConflictError(
             "lora_rank leaves the encoder as it is", where="train_layers", fix="Choose one of them"
         )
     if config.unfreeze_every and config.train_layers is None:
-        raise ConfigError(
+        raise ConflictError(
             "unfreeze_every says when layers follow, train_layers with how many it begins",
             where="unfreeze_every",
             fix="Set train_layers = 0, or as many as shall learn from the start",
         )
     if n is not None and n > count:
-        raise ConfigError(f"train_layers = {n}, the encoder has {count}", where="train_layers")
+        raise BadValueError(f"train_layers = {n}, the encoder has {count}", where="train_layers")
     if config.lora_rank:
         add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
     elif n is not None and not config.unfreeze_every:

@@ -3,7 +3,7 @@
 A small encoder keeps a GPU busy for less time than the processor needs to start its hundreds of kernels. A
 graph starts them all with one call, but on fixed shapes and memory. So a batch of texts is filled up to one
 of ``SIZES`` numbers of tokens with sequences whose target counts for nothing, so that their loss and gradient
-are 0. Pictures have one shape anyway.
+are 0. Images have one shape anyway.
 
 Off unless ``GLASSFORMER_GRAPHS=1``, since what they gain has not been measured on a GPU of one's own; then
 used for classification in bf16. What cannot be captured is computed without, and a warning says

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from glassformer.checkpoints.files import disk_errors
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, NotInstalledError
 from glassformer.train.callbacks import Callback
 
 OF_STEPS = ("loss", "lr", "tokens")
@@ -41,7 +41,7 @@ def need(package: str, extra: str) -> None:
     """Raises ConfigError where a package that is to be logged to is not installed."""
     if find_spec(package) is None:
         fix = f"pip install 'glassformer[{extra}]'"
-        raise ConfigError(f"{package} is not installed", where=f"log to {extra}", fix=fix)
+        raise NotInstalledError(f"{package} is not installed", where=f"log to {extra}", fix=fix)
 
 
 class Log(Callback):
@@ -222,7 +222,7 @@ def loggers(names: Sequence[str], folder: Path) -> list[Callback]:
     made: list[Callback] = []
     for name in dict.fromkeys(names):
         if name not in LOGS:
-            raise ConfigError(f"no log {name!r}", where="--log", fix=nearest(name, LOGS))
+            raise BadValueError(f"no log {name!r}", where="--log", fix=nearest(name, LOGS))
         tensorboard = name == "tensorboard"
         made.append(TensorBoard(folder / name) if tensorboard else MLflow(folder.name, folder=folder))
     return made

@@ -20,7 +20,7 @@ from glassformer.data.batching import (
     pack_texts,
     training_batches,
 )
-from glassformer.errors import GlassformerError
+from glassformer.errors import DivergedError
 from glassformer.finite import finite
 from glassformer.runtime import fits
 from glassformer.train.graphs import graphs_of
@@ -34,7 +34,7 @@ INSTEAD = "instead of the monitor"
 
 @dataclass(frozen=True)
 class StepInfo:
-    """One optimiser step; ``evaluation`` is set when the validation data were judged after it."""
+    """One optimizer step; ``evaluation`` is set when the validation data were judged after it."""
 
     step: int
     epoch: int
@@ -50,7 +50,7 @@ class Steps(Protocol):
     """What can be counted before anything is computed."""
 
     def steps(self, epoch: int) -> list[list]:
-        """The optimiser steps of an epoch, each a list of micro-batches (indices of examples)."""
+        """The optimizer steps of an epoch, each a list of micro-batches (indices of examples)."""
         ...
 
 
@@ -72,7 +72,7 @@ class Stream(Steps, Protocol):
 
 
 def count_steps(stream: Steps, epochs: int) -> int:
-    """Optimiser steps in so many epochs."""
+    """Optimizer steps in so many epochs."""
     return sum(len(stream.steps(epoch)) for epoch in range(epochs))
 
 
@@ -172,7 +172,7 @@ def run(
             loss_sum, count, tokens = sums["loss"], sums["count"], sums.pop("tokens")
             _add(training.epoch_sums, **sums)
             if not np.isfinite(loss_sum):
-                raise GlassformerError(
+                raise DivergedError(
                     f"the loss is {loss_sum} at step {training.step + 1}: lower lr (now {config.lr}) or set "
                     "clip"
                 )

@@ -1,10 +1,10 @@
 """Skip-gram with negative sampling as compiled loops: the loss of ``models/skipgram.py``, many times as fast.
 
 Two things make it fast. All pairs of a window share its negatives (pWord2Vec, Ji et al., 2016): few rows are
-fetched for many products. The pairs are taken as word2vec's own code takes them: the centre vector of each
-neighbour tells the word in the middle from the negatives. So a word meets new negatives in each window that
+fetched for many products. The pairs are taken as word2vec's own code takes them: the center vector of each
+neighbor tells the word in the middle from the negatives. So a word meets new negatives in each window that
 it stands in, about ``window + 1`` times ``negative`` of them at every place. Taken the other way, from the
-middle to its neighbours, it would meet those of one window only, and learn less. The two ways have the same
+middle to its neighbors, it would meet those of one window only, and learn less. The two ways have the same
 pairs, for whether two places are paired does not depend on which of them is the middle. And the width of a
 row is a constant, a multiple of 16, so the loops have no remainder.
 
@@ -90,7 +90,7 @@ def kernel(width: int) -> Kernel:
         """One step of gradient descent for each pair of a window.
 
         Args:
-            around: [>= count] the neighbours; their rows of ``centre_table`` move.
+            around: [>= count] the neighbors; their rows of ``centre_table`` move.
             words: [>= drawn] the middle word, then the negatives; their rows of ``context_table`` move.
             steps, grad: [>= drawn], [width]: room to work in.
             judge: whether the loss is wanted; else 0 is returned.

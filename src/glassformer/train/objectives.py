@@ -23,7 +23,7 @@ from glassformer.data.batching import PairBatch, TextBatch
 from glassformer.data.image_batching import ImageBatch, SeenBatch
 from glassformer.data.masking import MaskedBatch
 from glassformer.data.vocabulary import Vocabulary
-from glassformer.errors import ConfigError
+from glassformer.errors import BadValueError, ConfigError
 from glassformer.nn.cross_entropy import linear_cross_entropy
 from glassformer.packing import Packing
 from glassformer.runtime import generator_on, send
@@ -65,7 +65,7 @@ class SquaredError:
 
 
 def mixed_targets(targets: Tensor, partner: Tensor, share: Tensor) -> Tensor:
-    """The targets of pictures that were mixed, each with its partner's by their shares."""
+    """The targets of images that were mixed, each with its partner's by their shares."""
     wanted = targets.float()
     share = share.to(wanted.device).view(-1, *[1] * (wanted.dim() - 1))
     return torch.lerp(wanted[partner.to(wanted.device)], wanted, share)
@@ -199,11 +199,11 @@ class Classification:
 
 @dataclass
 class ImageClassification:
-    """Cross-entropy over pictures, with soft labels where two were mixed into one.
+    """Cross-entropy over images, with soft labels where two were mixed into one.
 
     Args:
         targets: ``[n]`` class numbers of the whole training set.
-        weights: ``[n]`` with mean 1, or None; a mixed picture takes the share-weighted mean of its two.
+        weights: ``[n]`` with mean 1, or None; a mixed image takes the share-weighted mean of its two.
         hide: what is hidden at each step; None: nothing.
     """
 
@@ -303,22 +303,22 @@ def class_weights(targets: np.ndarray, classes: list, class_weight: str | dict |
         per_class = compute_class_weight("balanced", classes=present, y=targets)
         table = dict(zip(present.tolist(), per_class.tolist(), strict=True))
     elif isinstance(class_weight, str):
-        raise ConfigError(
-            f"{class_weight!r} is no weighting", where="class_weight", fix="Use balanced or a table"
+        raise BadValueError(
+            f"{class_weight!r} is not a weighting", where="class_weight", fix="Use balanced or a table"
         )
     elif not isinstance(class_weight, Mapping):
-        what = f"a {type(class_weight).__name__} is no weighting"
-        raise ConfigError(what, where="class_weight", fix="Use balanced or a table {label: weight}")
+        what = f"a {type(class_weight).__name__} is not a weighting"
+        raise BadValueError(what, where="class_weight", fix="Use balanced or a table {label: weight}")
     else:
         by_text = {label_text(label): weight for label, weight in class_weight.items()}
         for label, weight in by_text.items():
             if label not in map(str, classes):
-                raise ConfigError(
+                raise BadValueError(
                     f"no label {label!r}", where="class_weight", fix=nearest(label, [*map(str, classes)])
                 )
             if not isinstance(weight, Real) or not _fits(weight):
-                raise ConfigError(
-                    f"{weight!r} is no weight",
+                raise BadValueError(
+                    f"{weight!r} is not a weight",
                     where="class_weight",
                     fix=f"Use 0, or numbers from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}",
                 )
@@ -378,7 +378,7 @@ def masked_losses(model: Any, batch: MaskedBatch) -> tuple[Tensor, Tensor, Tenso
 
 @dataclass
 class HiddenPatches:
-    """Mean squared error over each picture's hidden patches, summed over pictures (He et al., 2022).
+    """Mean squared error over each image's hidden patches, summed over images (He et al., 2022).
 
     What counts as right is the share of their variance that is explained, 1 - loss.
     """

@@ -142,7 +142,7 @@ def warn_of_other_bits(computed: list[dict[str, Any]], ours: dict[str, Any], whe
 
 @dataclass
 class Training:
-    """A model in training: weights, optimiser, place in the data, best so far, patience, history.
+    """A model in training: weights, optimizer, place in the data, best so far, patience, history.
 
     ``fingerprint`` names the data and settings; a checkpoint of another one is refused. ``before`` has the
     values that settings count as in checkpoints made before there were such settings.
@@ -155,9 +155,9 @@ class Training:
     fingerprint: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
     chosen: Mapping[str, Any] = field(default_factory=dict)  # of the settings, those that were left unset
-    step: int = 0  # optimiser steps done
+    step: int = 0  # optimizer steps done
     epoch: int = 0
-    cursor: int = 0  # optimiser steps done in this epoch
+    cursor: int = 0  # optimizer steps done in this epoch
     epoch_sums: dict[str, float] = field(default_factory=dict)  # loss, correct, count of this epoch
     best_score: float | None = None
     best_loss: float | None = None  # of the validation data, at the best score

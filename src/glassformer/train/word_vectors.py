@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glassformer.checkpoints.native import check_fingerprint, load_state, save_state
 from glassformer.data.sentences import Corpus
-from glassformer.errors import FewStepsWarning, GlassformerError
+from glassformer.errors import DivergedError, FewStepsWarning, GlassformerError
 from glassformer.models.skipgram import (
     NONE,
     SkipGram,
@@ -43,7 +43,7 @@ LAST_RATE = 1e-4  # of stochastic gradient descent
 
 
 def first_vectors(size: int, dim: int, seed: int, optimizer: str = "sgd") -> np.ndarray:
-    """Centre vectors before training ``[V, D]``; context vectors start at 0.
+    """Center vectors before training ``[V, D]``; context vectors start at 0.
 
     U(-1/dim, 1/dim) as gensim's; half as wide for Adam, as word2vec's own (Mikolov et al., 2013).
     """
@@ -175,7 +175,7 @@ class FastTraining:
 
     def _diverged(self, what: str) -> GlassformerError:
         rate = 0.025 if self.config.lr is None else self.config.lr
-        return GlassformerError(f"{what}: lower lr (now {rate})")
+        return DivergedError(f"{what}: lower lr (now {rate})")
 
     def _check(self) -> None:
         """Say what neither the loss nor anything else does: it is that of every 32nd window."""
@@ -260,7 +260,7 @@ def run_fast(
 
 @dataclass
 class SkipGramStream:
-    """Every kept place of the corpus is a centre once an epoch, with new positives and negatives."""
+    """Every kept place of the corpus is a center once an epoch, with new positives and negatives."""
 
     corpus: Corpus
     config: VectorsConfig
@@ -291,7 +291,7 @@ class SkipGramStream:
         return SkipGramBatch(*(torch.from_numpy(np.asarray(a, np.int64)) for a in arrays))
 
     def _epoch(self, epoch: int) -> tuple[np.ndarray, ...]:
-        """The words kept in an epoch, the bounds of each one's sentence, and the order of the centres."""
+        """The words kept in an epoch, the bounds of each one's sentence, and the order of the centers."""
         if self._kept[0] != epoch:
             rng = np.random.default_rng((self.config.seed, 0, epoch))
             ids, starts = self.corpus.ids, self.corpus.starts
@@ -358,7 +358,7 @@ def adam_config(config: VectorsConfig) -> FitConfig:
 
 
 def skipgram_loss(model: SkipGram, batch: SkipGramBatch) -> StepLoss:
-    """Summed over centres; ``correct`` counts centres whose first positive scores above every negative."""
+    """Summed over centers; ``correct`` counts centers whose first positive scores above every negative."""
     losses: Tensor = model(batch)
     with torch.no_grad():
         noise = model.scores(batch.centres, batch.negatives).masked_fill(batch.negatives == NONE, -torch.inf)

@@ -1,4 +1,4 @@
-// The attention view: colours the words (or patches) of each input by a method's scores, by the rollout, or by
+// The attention view: colors the words (or patches) of each input by a method's scores, by the rollout, or by
 // one layer and head, as the answer reads them or as one chosen word does.
 // Reads numbers only; every text stands in the page already and is never parsed again.
 "use strict";

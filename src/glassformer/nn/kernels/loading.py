@@ -46,7 +46,7 @@ def allowed() -> tuple[Level, ...]:
     if limit in ("0", "1"):
         return LEVELS if limit == "1" else ()
     if limit not in names:
-        raise ConfigError(f"{SWITCH}={limit} is no level", fix=nearest(limit, ["0", "1", *names]))
+        raise ConfigError(f"{SWITCH}={limit} is not a level", fix=nearest(limit, ["0", "1", *names]))
     return LEVELS[names.index(limit) :]
 
 
@@ -98,7 +98,7 @@ def check_whole(file: Path) -> None:
         header = opened.read(64)
         size = opened.seek(0, os.SEEK_END)
     if len(header) < 64 or header[:5] != b"\x7fELF\x02":
-        raise OSError("it is no library of this system")
+        raise OSError("it is not a library of this system")
     (sections,) = struct.unpack_from("<Q", header, 40)
     each, count = struct.unpack_from("<HH", header, 58)
     if size < sections + each * count:

@@ -145,7 +145,7 @@ export function drawExplanation(panel, e) {
   const scores = rows.map((row) => row[1]);
   const about = e.target === null ? ", where it looked" : ` for \u201c${e.target}\u201d`;
   let caption = `${e.method.replaceAll("_", " ")}${about}: scores from ${figure(Math.min(...scores))} to ${figure(Math.max(...scores))}`;
-  if (e.image) caption += "; yellow speaks for it, blue against it, and the picture is shown in gray so that they can be told";
+  if (e.image) caption += "; yellow speaks for it, blue against it, and the image is shown in gray so that they can be told";
   if (e.notes.length) caption += `; ${e.notes.join("; ")}`;
   if (e.error !== null) caption += `, relative error of the sum ${e.error.toExponential(1)}`;
   say(panel, caption, false);
@@ -194,7 +194,7 @@ function drawPatches(place, e) {
   svg.setAttribute("viewBox", `0 0 ${columns} ${rows}`);
   svg.setAttribute("class", "picture");
   svg.setAttribute("role", "img");
-  svg.setAttribute("aria-label", "The picture as the model saw it, patches marked by their scores");
+  svg.setAttribute("aria-label", "The image as the model saw it, patches marked by their scores");
   put("image", { href: e.image, width: columns, height: rows, preserveAspectRatio: "none" });
   const named = [];
   e.scores.forEach((line, i) => line.forEach((score, j) => {

@@ -1,4 +1,4 @@
-// A picture from a file, the clipboard, a drop or a drawing; as base64 of a file that the server reads.
+// An image from a file, the clipboard, a drop or a drawing; as base64 of a file that the server reads.
 
 const DRAWN = 280; // pixels of the drawing area
 const LARGEST = 1024; // longer sides are scaled down here: no model reads more

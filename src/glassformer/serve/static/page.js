@@ -31,7 +31,7 @@ let models = [];
 let key = "";
 let copying = 0;
 const state = { model: "", method: "attention_gradient", layer: "-1", head: "", target: "", compare: false };
-const inputs = ["", ""]; // texts, or pictures as base64
+const inputs = ["", ""]; // texts, or images as base64
 const panels = [];
 
 const modelNow = () => models.find((m) => m.name === state.model);

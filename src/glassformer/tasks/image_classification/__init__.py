@@ -1,1 +1,1 @@
-"""Pictures to labels."""
+"""Images to labels."""

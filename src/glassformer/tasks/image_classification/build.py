@@ -1,4 +1,4 @@
-"""How a picture classifier is put together from its settings: transform, model, and the folder they share."""
+"""How an image classifier is put together from its settings: transform, model, and the folder they share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from glassformer.data.transform import ImageTransform
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.families.pretrained import Checkpoint, read_checkpoint, with_dropout
 from glassformer.inputs.images import is_image_architecture
@@ -35,7 +35,7 @@ SHAPE_KEYS = (
 
 
 def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: int) -> Any:
-    """The encoder with its classification head, for pictures of the transform's size.
+    """The encoder with its classification head, for images of the transform's size.
 
     Raises:
         ConfigError: a key that this kind of model does not have, or sizes that do not fit.
@@ -47,13 +47,15 @@ def build_model(model: ImageModelConfig, transform: ImageTransform, num_labels: 
         built.weights_source = "; ".join([source, *_unseen(built)])
         return built
     if set_keys := [key for key in SHAPE_KEYS if getattr(model, key) is not None]:
-        raise ConfigError(
+        raise NotForThisModelError(
             f"{set_keys[0]} belongs to from-scratch models; {model.model!r} has its own", where="model"
         )
     checkpoint = read_checkpoint(model.model, model.revision)
     base = checkpoint.config
-    if checkpoint.family.model.reads != "pictures":
-        raise ConfigError(f"{model.model!r} does not read pictures", where="model", fix="Use TextClassifier")
+    if checkpoint.family.model.reads != "images":
+        raise NotForThisModelError(
+            f"{model.model!r} does not read images", where="model", fix="Use TextClassifier"
+        )
     if base.embedding.channels != transform.channels:
         raise ConfigError(
             f"the model reads {base.embedding.channels} channels, the transform gives {transform.channels}",

@@ -1,6 +1,6 @@
-"""``ImageClassifier``: transform, model, head and labels as one object that takes pictures.
+"""``ImageClassifier``: transform, model, head and labels as one object that takes images.
 
-It follows scikit-learn's contract and shares all with ``TextClassifier`` but the way from picture to tokens.
+It follows scikit-learn's contract and shares all with ``TextClassifier`` but the way from image to tokens.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
     def learns_in_steps(self) -> bool:
         return not has_fixed_features(self.model)
 
-    # --- pictures --------------------------------------------------------------------------------
+    # --- images --------------------------------------------------------------------------------
 
     is_example = staticmethod(is_record)
 
     @staticmethod
-    def check(X: Any, origin: str = "pictures") -> list[Any]:
+    def check(X: Any, origin: str = "images") -> list[Any]:
         return check_pictures(X, origin)
 
     @staticmethod
@@ -85,7 +85,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
 
     def _settle(self, fit: Fit) -> None:
         if fit.train.batch_size == 0:
-            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
+            raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
         self.transform_ = build_transform(fit.configs["image"], fit.configs["model"], fit.begun)
 
     def pixels(self, example: Any, where: str = "picture") -> np.ndarray:
@@ -192,7 +192,7 @@ class ImageModel(Supervised, ImageConfig, ImageModelConfig):
         super().check_parts(folder)
         table = self.model_.config.embedding
         if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
-            what = "the preprocessor gives other pictures than the model reads"
+            what = "the preprocessor gives other images than the model reads"
             raise CheckpointError(what, where=str(folder))
 
 

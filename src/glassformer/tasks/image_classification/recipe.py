@@ -1,4 +1,4 @@
-"""What a recipe for pictures can say; see ``recipe.py`` for the idea.
+"""What a recipe for images can say; see ``recipe.py`` for the idea.
 
 The keys of ``image``, ``model`` and ``train`` are the constructor parameters of ``ImageClassifier``.
 """
@@ -23,16 +23,16 @@ from glassformer.train.config import ClassifierFitConfig, SearchLimit
 
 @section
 class ImageDataConfig(ImageFiles, ClassData):
-    """Where the pictures come from and how they are split."""
+    """Where the images come from and how they are split."""
 
     source: str = setting("", "a named source (cifar10, flowers, hotdog, digits), a table or a folder")
 
 
 @section
 class ImageConfig(PixelConfig):
-    """From pictures to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
+    """From images to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
 
-    mix: Literal["none", "mixup", "cutmix", "both"] = setting("none", "pairs of pictures, with soft labels")
+    mix: Literal["none", "mixup", "cutmix", "both"] = setting("none", "pairs of images, with soft labels")
     mix_share: float = setting(1.0, "of the batches that are mixed")
     mix_alpha: float = setting(1.0, "of the Beta distribution that says how much of each")
 
@@ -51,7 +51,7 @@ class ImageModelConfig(EncoderConfig):
         "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"
     )
     head: Literal["auto", "linear", "mlp"] = setting("auto", "mlp: Linear, ReLU, Dropout, Linear")
-    patch_dropout: float = setting(0.0, "share of the patches left out of each picture in training")
+    patch_dropout: float = setting(0.0, "share of the patches left out of each image in training")
     patch_size: int | None = setting(None, "this and all below: from-scratch architectures only")
     stem: int | None = setting(None, "channels of a two-layer convolution stem before the patches; 0: none")
     class_token: bool | None = setting(None, "[CLS] before the patches")
@@ -67,14 +67,14 @@ class ImageEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
     baselines: bool = setting(True, "logistic regression on small pixels beside it")
-    robustness: bool = setting(False, "judge changed crops, lighting, blur, noise, JPEG and rotation too")
-    robustness_limit: int = setting(0, "how many judged pictures are changed, drawn with the seed 0; 0: all")
-    grid: bool = setting(True, "one picture a class with true and predicted label")
+    robustness: bool = setting(False, "evaluate changed crops, lighting, blur, noise, JPEG and rotation too")
+    robustness_limit: int = setting(0, "how many evaluated images are changed, drawn with the seed 0; 0: all")
+    grid: bool = setting(True, "one image per class with true and predicted label")
 
 
 @dataclass(frozen=True)
 class ImageRecipe(RecipeKeys):
-    """One experiment on pictures, read from top to bottom."""
+    """One experiment on images, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("image-classification", 'print(model.predict(["picture.png"]))')

@@ -29,9 +29,9 @@ from glassformer.tasks.task import RunContext
 from glassformer.train.callbacks import Count, uncounted
 
 SHOWN_MISTAKES = 20
-MAPPED = 4  # pictures whose attention goes into the report
-MAPPED_SIDE = 192  # pixels of a picture that lies under its map
-MOST_MAPS = 2**20  # shares between patches that are kept of one picture; a page has no room for more
+MAPPED = 4  # images whose attention goes into the report
+MAPPED_SIDE = 192  # pixels of an image that lies under its map
+MOST_MAPS = 2**20  # shares between patches that are kept of one image; a page has no room for more
 
 
 def judge_images(context: RunContext) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def pixels(clf: Any, recipe: ImageRecipe, splits: Any, targets: np.ndarray) -> t
 
 
 def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
-    """At most ``limit`` pictures of a split (0: all), the same ones for every model, in their order."""
+    """At most ``limit`` images of a split (0: all), the same ones for every model, in their order."""
     if not limit or len(split) <= limit:
         return split
     return split.select(sorted(np.random.default_rng(seed).permutation(len(split))[:limit].tolist()))
@@ -74,9 +74,9 @@ def some_of(split: ImageSplit, limit: int, seed: int = 0) -> ImageSplit:
 def robustness(
     clf: ImageClassifier, split: ImageSplit, count: Count = uncounted, seed: int = 0
 ) -> dict[str, Any]:
-    """Kind -> a row for each severity: accuracy and macro-F1 on pictures changed in fixed ways.
+    """Kind -> a row for each severity: accuracy and macro-F1 on images changed in fixed ways.
 
-    Pictures are changed after scaling, before they are normalized; the choice follows from ``seed`` alone.
+    Images are changed after scaling, before they are normalized; the choice follows from ``seed`` alone.
     """
     import torch
 
@@ -86,7 +86,7 @@ def robustness(
     device = next(model.parameters()).device
     out: dict[str, Any] = {}
     changes = len(KINDS) * len(SEVERITIES)
-    with computing(clf.threads), count("changed pictures", len(split) * changes) as told:
+    with computing(clf.threads), count("changed images", len(split) * changes) as told:
         for kind in KINDS:
             out[kind] = []
             for severity in SEVERITIES:
@@ -104,7 +104,7 @@ def robustness(
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """One picture a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
+    """One image a class and the surest mistakes, small; where the model looks in some; and ``grid.png``."""
     from glassformer.report.pictures import draw_grid, thumbnail
 
     if context.answers is None:
@@ -137,7 +137,7 @@ def collect_artifacts(context: RunContext) -> dict[str, Any]:
 
 
 def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> list[int]:
-    """The place of the first picture of each class, or with each label."""
+    """The place of the first image of each class, or with each label."""
     places: dict[Any, int] = {}
     for i, given in enumerate(truth):
         for label in each([given]):
@@ -146,7 +146,7 @@ def _firsts(truth: Sequence[Any], classes: Sequence[Any], most: int = 10) -> lis
 
 
 def attention_example(clf: ImageClassifier, split: ImageSplit, i: int) -> dict[str, Any]:
-    """One picture as the model reads it, with its maps: the rows that the head reads, per layer and head."""
+    """One image as the model reads it, with its maps: the rows that the head reads, per layer and head."""
     from glassformer.report.maps import encode as encode_maps
     from glassformer.report.pictures import thumbnail
 

@@ -1,1 +1,1 @@
-"""Pictures to numbers."""
+"""Images to numbers."""

@@ -1,4 +1,4 @@
-"""``ImageRegressor``: a number for a picture, and an interval around it.
+"""``ImageRegressor``: a number for an image, and an interval around it.
 
 All but its targets is as in ``ImageClassifier``.
 """

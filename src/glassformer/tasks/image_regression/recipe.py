@@ -1,4 +1,4 @@
-"""What a recipe of numbers for pictures can say. Keys of ``image``, ``model``, ``train``: ImageRegressor."""
+"""What a recipe of numbers for images can say. Keys of ``image``, ``model``, ``train``: ImageRegressor."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from glassformer.train.config import NumberFitConfig, SearchLimit
 
 @section
 class ImageNumberDataConfig(ImageFiles, NumberData):
-    """Where the pictures and their numbers come from and how they are split."""
+    """Where the images and their numbers come from and how they are split."""
 
-    source: str = setting("", "a table that holds or names pictures, or a folder of tables")
+    source: str = setting("", "a table that holds or names images, or a folder of tables")
 
 
 @section
@@ -32,7 +32,7 @@ class ImageNumberEvaluateConfig(ShownNumbers):
 
 @dataclass(frozen=True)
 class ImageNumberRecipe(RecipeKeys):
-    """One experiment on pictures, read from top to bottom."""
+    """One experiment on images, read from top to bottom."""
 
     # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
     CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')

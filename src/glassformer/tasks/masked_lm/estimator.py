@@ -20,7 +20,7 @@ from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode, word_tokenizer, wordpiece_tokenizer
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import MASK, Vocabulary, spelled
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.families import PRETRAINING
 from glassformer.families.pretrained import Checkpoint, load_pretrained, read_checkpoint
 from glassformer.finite import finite
@@ -245,8 +245,10 @@ def build_tokenizer(text: MaskTextConfig, model: PretrainModelConfig, texts: Seq
         return load_tokenizer(resolve_checkpoint(model.model, model.revision).path)
     if text.tokenizer not in kinds and text.tokenizer != "auto":
         if not Path(text.tokenizer).exists():
-            raise ConfigError(
-                f"{text.tokenizer!r} is no tokenizer", where="tokenizer", fix="Use wordpiece, word or a file"
+            raise BadValueError(
+                f"{text.tokenizer!r} is not a tokenizer",
+                where="tokenizer",
+                fix="Use wordpiece, word or a file",
             )
         return load_tokenizer(text.tokenizer)
     learn = kinds.get(text.tokenizer, wordpiece_tokenizer)

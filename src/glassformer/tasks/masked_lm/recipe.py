@@ -17,17 +17,17 @@ class CorpusConfig(TableKeys):
     """Where the texts come from. Labels are not read; a text that also stands in ``exclude`` is left out."""
 
     source: str = setting(
-        "", "a named source (imdb, europe), or a path as for classification, or a .txt with a text a line"
+        "", "a named source (imdb, europe), or a path as for classification, or a .txt with one text per line"
     )
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     splits: tuple[str, ...] = setting(
         ("train", "unsupervised"), "whose texts are learnt from, where the source has them"
     )
     exclude: tuple[str, ...] = setting(
-        ("test", "validation"), "texts that stand in these splits are never learnt from"
+        ("test", "validation"), "texts that are in these splits are never learnt from"
     )
     validation_size: float = setting(
-        1000, "share (< 1) or count (>= 1) held out, to judge the masked words on"
+        1000, "share (< 1) or count (>= 1) held out, to evaluate the masked words on"
     )
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
     split_seed: int = setting(0, "of every choice of texts")

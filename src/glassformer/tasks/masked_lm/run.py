@@ -17,7 +17,7 @@ from glassformer.data.rejected import summary
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_choice
 from glassformer.data.vocabulary import MASK
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, NoSuchSplitError, TooFewExamplesError, counted
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.tasks.masked_lm.estimator import MaskedLM
 from glassformer.tasks.masked_lm.recipe import PretrainRecipe
@@ -54,7 +54,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     )
     taken = {name: dataset.splits[name].texts for name in d.splits if name in dataset.splits}
     if not taken:
-        raise DataError(
+        raise NoSuchSplitError(
             f"none of the splits {', '.join(d.splits)}",
             where=d.source,
             fix=f"There are: {', '.join(dataset.splits)}",
@@ -79,7 +79,7 @@ def load_corpus(recipe: PretrainRecipe) -> Corpus:
     size = d.validation_size
     held = round(size * len(texts)) if size < 1 else min(round(size), len(texts) // 5)
     if not 0 < held < len(texts):
-        raise DataError(
+        raise TooFewExamplesError(
             f"{size:g} of {len(texts)} texts cannot be held out", where=d.source, fix="Change validation_size"
         )
     if d.copies == "together":
@@ -112,9 +112,9 @@ def preview_data(context: RunContext) -> DataPreview:
     counts = ", ".join(f"{n:,} {split}" for split, n in corpus.counts.items())
     lines = [f"{corpus.name}: {counts} texts, {len(corpus.validation):,} of them held out"]
     for split, n in corpus.excluded.items():
-        lines.append(f"{n:,} texts also stand in {split} and were left out")
+        lines.append(f"texts that are also in {split}, left out: {n:,}")
     if corpus.repeated:
-        lines.append(f"{corpus.repeated:,} texts repeat an earlier one and were left out")
+        lines.append(f"texts that repeat an earlier one, left out: {corpus.repeated:,}")
     if context.recipe.text.next_sentence and (share := share_of_several(corpus.train)) < PAIRED:
         one = f"{1 - share:.0%} of the texts have one sentence, which next_sentence cuts in the middle"
         lines.append(f"{one}; --set next_sentence=false learns from whole ones")
@@ -175,7 +175,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
             context.log(summary(dataset.rejected, listed=False))
         split = splits.get("test") or next(iter(splits.values()))
         texts, origin = split.texts, split.origin
-    context.log(f"{len(texts):,} texts of {origin}")
+    context.log(f"{counted(len(texts), 'text')} of {origin}")
     return {"masked": context.estimator.judge(texts)}
 
 

@@ -1,1 +1,1 @@
-"""Pictures of which few patches are seen and the others are painted: an encoder learns without labels."""
+"""Images of which few patches are seen and the others are painted: an encoder learns without labels."""

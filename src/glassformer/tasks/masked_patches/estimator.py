@@ -28,7 +28,7 @@ from glassformer.data.image_batching import (
 )
 from glassformer.data.splits import random_split
 from glassformer.data.transform import ImageTransform, PixelTable, read_pictures, read_to_train
-from glassformer.errors import CheckpointError, ConfigError
+from glassformer.errors import CheckpointError, ConfigError, NotForThisModelError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint, save_pretrained
 from glassformer.finite import finite
 from glassformer.inputs.images import (
@@ -55,12 +55,12 @@ from glassformer.train.callbacks import Callback
 from glassformer.train.objectives import HiddenPatches
 
 DECODER = "decoder"  # its weights' file, without an ending
-JUDGED_AT_ONCE = 64  # pictures
+JUDGED_AT_ONCE = 64  # images
 
 
 @dataclass(frozen=True)
 class Painting:
-    """One picture as it was read, with the places that were hidden, and with these places painted."""
+    """One image as it was read, with the places that were hidden, and with these places painted."""
 
     picture: np.ndarray  # [H, W, C] uint8
     hidden: np.ndarray  # [gh, gw] bool
@@ -94,11 +94,11 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         checkpoints: str | Path | None = None,
         resume: bool = False,
     ) -> MaskedPatches:
-        """Learn from pictures without labels.
+        """Learn from images without labels.
 
         Args:
             y: not read; pipelines of scikit-learn hand it over.
-            validation: pictures to judge on after each epoch, the same patches of them hidden each time.
+            validation: images to judge on after each epoch, the same patches of them hidden each time.
             checkpoints: folder for them, every ``checkpoint_every`` steps; without ``resume`` it has none.
             resume: go on from the newest whole checkpoint there, bit for bit; a new run where there is none.
 
@@ -123,7 +123,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
 
     def _prepare(self, fit: Fit) -> tuple[PixelTable, PixelTable | None]:
         if fit.train.batch_size == 0:
-            raise ConfigError("pictures are batched by number", where="batch_size", fix="Use 1 or more")
+            raise ConfigError("images are batched by number", where="batch_size", fix="Use 1 or more")
         image, model = as_classifiers(fit.configs["image"], fit.configs["model"])
         self.transform_ = build_transform(image, model, fit.begun)
         wide = image.augment not in ("none", "shift")
@@ -157,7 +157,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
         return [table.pixels for table in tables]
 
     def _figures(self, model: Any, table: PixelTable, device: torch.device) -> dict[str, float]:
-        """Over all pictures of a table, always the same patches hidden."""
+        """Over all images of a table, always the same patches hidden."""
         n = math.prod(model.config.embedding.grid)
         seen = seen_patches(len(table), n, seen_count(n, self.mask_share), [0, MASKS])
         total = 0.0
@@ -192,7 +192,7 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def paint(self, pictures: Sequence[Any], seed: int = 0) -> list[Painting]:
         """What the model makes of hidden patches, in the light and contrast that each has.
 
-        Mean and contrast of a hidden patch are not guessed: they are taken from the picture, as in the loss.
+        Mean and contrast of a hidden patch are not guessed: they are taken from the image, as in the loss.
 
         Args:
             seed: of the choice of patches.
@@ -261,12 +261,12 @@ class MaskedPatches(Estimator, PatchImageConfig, PatchModelConfig, PatchFitConfi
     def check_parts(self, folder: Path) -> None:
         table = self.model_.config.embedding
         if (self.transform_.channels, self.transform_.size) != (table.channels, table.image_size):
-            what = "the preprocessor gives other pictures than the model reads"
+            what = "the preprocessor gives other images than the model reads"
             raise CheckpointError(what, where=str(folder))
 
 
 def seen_count(patches: int, mask_share: float) -> int:
-    """Patches of a picture that are read.
+    """Patches of an image that are read.
 
     Raises:
         ConfigError: none would be, or all.
@@ -302,8 +302,8 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
         what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
         raise ConfigError(what, where="model")
     checkpoint = read_checkpoint(model.model, model.revision)
-    if checkpoint.family.model.reads != "pictures":
-        raise ConfigError(f"{model.model!r} does not read pictures", where="model", fix="Use MaskedLM")
+    if checkpoint.family.model.reads != "images":
+        raise NotForThisModelError(f"{model.model!r} does not read images", where="model", fix="Use MaskedLM")
     encoder = load_pretrained(checkpoint).at_size(transform.size)
     built = MaskedAutoencoder(encoder.config, sizes)
     built.load_state_dict(
@@ -314,7 +314,7 @@ def build_autoencoder(model: PatchModelConfig, transform: ImageTransform) -> Mas
 
 
 def as_classifiers(image: PatchImageConfig, model: PatchModelConfig) -> tuple[ImageConfig, ImageModelConfig]:
-    """The settings that an encoder of pictures has, whatever stands on it."""
+    """The settings that an encoder of images has, whatever stands on it."""
     return ImageConfig(**_shared(image, ImageConfig)), ImageModelConfig(**_shared(model, ImageModelConfig))
 
 

@@ -13,33 +13,31 @@ from glassformer.train.config import FitConfig
 
 @section
 class PicturesConfig(TableKeys):
-    """Where the pictures come from. Labels are not read."""
+    """Where the images come from. Labels are not read."""
 
     source: str = setting(
         "",
-        "a named source (cifar10, flowers, digits), a table, or a folder of pictures with or without classes",
+        "a named source (cifar10, flowers, digits), a table, or a folder of images with or without classes",
     )
-    also: tuple[str, ...] = setting((), "more sources, whose pictures are added")
+    also: tuple[str, ...] = setting((), "more sources, whose images are added")
     image_column: str | None = setting(None, "found by itself when there is one candidate only")
-    splits: tuple[str, ...] = setting(
-        ("train",), "whose pictures are learned from, where the source has them"
-    )
-    validation_size: float = setting(500, "share (< 1) or count (>= 1) held out, to judge the painting on")
-    limit: int | None = setting(None, "at most this many pictures of every source: a quick look")
-    split_seed: int = setting(0, "of every choice of pictures")
+    splits: tuple[str, ...] = setting(("train",), "whose images are learned from, where the source has them")
+    validation_size: float = setting(500, "share (< 1) or count (>= 1) held out, to evaluate the painting on")
+    limit: int | None = setting(None, "at most this many images of every source: a quick look")
+    split_seed: int = setting(0, "of every choice of images")
     broken: Literal["refuse", "skip"] = setting(
-        "refuse", "skip: pictures that cannot be read are left out and counted"
+        "refuse", "skip: images that cannot be read are left out and counted"
     )
 
 
 @section
 class PatchImageConfig(PixelConfig):
-    """From pictures to patches, seen and hidden. None and empty mean: as the model has it."""
+    """From images to patches, seen and hidden. None and empty mean: as the model has it."""
 
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
-        "none", "how pictures are changed before they are hidden; light is what the paper uses"
+        "none", "how images are changed before they are hidden; light is what the paper uses"
     )
-    mask_share: float = setting(0.75, "of the patches of each picture, hidden and to be painted")
+    mask_share: float = setting(0.75, "of the patches of each image, hidden and to be painted")
 
     def __post_init__(self) -> None:
         if not 0.0 < self.mask_share < 1.0:  # also what is no number
@@ -54,7 +52,7 @@ class PatchModelConfig(EncoderSizes):
 
     model: str = by_place(
         default="vit-tiny",
-        meaning="a from-scratch architecture, or a checkpoint to go on with",
+        meaning="a from-scratch architecture, or a checkpoint to continue from",
     )
     patch_size: int | None = setting(None, "this and all below, up to the decoder's: from scratch only")
     positions: Literal["learned", "sinusoidal", "none"] | None = setting(
@@ -71,12 +69,12 @@ class PatchModelConfig(EncoderSizes):
 class PatchFitConfig(FitConfig):
     """One fit; the loss is a mean over hidden patches."""
 
-    epochs: int = setting(50, "passes over the pictures, hidden anew in each")
+    epochs: int = setting(50, "passes over the images, hidden anew in each")
     lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
     weight_decay: float = setting(0.05, "not on biases, norms and positions")
     betas: tuple[float, ...] = setting((0.9, 0.95), "decay of the two running means of Adam")
     schedule: Literal["linear", "cosine", "constant"] = setting("cosine", "after the warm-up")
-    batch_size: int = setting(128, "pictures")
+    batch_size: int = setting(128, "images")
     monitor: Literal["accuracy", "loss"] = setting("loss", "what decides which weights are best")
 
 
@@ -84,7 +82,7 @@ class PatchFitConfig(FitConfig):
 class PatchEvaluateConfig(Section):
     """What is shown after training."""
 
-    shown: int = setting(6, "held-out pictures: as they are, with their patches hidden, and painted")
+    shown: int = setting(6, "held-out images: as they are, with their patches hidden, and painted")
 
 
 @dataclass(frozen=True)

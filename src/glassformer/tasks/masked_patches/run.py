@@ -1,7 +1,7 @@
 """What a run of masked patches is made of.
 
 ``model/`` is what fine-tuning goes on from: ``glassformer train RECIPE --model RUN/model``. The run leaves
-``paintings.json``, held-out pictures with patches hidden and painted, beside what every run leaves.
+``paintings.json``, held-out images with patches hidden and painted, beside what every run leaves.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from glassformer.data.image import picture_files, refuse_unreadable, without_unr
 from glassformer.data.image_sources import ImageSplit, load_image_dataset
 from glassformer.data.sources import split_files
 from glassformer.data.splits import grouped_choice
-from glassformer.errors import DataError
+from glassformer.errors import MissingValueError, NoSuchSplitError, TooFewExamplesError, counted
 from glassformer.inputs.images import first_range
 from glassformer.tasks.masked_patches.estimator import MaskedPatches, as_classifiers
 from glassformer.tasks.masked_patches.recipe import PatchesRecipe, PicturesConfig
@@ -28,19 +28,19 @@ from glassformer.tasks.task import TINY, DataPreview, RunContext, Task, report_o
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures to learn from, pictures to judge on, and where they come from."""
+    """Images to learn from, images to judge on, and where they come from."""
 
     train: ImageSplit
     validation: ImageSplit
-    counts: dict[str, int]  # source -> pictures taken
+    counts: dict[str, int]  # source -> images taken
     notes: tuple[str, ...] = ()
 
 
 def load(recipe: PatchesRecipe) -> Pictures:
-    """The pictures of a recipe's sources, without their labels; some are held out.
+    """The images of a recipe's sources, without their labels; some are held out.
 
     Raises:
-        DataError: no such source, none of the splits, or too few pictures.
+        DataError: no such source, none of the splits, or too few images.
     """
     d = recipe.data
     images: list[Any] = []
@@ -54,8 +54,8 @@ def load(recipe: PatchesRecipe) -> Pictures:
     size, n = d.validation_size, len(images)
     held = round(size * n) if size < 1 else min(round(size), n // 5)
     if not 0 < held < n:
-        what = f"{size:g} of {n} pictures cannot be held out"
-        raise DataError(what, where=d.source, fix="Change validation_size")
+        what = f"{size:g} of {n} images cannot be held out"
+        raise TooFewExamplesError(what, where=d.source, fix="Change validation_size")
     chosen = grouped_choice(list(map(digest, images)), held, d.split_seed)
     rest = np.setdiff1d(np.arange(n), chosen).tolist()
     whole = ImageSplit(images, None, ", ".join(counts))
@@ -65,19 +65,19 @@ def load(recipe: PatchesRecipe) -> Pictures:
 def pictures_of(
     source: str, d: PicturesConfig, image_range: float | None = None
 ) -> tuple[list[Any], list[str]]:
-    """The pictures of one source, and what is to be said of it; ``image_range`` as in ``open_picture``."""
+    """The images of one source, and what is to be said of it; ``image_range`` as in ``open_picture``."""
     path = Path(source).expanduser() if source else None
     if path is not None and path.is_dir() and not split_files(path) and not _folders(path):
         split = ImageSplit([str(file) for file in picture_files(path)], None, str(path))
         if not split.images:
-            raise DataError("no pictures", where=str(path), fix="Put pictures there, or folders of them")
+            raise MissingValueError("no images", where=str(path), fix="Put images there, or folders of them")
         parts, notes = {"train": split}, []
     else:
         dataset = load_image_dataset(source, image_column=d.image_column)
         parts = {name: part for name, part in dataset.splits.items() if name in d.splits}
         notes = list(dataset.notes)
         if not parts:
-            raise DataError(
+            raise NoSuchSplitError(
                 f"none of the splits {', '.join(d.splits)}",
                 where=source,
                 fix=f"There are: {', '.join(dataset.splits)}",
@@ -98,7 +98,7 @@ def _folders(path: Path) -> bool:
 
 
 def preview_data(context: RunContext) -> DataPreview:
-    """What is said of the pictures; those that cannot be read are found before the training.
+    """What is said of the images; those that cannot be read are found before the training.
 
     Raises:
         DataError: there are some.
@@ -107,16 +107,16 @@ def preview_data(context: RunContext) -> DataPreview:
     begins_with = first_range(*as_classifiers(context.recipe.image, context.recipe.model), context.folder)
     refuse_unreadable({"train": data.train, "validation": data.validation}, begins_with)
     counts = ", ".join(f"{n:,} of {source}" for source, n in data.counts.items())
-    return DataPreview([f"pictures: {counts}; {len(data.validation):,} of them held out", *data.notes])
+    return DataPreview([f"images: {counts}; {len(data.validation):,} of them held out", *data.notes])
 
 
 def fit(context: RunContext, **options: Any) -> None:
-    """Learn from the pictures that are not held out."""
+    """Learn from the images that are not held out."""
     context.estimator.fit(context.data.train.images, validation=context.data.validation.images, **options)
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """Figures on the pictures held out."""
+    """Figures on the images held out."""
     learner, data = context.estimator, context.data
     embedding = learner.model_.config.embedding
     return {
@@ -127,7 +127,7 @@ def evaluate(context: RunContext) -> dict[str, Any]:
 
 
 def collect_artifacts(context: RunContext) -> dict[str, Any]:
-    """Held-out pictures: as they are, with their patches hidden, and painted."""
+    """Held-out images: as they are, with their patches hidden, and painted."""
     from glassformer.report.pictures import thumbnail
 
     rows = []
@@ -148,13 +148,13 @@ def _rgb(picture: np.ndarray) -> np.ndarray:
 
 
 def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
-    """The figures of a saved model on its held-out pictures or on other ones."""
+    """The figures of a saved model on its held-out images or on other ones."""
     d = context.recipe.data
     if source is None:
         images, origin = own_data(context, ["validation"]).validation.images, f"{d.source}, held out"
     else:
         images, origin = pictures_of(source, d, context.recipe.image.image_range)[0], source
-    context.log(f"{len(images):,} pictures of {origin}")
+    context.log(f"{counted(len(images), 'image')} of {origin}")
     return {"hidden": context.estimator.judge(images)}
 
 

@@ -236,9 +236,9 @@ class QuestionAnswerer(SpanAnswers, Estimator, AnswererTextConfig, AnswererModel
         self.tokenizer_ = load_tokenizer(folder)
         t, where = self.threshold_, str(folder / ABOUT)
         if t is not None and (isinstance(t, bool) or not isinstance(t, int | float) or not abs(t) < np.inf):
-            raise CheckpointError(f"threshold = {t!r} is no number", where=where)
+            raise CheckpointError(f"threshold = {t!r} is not a number", where=where)
         if isinstance(self.length_, bool) or not isinstance(self.length_, int) or self.length_ < 3:
-            raise CheckpointError(f"length = {self.length_!r} is no number of tokens", where=where)
+            raise CheckpointError(f"length = {self.length_!r} is not a number of tokens", where=where)
 
     def check_parts(self, folder: Path) -> None:
         config = self.model_.config

@@ -66,8 +66,8 @@ class AnswererFitConfig(TokenBatches, SuitedFitConfig):
 class AnswererEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "judge two simple ways too: the likeliest sentence, and a name in it")
-    shown: int = setting(24, "judged questions that go into the report, those with errors first")
+    baselines: bool = setting(True, "evaluate two simple ways too: the likeliest sentence, and a name in it")
+    shown: int = setting(24, "evaluated questions that go into the report, those with errors first")
     questions: tuple[str, ...] = setting(
         (), "of one's own: question, ' | ' and context in one text; answered at the end"
     )

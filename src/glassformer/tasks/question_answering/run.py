@@ -96,7 +96,7 @@ def preview_data(context: RunContext) -> DataPreview:
     said = f"{none:,} training questions have no answer" if none else "every training question has an answer"
     lines = [f"{splits.dataset.name}: {splits.sizes()} questions; {said}"]
     if splits.validation is None and splits.judged is None:
-        what = "no held-out questions: nothing will judge the answers"
+        what = "no held-out questions: nothing will evaluate the answers"
         lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
     used = {"train": train, "validation": splits.validation, splits.judged_name: splits.judged}
     dataset = replace(splits.dataset, splits={k: v for k, v in used.items() if v is not None})
@@ -111,12 +111,12 @@ def preview_data(context: RunContext) -> DataPreview:
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside the baselines'; the judged split is looked at once."""
     started = time.perf_counter()
-    context.log("judging")
+    context.log("evaluating")
     model, recipe, splits = context.estimator, context.recipe, context.data
     few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
 
     def scored(split: AnsweredSplit) -> tuple[dict[str, Any], list[Candidates]]:
-        with context.count("judging", len(split)) as told:
+        with context.count("evaluating", len(split)) as told:
             return _figures(model, split, 0 if split is few else recipe.evaluate.bootstrap, told)
 
     out = score_splits(context, scored, few, MEASURE)
@@ -205,7 +205,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         DataError: no split with answers, or data that cannot be read.
     """
     split = split_to_judge(context, source, load, "questions", "split with answers")
-    with context.count("judging", len(split)) as told:
+    with context.count("evaluating", len(split)) as told:
         return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
 
 

@@ -12,7 +12,7 @@ import torch
 from glassformer.data.batching import pack_texts
 from glassformer.data.checks import check_labels, check_texts
 from glassformer.data.text import clean_text
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, UnequalLengthsError
 from glassformer.explain.similarity import SimilarityExplanation, contributions
 from glassformer.inputs.texts import TextsForVectors
 from glassformer.models.sentences import Dense, token_limit
@@ -285,7 +285,7 @@ class Answers:
             labels, found = check_labels(y), self.predict(X).tolist()
             if len(labels) != len(found):
                 what = f"{len(found)} texts, {len(labels)} labels"
-                raise DataError(what, where="score", fix="Give one a text")
+                raise UnequalLengthsError(what, where="score", fix="Give one a text")
             if labels and type(labels[0]) is not type(known := self.classes_.tolist()[0]):
                 what = f"the label {labels[0]!r} is of another kind than those learned, as {known!r}"
                 raise DataError(what, where="labels", fix="Give them as they were given to fit")

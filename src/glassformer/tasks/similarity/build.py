@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from glassformer.errors import ConfigError, InputError
+from glassformer.errors import ConfigError, InputError, NotForThisModelError
 from glassformer.families.pretrained import load_pretrained, read_checkpoint
 from glassformer.models.sentences import Normalize, Pool, Sentences, token_limit
 from glassformer.models.text import TextEncoder
@@ -70,13 +70,15 @@ def build_encoder(
     else:
         if given := [key for key, value in shape.items() if value is not None]:
             what = f"{given[0]} belongs to from-scratch models; {model.model!r} has its own"
-            raise ConfigError(what, where="model")
+            raise NotForThisModelError(what, where="model")
         checkpoint = fitting(read_checkpoint(model.model, model.revision), tokenizer, model.model)
         built = load_pretrained(checkpoint, dropout=model.dropout, attention_dropout=0.0)
         if checkpoint.family.hub is not None:
             pooling = None  # ``how`` pools: what is saved is a plain folder of the Hub, for others to go on
     if not isinstance(built, TextEncoder):
-        raise ConfigError(f"{model.model!r} is no encoder of texts", where="model", fix="Use a Transformer")
+        raise NotForThisModelError(
+            f"{model.model!r} is not an encoder of texts", where="model", fix="Use a Transformer"
+        )
     limit = token_limit(built.config.embedding, None)
     if max_length and max_length > limit:
         what = f"max_length {max_length} is more than the model's {limit} positions"

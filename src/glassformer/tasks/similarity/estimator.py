@@ -30,7 +30,14 @@ from glassformer.data.label_sets import are_truths
 from glassformer.data.splits import random_split
 from glassformer.data.text import TokenTable, clean_text, encode
 from glassformer.data.tokenizer_file import load_tokenizer
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import (
+    CheckpointError,
+    DataError,
+    NotForThisModelError,
+    OneClassError,
+    UnequalLengthsError,
+    UnknownLabelError,
+)
 from glassformer.models.sentences import COSINE, Sentences, lowercased, token_limit
 from glassformer.models.text import TextEncoder
 from glassformer.runtime import computing, drawing_own, own_generators
@@ -129,7 +136,9 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         with own_generators():
             if is_from_scratch(self.model):
                 what = "the head alone would stand on random weights"
-                raise ConfigError(what, where="train_layers", fix="Name a checkpoint, or leave it out")
+                raise NotForThisModelError(
+                    what, where="train_layers", fix="Name a checkpoint, or leave it out"
+                )
             self.configs()
             labelled = self._labels(texts, y)
             vars(self).pop("model_", None)
@@ -144,7 +153,7 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         refuse_several("the pairs of a batch are compared in one process", "Run it without torchrun")
         if train.train_layers == 0 and not train.unfreeze_every:
             what = "of pairs no weight would learn: an embedder has no head"
-            raise ConfigError(what, where="train_layers", fix="Use 1 or more")
+            raise NotForThisModelError(what, where="train_layers", fix="Use 1 or more")
         self.classes_ = self.head_ = None
         self.truth_, self.n_features_in_ = False, 2
         if rows and isinstance(rows[0], str):
@@ -185,11 +194,13 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
             raise DataError("texts without labels", where="fit", fix="Give labels, or pairs of texts")
         texts, labels, self.truth_ = check_texts(texts), check_labels(y), are_truths(y)
         if len(labels) != len(texts):
-            raise DataError(f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text")
+            raise UnequalLengthsError(
+                f"{len(texts)} texts, {len(labels)} labels", where="fit", fix="Give one a text"
+            )
         self.classes_, targets = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             what = "all texts have one label"
-            raise DataError(what, where="labels", fix="Give texts of two classes or more")
+            raise OneClassError(what, where="labels", fix="Give texts of two classes or more")
         return Labelled(texts, targets)
 
     def _others(self, texts: Any, labels: Any) -> Labelled:
@@ -198,13 +209,13 @@ class Embedder(Answers, Estimator, EmbedderTextConfig, EmbedderModelConfig, Embe
         labels = check_labels(labels, "validation labels")
         if len(labels) != len(texts):
             what = f"{len(texts)} texts, {len(labels)} labels"
-            raise DataError(what, where="validation", fix="Give one a text")
+            raise UnequalLengthsError(what, where="validation", fix="Give one a text")
         assert self.classes_ is not None
         numbers = {label: i for i, label in enumerate(self.classes_.tolist())}
         if unknown := [label for label in labels if label not in numbers]:
             known = listed([str(label) for label in numbers])
             what = f"the label {unknown[0]!r} is not among those learned"
-            raise DataError(what, where="validation", fix=f"Known: {known}")
+            raise UnknownLabelError(what, where="validation", fix=f"Known: {known}")
         return Labelled(texts, np.array([numbers[label] for label in labels]))
 
     def _prepare(self, fit: Fit) -> tuple[TokenTable, TokenTable | None]:

@@ -21,7 +21,7 @@ from glassformer.checkpoints.files import read_json, verify_folder, write_folder
 from glassformer.checkpoints.settings import number, text
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.data.checks import check_texts
-from glassformer.errors import CheckpointError
+from glassformer.errors import CheckpointError, IncompleteError
 from glassformer.finite import json_text
 
 ABOUT, TEXTS, VECTORS = "index.json", "texts.jsonl", "vectors"
@@ -92,11 +92,11 @@ def load_index(path: str | Path, model: str) -> TextIndex:
     """
     folder = Path(path)
     if not is_index(folder):
-        raise CheckpointError(f"is no index: it has no {ABOUT}", where=str(folder), fix="Save one first")
+        raise IncompleteError(f"is not an index: it has no {ABOUT}", where=str(folder), fix="Save one first")
     verify_folder(folder)
     about, where = read_json(folder / ABOUT), str(folder / ABOUT)
     if about.get("format") != FORMAT or about.get("kind") != TextIndex.__name__:
-        raise CheckpointError("is no index of this version", where=where, fix="Make it again")
+        raise CheckpointError("is not an index of this version", where=where, fix="Make it again")
     if text(about, "model", where, "") != model:
         what = "its vectors were made by another model"
         raise CheckpointError(what, where=str(folder), fix="Make the index again with this model")
@@ -121,5 +121,5 @@ def _read_texts(file: Path) -> tuple[list[str], list[int], list[dict[str, Any]]]
                 rows.append(int(found["row"]))
                 beside.append(dict(found.get("columns", {})))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise CheckpointError("is no text with its row", where=f"{file}, line {i}") from None
+                raise CheckpointError("is not a text with its row", where=f"{file}, line {i}") from None
     return check_texts(texts, str(file)), rows, beside

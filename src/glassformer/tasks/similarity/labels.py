@@ -18,7 +18,7 @@ import torch
 from glassformer.data.batching import TextBatch, grouped, pack_texts
 from glassformer.data.splits import grouped_split, random_split
 from glassformer.data.text import TokenTable
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import ConfigError, DataError, OneClassError, TooFewExamplesError
 from glassformer.tasks.similarity.pairs import Pairs
 
 DRAWS = 20  # of what is held out, until it can be judged
@@ -45,10 +45,12 @@ def check_classes(targets: np.ndarray) -> None:
     """Raises DataError where nothing can be compared: one class only, or each text alone in its class."""
     counts = np.unique(targets, return_counts=True)[1]
     if len(counts) < 2:
-        raise DataError("all texts have one label", where="labels", fix="Give texts of two classes or more")
+        raise OneClassError(
+            "all texts have one label", where="labels", fix="Give texts of two classes or more"
+        )
     if counts.max() < 2:
         what = "each text has a label of its own"
-        raise DataError(what, where="labels", fix="Give two texts or more of a class")
+        raise TooFewExamplesError(what, where="labels", fix="Give two texts or more of a class")
 
 
 def split_of_labels(
@@ -74,7 +76,9 @@ def split_of_labels(
         if len(np.unique(targets[taken])) > 1:
             return sorted({*range(len(targets))} - {*taken}), taken
     what = "too few texts: two classes must be held out, and each needs a text to be learned from"
-    raise DataError(what, where="validation_fraction", fix="Give more texts of each class, or a larger share")
+    raise TooFewExamplesError(
+        what, where="validation_fraction", fix="Give more texts of each class, or a larger share"
+    )
 
 
 def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, seed: int) -> Pairs:
@@ -84,7 +88,9 @@ def pairs_of_labels(texts: Sequence[str], targets: np.ndarray, per_text: int, se
         DataError: one class only.
     """
     if len(np.unique(targets)) < 2:
-        raise DataError("all texts have one label", where="labels", fix="Give texts of two classes or more")
+        raise OneClassError(
+            "all texts have one label", where="labels", fix="Give texts of two classes or more"
+        )
     rng, first, second, scores = np.random.default_rng(seed), [], [], []
     for i, target in enumerate(targets.tolist()):
         same = np.flatnonzero((targets == target) & (np.arange(len(targets)) != i))

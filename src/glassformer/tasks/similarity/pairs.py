@@ -22,7 +22,15 @@ from glassformer.data.batching import (
 from glassformer.data.checks import check_texts
 from glassformer.data.in_memory import one_column, read_rows
 from glassformer.data.text import TokenTable
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import (
+    ConfigError,
+    DataError,
+    NotANumberError,
+    NotForThisModelError,
+    OneClassError,
+    TooFewExamplesError,
+    UnequalLengthsError,
+)
 from glassformer.models.sentences import unit_rows
 from glassformer.runtime import computing, send
 from glassformer.train.objectives import StepLoss
@@ -54,10 +62,10 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     """
     rows = read_rows(X, origin, "pairs", most=2)
     if not rows:
-        raise DataError("no pairs", where=origin, fix="Give at least two")
+        raise TooFewExamplesError("no pairs", where=origin, fix="Give at least two")
     for number, row in enumerate(rows):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != 2:
-            what = "is no pair of texts"
+            what = "is not a pair of texts"
             raise DataError(what, where=f"{origin}, row {number + 1}", fix="Give (text, text) in each row")
     first, second = (
         check_texts([row[side] for row in rows], f"{origin}, {name} texts")
@@ -69,13 +77,13 @@ def check_text_pairs(X: Any, y: Any = None, origin: str = "pairs") -> Pairs:
     try:
         scores = np.asarray(y, np.float64)
     except (TypeError, ValueError):
-        raise DataError("a score is no number", where=origin, fix="Give one number a pair") from None
+        raise NotANumberError("a score is not a number", where=origin, fix="Give one number a pair") from None
     if scores.shape != (len(rows),):
         what = f"{len(rows)} pairs, but scores of shape {scores.shape}"
-        raise DataError(what, where=origin, fix="Give one number a pair")
+        raise UnequalLengthsError(what, where=origin, fix="Give one number a pair")
     if not np.isfinite(scores).all():
         row = int(np.flatnonzero(~np.isfinite(scores))[0]) + 1
-        raise DataError("the score is missing or infinite", where=f"{origin}, row {row}")
+        raise NotANumberError("the score is missing or infinite", where=f"{origin}, row {row}")
     return Pairs(first, second, scores.astype(np.float32))
 
 
@@ -189,19 +197,23 @@ def chosen_loss(loss: str, pairs: Pairs | None) -> str:
     if pairs is None:
         if loss == "negatives":
             fix = "Use cosine or cosent, or give pairs that belong together"
-            raise ConfigError("negatives takes pairs, not texts with labels", where="loss", fix=fix)
+            raise NotForThisModelError("negatives takes pairs, not texts with labels", where="loss", fix=fix)
         return "cosine" if loss == "auto" else loss
     if pairs.scores is None:
         if loss not in ("auto", "negatives"):
-            raise ConfigError(f"{loss} needs scores", where="loss", fix="Give scores, or use negatives")
+            raise NotForThisModelError(
+                f"{loss} needs scores", where="loss", fix="Give scores, or use negatives"
+            )
         if len(pairs) < 2:
-            raise DataError("one pair has no others to be told from", where="pairs", fix="Give more pairs")
+            raise TooFewExamplesError(
+                "one pair has no others to be told from", where="pairs", fix="Give more pairs"
+            )
         return "negatives"
     if np.ptp(pairs.scores) == 0:
-        raise DataError("all scores are equal", where="scores", fix="Give none: fit(pairs)")
+        raise OneClassError("all scores are equal", where="scores", fix="Give none: fit(pairs)")
     if loss == "negatives":
         fix = "Give the pairs that belong together, without scores"
-        raise ConfigError("negatives knows no scores", where="loss", fix=fix)
+        raise NotForThisModelError("negatives knows no scores", where="loss", fix=fix)
     if loss != "auto":
         return loss
     return "cosine" if set(np.unique(pairs.scores).tolist()) == {0.0, 1.0} else "cosent"

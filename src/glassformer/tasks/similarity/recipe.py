@@ -80,7 +80,7 @@ class SimilarityEvaluateConfig(EvaluateKeys):
 
     split: Literal["test", "validation"] = setting("test", "looked at once, at the end")
     baselines: bool = setting(True, "cosines of TF-IDF and of the model before its training")
-    maps: int = setting(6, "judged pairs whose similarity is explained in the report")
+    maps: int = setting(6, "evaluated pairs whose similarity is explained in the report")
 
 
 @dataclass(frozen=True)

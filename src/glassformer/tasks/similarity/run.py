@@ -73,7 +73,9 @@ def preview_data(context: RunContext) -> DataPreview:
     what = f"how alike {first!r} and {second!r} are: {score!r}" if score else "all pairs belong together"
     lines = [f"{dataset.name}: {splits.sizes()} pairs; {what}"]
     if splits.judged is None:
-        lines.append("no held-out pairs: nothing will judge the model; --set test_size=0.1 holds out a tenth")
+        lines.append(
+            "no held-out pairs: nothing will evaluate the model; --set test_size=0.1 holds out a tenth"
+        )
     parts = {"train": splits.train, "validation": splits.validation, splits.judged_name: splits.judged}
     kept = {name: split for name, split in parts.items() if split is not None}
     doctor = None if not kept else lambda: examine_scored(dataset.name, kept, dataset.rejected)
@@ -106,7 +108,7 @@ def measured(
 
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures on validation and on the judged split (seen once), beside baselines; and ``pairs.csv``."""
-    context.log("judging")
+    context.log("evaluating")
     embedder, recipe, splits = context.estimator, context.recipe, context.data
     resamples = recipe.evaluate.bootstrap
     found: dict[str, Any] = {}

@@ -33,7 +33,13 @@ from glassformer.data.text_pairs import (
     without_segments,
 )
 from glassformer.data.tokenizer_file import load_tokenizer, model_inputs
-from glassformer.errors import CheckpointError, ConfigError, DataError, ShortModelWarning
+from glassformer.errors import (
+    CheckpointError,
+    ConfigError,
+    NotForThisModelError,
+    ShortModelWarning,
+    WrongInputError,
+)
 from glassformer.evaluate.predict import predict_windows, read_logits, read_pooled
 from glassformer.families.pretrained import positions_of
 from glassformer.inputs.inputs import Inputs
@@ -146,10 +152,12 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         self.segments_ = self.pairs_ and (apart or tells_segments(fit.configs["model"]))
         if apart and not self.add_special_tokens:
             what = "pairs = apart gives each side the special tokens of a text"
-            raise ConfigError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
+            raise NotForThisModelError(what, where="add_special_tokens", fix="Use add_special_tokens = true")
         if self.pairs_ and self.long_texts != "cut":
             what = f"long_texts = {self.long_texts} reads one text in windows, and these are pairs"
-            raise ConfigError(what, where="long_texts", fix="Use cut: the longer side of a pair is cut first")
+            raise NotForThisModelError(
+                what, where="long_texts", fix="Use cut: the longer side of a pair is cut first"
+            )
         self.tokenizer_ = build_tokenizer(fit.configs["text"], fit.configs["model"], fit.examples.X)
         if apart:
             self.tokenizer_ = with_sides_apart(self.tokenizer_)
@@ -196,7 +204,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
                 if self.pairs_
                 else ("this model reads one text, not pairs", "Give one text each")
             )
-            raise DataError(what, where=self.NOUN, fix=fix)
+            raise WrongInputError(what, where=self.NOUN, fix=fix)
 
     def evaluation_table(self, examples: Sequence[str]) -> Windows:
         """The texts cut, or in windows."""
@@ -312,7 +320,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         model = self.predictor()
         if not self.reads_tokens:
             what = "a linear model makes no vectors of texts"
-            raise ConfigError(what, where="embed", fix="Name an encoder: model=all-minilm-l6-v2")
+            raise NotForThisModelError(what, where="embed", fix="Name an encoder: model=all-minilm-l6-v2")
         if head or self.pairs_ or getattr(model, "sentences", None) is None:
             if prompt_name is not None or prompt is not None:
                 what = "prompts belong to models from folders with a modules.json"

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import DataError, NotForThisModelError
 from glassformer.models.sentences import Dense, Sentences
 from glassformer.runtime import choose_device, drawing_own
 from glassformer.tasks.auto import Mirror, StopUnsaved, _become, _folds
@@ -78,7 +78,7 @@ def fit_few_shot(
     fit.examples, fit.held = clf._examples(fit, *data)
     texts, targets, weights = fit.examples
     if clf.kind_.binary or weights is not None:
-        what = "several labels an example" if clf.kind_.binary else "weights of examples"
+        what = "several labels per example" if clf.kind_.binary else "weights of examples"
         fix = "Leave --set method=few-shot out"
         raise DataError(f"few-shot compares texts of one label each, without {what}", where="method", fix=fix)
     clf._settle(fit)
@@ -174,11 +174,11 @@ def _check_settings(clf: Any) -> None:
 
     if is_from_scratch(clf.model):
         what = f"few-shot goes on from a checkpoint, and {clf.model!r} has random weights"
-        raise ConfigError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
+        raise NotForThisModelError(what, where="model", fix="Name a checkpoint, such as all-minilm-l6-v2")
     for key, idle in IDLE.items():
         if getattr(clf, key) != idle:
             what = f"{key} = {getattr(clf, key)!r} has no effect with method = few-shot"
-            raise ConfigError(what, where=key, fix="Leave it out")
+            raise NotForThisModelError(what, where=key, fix="Leave it out")
 
 
 def _settings(clf: Any) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _pooling(how: Sentences, name: str) -> str:
     pooling = pooling_by(how)
     if pooling is None or steps or odd:
         what = f"{name!r} makes its vectors by {odd or ' and '.join([*how.pool.modes, *steps])}"
-        raise ConfigError(
+        raise NotForThisModelError(
             f"{what}, which the head of a classifier does not read",
             where="model",
             fix="Use gf.Embedder().fit(texts, labels), or another checkpoint",

@@ -22,7 +22,7 @@ from glassformer.config import values_in_files
 from glassformer.data.ngrams import MOST, Ngrams, table_of
 from glassformer.data.text import Windows
 from glassformer.data.text_pairs import are_pairs
-from glassformer.errors import ConfigError, IdleSettingWarning
+from glassformer.errors import IdleSettingWarning, NotForThisModelError
 from glassformer.families import TEXT_ARCHITECTURES, family_of
 from glassformer.process import one_thread, without_warnings
 from glassformer.report.notebook import Records
@@ -168,10 +168,10 @@ def check_settings(clf: Any) -> None:
     for key, idle in ABSENT.items():
         if getattr(clf, key, idle) != idle:
             what = f"{key} = {getattr(clf, key)!r} has no effect with model = {clf.model}, a linear model"
-            raise ConfigError(what, where=key, fix=INSTEAD)
+            raise NotForThisModelError(what, where=key, fix=INSTEAD)
     if clf.precision == "int8":
         what = f"model = {clf.model}, a linear model, computes in fp32"
-        raise ConfigError(what, where="precision", fix="Leave it out")
+        raise NotForThisModelError(what, where="precision", fix="Leave it out")
     usual = clf.defaults()
     files = {k: v for section in clf.SECTIONS.values() for k, v in values_in_files(section).items()}
     given = [key for key in idle_settings(clf) if getattr(clf, key) != usual[key]]

@@ -17,7 +17,7 @@ from glassformer.data.checks import check_class_names, check_texts
 from glassformer.data.in_memory import read_rows
 from glassformer.data.text import Windows
 from glassformer.data.text_pairs import TextPair, encode_pairs, without_segments
-from glassformer.errors import ConfigError
+from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.evaluate.predict import softmax
 from glassformer.finite import finite
 from glassformer.inputs.texts import Texts
@@ -69,7 +69,9 @@ class ZeroShotClassifier:
             clf = load(model)
         if not isinstance(clf, TextClassifier) or clf.pairs_ is False:
             what = f"{model if isinstance(model, str | Path) else type(clf).__name__} reads no pairs of texts"
-            raise ConfigError(what, where="model", fix="Name a model of entailment: fit one on pairs")
+            raise NotForThisModelError(
+                what, where="model", fix="Name a model of entailment: fit one on pairs"
+            )
         names = [str(label).lower() for label in clf.classes_.tolist()]
         self.entailment = _class_of(names, (ENTAILS,), clf)
         self.against = _against(names, self.entailment, clf) if multi_label or len(labels) == 1 else None
@@ -168,7 +170,7 @@ def _class_of(names: Sequence[str], beginnings: Sequence[str], clf: TextClassifi
     if len(found) != 1:
         what = f"no one class of entailment among {', '.join(map(str, clf.classes_.tolist()))}"
         fix = "Take a model of entailment, whose classes are called entailment, neutral and contradiction"
-        raise ConfigError(what, where="model", fix=fix)
+        raise NotForThisModelError(what, where="model", fix=fix)
     return found[0]
 
 
@@ -180,4 +182,4 @@ def _against(names: Sequence[str], entailment: int, clf: TextClassifier) -> int:
     if len(names) == 2:
         return 1 - entailment
     what = f"no one class of contradiction among {', '.join(map(str, clf.classes_.tolist()))}"
-    raise ConfigError(what, where="model", fix="Take a model with one, or leave multi_label out")
+    raise NotForThisModelError(what, where="model", fix="Take a model with one, or leave multi_label out")

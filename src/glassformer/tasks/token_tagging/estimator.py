@@ -33,7 +33,7 @@ from glassformer.data.tags import (
 )
 from glassformer.data.tokenizer_file import load_tokenizer
 from glassformer.data.windows import WordRows, encode_words
-from glassformer.errors import CheckpointError, DataError, MalformedTagsWarning
+from glassformer.errors import CheckpointError, MalformedTagsWarning, OneClassError
 from glassformer.evaluate.predict import softmax
 from glassformer.families.pretrained import Checkpoint, load_pretrained, positions_of, save_pretrained
 from glassformer.inputs.sentences import Sentences
@@ -136,7 +136,7 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         classes = classes_of(mended, self.scheme_)
         if len(classes) < 2:
             what = f"every word has the tag {classes[0]!r}"
-            raise DataError(what, where="tags", fix="Give sentences with at least two tags")
+            raise OneClassError(what, where="tags", fix="Give sentences with at least two tags")
         self.classes_ = np.asarray(classes)
         if validation is not None:
             X, y = check_two(validation, "sentences, tags")
@@ -228,16 +228,16 @@ class TokenTagger(TagAnswers, Estimator, TaggerTextConfig, TaggerModelConfig, Ta
         classes = about.get("classes")
         where = str(folder / ABOUT)
         if not isinstance(classes, list) or not all(isinstance(tag, str) for tag in classes):
-            raise CheckpointError("'classes' is no list of tags", where=where)
+            raise CheckpointError("'classes' is not a list of tags", where=where)
         self.classes_ = np.asarray(read_labels(classes, "classes", where))
         if self.scheme_ not in ("BIO", "BIOES", "plain"):
             raise CheckpointError(f"scheme = {self.scheme_!r} is not known", where=where)
         t = self.temperature_
         if isinstance(t, bool) or not isinstance(t, int | float) or not 0 < t < float("inf"):
-            raise CheckpointError(f"temperature = {t!r} is no number above 0", where=where)
+            raise CheckpointError(f"temperature = {t!r} is not a number above 0", where=where)
         whole = self.whole_words_
         if whole is not None and not (isinstance(whole, list) and all(isinstance(w, str) for w in whole)):
-            raise CheckpointError("'whole_words' is no list of words", where=where)
+            raise CheckpointError("'whole_words' is not a list of words", where=where)
 
     @classmethod
     def restore(cls, folder: Path, about: dict[str, Any]) -> TokenTagger:

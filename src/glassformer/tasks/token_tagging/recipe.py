@@ -76,7 +76,7 @@ class TaggerEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
     baselines: bool = setting(True, "the most frequent tag of each word beside it")
-    shown: int = setting(24, "judged sentences whose spans go into the report, those with errors first")
+    shown: int = setting(24, "evaluated sentences whose spans go into the report, those with errors first")
     sentences: tuple[str, ...] = setting((), "texts of one's own, tagged at the end")
 
 

@@ -32,7 +32,7 @@ from glassformer.data.tags import (
     spans_of,
     tagged_places,
 )
-from glassformer.errors import DataError
+from glassformer.errors import OneClassError, TooFewExamplesError
 from glassformer.inputs.texts import TINY_TEXTS
 from glassformer.targets.token_tags import (
     BASELINE,
@@ -102,7 +102,7 @@ def preview_data(context: RunContext) -> DataPreview:
     lines = [*splits.dataset.said, f"{splits.dataset.name}: {splits.sizes()} sentences, tags in {scheme}"]
     if splits.validation is None and splits.judged is None:
         lines.append(
-            "no held-out sentences: nothing will judge the tags; --set test_size=0.1 holds out a tenth"
+            "no held-out sentences: nothing will evaluate the tags; --set test_size=0.1 holds out a tenth"
         )
     for split in {id(s): s for s in (splits.validation, splits.judged) if s is not None}.values():
         if strange := sorted(_kinds(split, scheme) - known):
@@ -119,12 +119,12 @@ def _kinds(split: TaggedSplit, scheme: Scheme) -> set[str]:
 def evaluate(context: RunContext) -> dict[str, Any]:
     """Figures of the splits beside the baseline's; the judged split is looked at once."""
     started = time.perf_counter()
-    context.log("judging")
+    context.log("evaluating")
     tagger, recipe, splits = context.estimator, context.recipe, context.data
     few, judged = splits.train.select(range(min(JUDGED_OF_TRAINING, len(splits.train)))), splits.judged
 
     def scored(split: TaggedSplit) -> tuple[dict[str, Any], list[np.ndarray]]:
-        with context.count("judging", len(split)) as told:
+        with context.count("evaluating", len(split)) as told:
             return _figures(tagger, split, 0 if split is few else recipe.evaluate.bootstrap, told)
 
     out = score_splits(context, scored, few, MEASURE)
@@ -181,7 +181,7 @@ class TagsOutOfFold(OutOfFold):
         self.truth = [repaired(own, self.scheme) for own in tags]
         self.classes = classes_of(self.truth, self.scheme)
         if len(self.classes) < 2:
-            raise DataError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
+            raise OneClassError(f"every word has the tag {self.classes[0]!r}", where=self.train.origin)
 
     def assign(self, folds: int) -> np.ndarray:
         """Sentences with spans are in equal shares, where there are enough of both."""
@@ -191,7 +191,7 @@ class TagsOutOfFold(OutOfFold):
         firsts = dict(zip(groups or range(len(kinds)), kinds, strict=True))
         if len(firsts) < folds:
             what = f"{len(firsts)} different sentences for {folds} folds"
-            raise DataError(what, where=train.origin, fix="Use fewer folds, or give more sentences")
+            raise TooFewExamplesError(what, where=train.origin, fix="Use fewer folds, or give more sentences")
         if min(Counter(firsts.values()).values()) < folds:
             kinds = ["sentence"] * len(kinds)
         return stratified_folds(kinds, folds, d.split_seed, groups)
@@ -241,7 +241,7 @@ def evaluate_saved(context: RunContext, source: str | None) -> dict[str, Any]:
         _kinds(replace(split, tags=true), scheme) - {kind_of_tag(tag, scheme) for tag in known}
     ):
         context.log(f"kinds of spans that the model does not know: {', '.join(strange)}")
-    with context.count("judging", len(split)) as told:
+    with context.count("evaluating", len(split)) as told:
         return _figures(context.estimator, split, context.recipe.evaluate.bootstrap, told)[0]
 
 

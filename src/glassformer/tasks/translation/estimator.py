@@ -34,7 +34,7 @@ from glassformer.data.text import (
 )
 from glassformer.data.tokenizer_file import id_count, load_tokenizer
 from glassformer.data.vocabulary import CLS, SEP, SPECIAL_TOKENS
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import CheckpointError, DataError, NotForThisModelError
 from glassformer.explain.alignment import Alignment
 from glassformer.inputs.texts import Texts
 from glassformer.models.decode import Hypothesis, Limits, beam_search, room
@@ -228,7 +228,9 @@ class Translator(Estimator, PairTextConfig, Seq2SeqModelConfig, TranslationFitCo
             DataError: see ``translate``.
         """
         if isinstance(self.predictor(), RecurrentSeq2Seq) and self.model_.attention is None:
-            raise ConfigError("a thought vector has no alignment", where="align", fix="Train with attention")
+            raise NotForThisModelError(
+                "a thought vector has no alignment", where="align", fix="Train with attention"
+            )
         table = self._sources([text], None, "text")
         best = self.search(table, beam, length_penalty)[0][0]
         limits, ids = self._limits(), torch.from_numpy(table.ids.astype(np.int64))

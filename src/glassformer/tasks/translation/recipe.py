@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from glassformer.config import Section, by_place, section, setting
-from glassformer.errors import ConfigError
+from glassformer.errors import NotForThisModelError
 from glassformer.tasks.sections import DrawnData, RecipeKeys, TextRows
 from glassformer.train.config import OF_CLASSIFIERS, FitConfig, TokenBatches
 
@@ -74,7 +74,7 @@ class Seq2SeqModelConfig(Section):
         super().__post_init__()
         for key in OTHER_MODEL[self.model]:
             if getattr(self, key) != type(self).__dataclass_fields__[key].default:
-                raise ConfigError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
+                raise NotForThisModelError(f"{self.model!r} has no {key}", where=key, fix="Leave it out")
 
 
 @section
@@ -96,7 +96,7 @@ class TranslationEvaluateConfig(Section):
     """What is judged and shown after training."""
 
     split: str = setting("test", "looked at once, at the end")
-    beam: int = setting(5, "hypotheses; greedy search is judged beside it")
+    beam: int = setting(5, "hypotheses; greedy search is evaluated beside it")
     length_penalty: float = setting(1.0, "the score is log-probability / length ** this")
     maps: int = setting(4, "sentences whose alignment goes into the report")
     sentences: tuple[str, ...] = setting((), "texts of one's own, translated at the end")

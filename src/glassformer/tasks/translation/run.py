@@ -64,7 +64,7 @@ def preview_data(context: RunContext) -> DataPreview:
     pairs = context.data
     lines = [f"{pairs.dataset.name}: {pairs.sizes()} pairs, {' to '.join(pairs.dataset.columns)}"]
     if pairs.validation is None and pairs.judged is None:
-        what = "no held-out pairs: nothing will judge the translations"
+        what = "no held-out pairs: nothing will evaluate the translations"
         lines.append(f"{what}; --set test_size=0.1 holds out a tenth")
     return DataPreview(lines, pairs.dataset.rejected)
 

@@ -24,7 +24,7 @@ from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2ve
 from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, Sentences, read_corpus
 from glassformer.data.tags import is_sentence
-from glassformer.errors import CheckpointError, ConfigError, DataError
+from glassformer.errors import CheckpointError, ConfigError, DataError, FolderExistsError
 from glassformer.evaluate.vectors import judge_vectors, tests_folder
 from glassformer.finite import json_text
 from glassformer.inputs import sentences
@@ -118,7 +118,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
             fix = "Give sentences of several words"
             if corpus.raw_words > len(corpus.ids):  # else no setting has left a word out
                 fix += ", or lower min_count" + (" and raise max_words" if config.max_words else "")
-            raise DataError("no two words stand in one sentence", where="sentences", fix=fix)
+            raise DataError("no two words are in one sentence", where="sentences", fix=fix)
         fingerprint = self._fingerprint(corpus_sha256=corpus.digest())
         if config.threads != 1:  # then no two trainings have the same bits
             del fingerprint["threads"]
@@ -129,7 +129,7 @@ class Word2Vec(LookUps, Estimator, VectorsConfig):
                 sweep(folder)
             newest = newest_state(folder) if folder is not None else ""
             if newest and not resume:
-                raise CheckpointError("has checkpoints", where=newest, fix="Use resume=True")
+                raise FolderExistsError("has checkpoints", where=newest, fix="Use resume=True")
             if config.optimizer == "sgd":
                 self._fit_fast(corpus, config, fingerprint, folder, bool(newest), tell)
             else:
@@ -291,9 +291,9 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     if not isinstance(words, list) or not isinstance(counts, list) or len(words) != len(counts):
         raise CheckpointError("'words' and 'counts' are missing, or no lists of one length", where=where)
     if not all(isinstance(word, str) for word in words) or len(set(words)) < len(words):
-        raise CheckpointError("'words' holds what is no word, or a word twice", where=where)
+        raise CheckpointError("'words' holds what is not a word, or a word twice", where=where)
     if not all(type(n) is int and 0 <= n < 2**63 for n in counts):
-        raise CheckpointError("'counts' holds what is no count", where=where)
+        raise CheckpointError("'counts' holds what is not a count", where=where)
     for name in {"vectors", *tensors}:
         table = tensors.get(name)
         if (

@@ -36,7 +36,13 @@ THEIRS = {
 
 
 class UnknownWord(InputError, KeyError):
-    """A word without a vector; the message has the nearest that have one."""
+    """A word without a vector; the message has the nearest that have one.
+
+    Cause: a typing error, or the word was too rare in the training texts.
+    Fix: take one of the words that the message names, or train with a lower ``min_count``.
+    """
+
+    code = "unknown-word"
 
     def __str__(self) -> str:  # KeyError's would put it in quotation marks
         return str(self.args[0])
@@ -103,7 +109,7 @@ class LookUps:
             return self.vectors_[self.number(word)].copy()
         if not isinstance(word, Iterable):
             fix = "Give a word or several; words_ has them all"
-            raise InputError(f"{word!r} is no word", where="Word2Vec", fix=fix)
+            raise InputError(f"{word!r} is not a word", where="Word2Vec", fix=fix)
         return self.vectors_[[self.number(w) for w in read_rows(word, "Word2Vec", "words")]]
 
     def similarity(self, first: str, second: str) -> float:
@@ -141,7 +147,7 @@ class LookUps:
             raise InputError("a vector and words to take away", where="negative", fix="Give words alone")
         if query.shape != self.vectors_.shape[1:]:
             raise InputError(
-                f"a vector of shape {query.shape}, wanted {self.vectors_.shape[1:]}", where="most_similar"
+                f"a vector of shape {query.shape}, expected {self.vectors_.shape[1:]}", where="most_similar"
             )
         if not np.isfinite(query).all() or not query.any():
             raise InputError("a vector without a direction: all 0, or not finite", where="most_similar")

@@ -15,12 +15,10 @@ class CorpusConfig(TableKeys):
     """Where the sentences come from."""
 
     source: str = setting(
-        "", "a named source (imdb, europe), a table or folder of texts, or a .txt with a sentence a line"
+        "", "a named source (imdb, europe), a table or folder of texts, or a .txt with one sentence per line"
     )
     splits: tuple[str, ...] = setting(("train",), "of a named source or a folder; labels are not looked at")
-    exclude: tuple[str, ...] = setting(
-        (), "a text that also stands in these splits of the source is left out"
-    )
+    exclude: tuple[str, ...] = setting((), "a text that is also in these splits of the source is left out")
     text_column: str | None = setting(None, "found by itself when there is one candidate only")
     limit: int | None = setting(None, "at most this many texts of every split: a quick look")
     on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")

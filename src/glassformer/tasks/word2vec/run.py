@@ -16,7 +16,7 @@ from glassformer.data.folders import data_folders
 from glassformer.data.sentences import Corpus, read_corpus
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
-from glassformer.errors import ConfigError, DataError
+from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.evaluate.vectors import KNOWN_TESTS, tests_folder
 from glassformer.finite import json_text
 from glassformer.inputs.texts import TINY_TEXTS
@@ -66,7 +66,7 @@ def load_texts(data: CorpusConfig) -> Texts:
     never = set().union(*hidden.values())
     kept = [text for text in texts if text not in never]
     if texts and not kept:
-        what = f"no text is left: each one also stands in {' or '.join(excluded)}"
+        what = f"no text is left: each one is also in {' or '.join(excluded)}"
         raise DataError(
             what, where=data.source, fix="Take other splits, or leave none out: --set 'exclude=[]'"
         )
@@ -85,7 +85,7 @@ def _cleaned(texts: Sequence[str], data: CorpusConfig) -> list[str]:
 def _split_texts(data: CorpusConfig, split: str) -> list[str]:
     """All texts of a split, whatever ``limit`` says; none where the source has no such split."""
     if split not in SPLITS:
-        raise ConfigError(
+        raise BadValueError(
             f"no split is called {split!r}", where="data.exclude", fix=nearest(split, list(SPLITS))
         )
     try:
@@ -129,7 +129,7 @@ def check_judge(wanted: JudgeConfig) -> None:
     for question in wanted.analogies:
         if len(question.split()) != 3:
             fix = "Write three words: king man woman is king - man + woman"
-            raise ConfigError(f"{question!r} is no analogy", where="judge.analogies", fix=fix)
+            raise ConfigError(f"{question!r} is not an analogy", where="judge.analogies", fix=fix)
 
 
 def check_tests(tests: Sequence[str], where: str) -> None:
@@ -144,7 +144,7 @@ def preview_data(context: RunContext) -> DataPreview:
     corpus, words = context.data.corpus, f"{len(context.data.corpus.words):,} different ones with a vector"
     lines = [f"{context.data.texts:,} texts, {corpus.raw_words:,} words, {words}"]
     for split, n in context.data.excluded.items():
-        lines.append(f"{n:,} texts also stand in {split} and were left out")
+        lines.append(f"texts that are also in {split}, left out: {n:,}")
     return DataPreview(lines, context.data.rejected)
 
 
@@ -165,8 +165,8 @@ def fit(context: RunContext, **options: Any) -> None:
 
 
 def evaluate(context: RunContext) -> dict[str, Any]:
-    """The recipe's tests, neighbours, analogies and the norms; and how fast the vectors were learned."""
-    context.log("judging")
+    """The recipe's tests, neighbors, analogies and the norms; and how fast the vectors were learned."""
+    context.log("evaluating")
     vectors, corpus, wanted = context.estimator, context.data.corpus, context.recipe.judge
     questions = [question.split() for question in wanted.analogies]
     asked = [*wanted.neighbours, *(word for words in questions for word in words)]
