@@ -33,7 +33,7 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pad_token_id": (-1,),
     "relative_attention_num_buckets": (64,),
 }
-ELSEWHERE = ("modernbert", "deberta-v2", "albert", "electra", "t5", "llama", "clip")
+ELSEWHERE = ("modernbert", "deberta-v2", "albert", "t5", "llama", "clip")
 INTRO = """# Which models open here
 
 You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.

@@ -80,6 +80,9 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     }
     if kind == "mpnet":
         return both
+    if kind == "electra":
+        narrow = width if draw % 4 == 3 else rng.choice((13, 17))
+        return both | {"embedding_size": narrow, "type_vocab_size": rng.choice((1, 2, 3))}
     if kind == "bert":
         tanh = {"hidden_act": "gelu_pytorch_tanh"} if draw % 5 == 0 else {}
         return both | {"type_vocab_size": rng.choice((1, 2, 3)), "classifier_dropout": 0.3} | tanh
@@ -196,8 +199,20 @@ def test_mpnets_distances_in_long_texts(draw, tmp_path):
     assert float((model.encoder.relative.weight.grad - table.grad).abs().max() / size) <= 1e-4
 
 
+def test_electras_discriminator_opens_without_the_head_that_finds_replaced_tokens(tmp_path):
+    torch.manual_seed(3)
+    config = transformers.CONFIG_MAPPING["electra"](**sizes_of("electra", 1))
+    config._attn_implementation = "eager"
+    whole = transformers.ElectraForPreTraining(config).eval()
+    whole.save_pretrained(tmp_path)
+    assert any("discriminator_predictions" in key for key in read_tensors(tmp_path))
+    model = gf.load_pretrained(tmp_path)
+    assert (model.config.head, model.config.pooling) == (None, None)
+    check_states(model, whole.electra, Asked.of(config))
+
+
 def test_heads_of_every_family_of_the_hub():
-    assert set(KINDS) >= {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet"}
+    assert set(KINDS) >= {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra"}
     for kind in KINDS:
         assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
 

@@ -211,7 +211,11 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
     hub = FAMILIES[kind].hub
     folder = put(name, tmp_path / "hub", "classification")
     clf = gf.TextClassifier(
-        str(folder), pooling=hub.pooling, head=hub.head_type, **(SMALL | {"epochs": 1})
+        str(folder),
+        pooling=hub.pooling,
+        head=hub.head_type,
+        head_activation=hub.head_activation,
+        **(SMALL | {"epochs": 1}),
     ).fit(TEXTS, LABELS)
     found = export_hf(clf, tmp_path / "whole", TEXTS)
     assert (found["opens_as"], found["whole"]) == (hub.classes["classification"], True)

@@ -10,6 +10,7 @@ from glassformer.families.baselines import HOG, RNN, TEXTCNN, TFIDF
 from glassformer.families.bert import BERT
 from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
+from glassformer.families.electra import ELECTRA
 from glassformer.families.family import Family
 from glassformer.families.mpnet import MPNET
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
@@ -22,6 +23,7 @@ FAMILIES: dict[str, Family] = {
     "xlm-roberta": XLM_ROBERTA,
     "camembert": CAMEMBERT,
     "distilbert": DISTILBERT,
+    "electra": ELECTRA,
     "mpnet": MPNET,
     "vit": VIT,
     "dinov2": DINOV2,

@@ -132,7 +132,7 @@ def expresses(config: TextEncoderConfig) -> bool:
         and c.norm == "post"
         and c.is_plain
         and not c.final_norm
-        and e.token_width is None
+        and (e.token_width, e.width, config.model_type) == (None, None, None)
         and not e.frozen
         and not e.damp_repeats
         and e.scale == 1

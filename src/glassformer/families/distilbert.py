@@ -133,7 +133,7 @@ def expresses(config: TextEncoderConfig) -> bool:
         and c.is_plain
         and not c.final_norm
         and c.activation in ("gelu", "relu")
-        and e.token_width is None
+        and (e.token_width, e.width) == (None, None)
         and not e.frozen
         and not e.damp_repeats
         and e.scale == 1

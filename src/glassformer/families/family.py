@@ -26,6 +26,7 @@ class HubLayout:
             begins and ends) -> the class of ``transformers`` that holds the whole model.
         pooling: what the Hub's own classifier reads: "pooler", the "first" row as it is, or "first-mean".
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
+        head_activation: of the hidden layer of that mlp.
     """
 
     read: Callable[[dict[str, Any], str], Any]
@@ -37,10 +38,12 @@ class HubLayout:
     classes: Mapping[str | None, str]
     pooling: str = "pooler"
     head_type: str = "linear"
+    head_activation: str = "relu"
 
     def opens_whole(self) -> str:
         """The settings of a classifier that the Hub's class has too."""
         head = f", head={self.head_type!r}" if self.head_type != "linear" else ""
+        head += f", head_activation={self.head_activation!r}" if self.head_activation != "relu" else ""
         return f"pooling={self.pooling!r}{head}"
 
     def class_of(self, config: Any) -> str:
@@ -57,7 +60,7 @@ class HubLayout:
             return False
         if config.head == "classification":
             wide = config.head_hidden in (None, config.encoder.d_model) or self.head_type == "linear"
-            as_theirs = config.head_activation == "relu" or config.head_type == "linear"
+            as_theirs = config.head_activation == self.head_activation or config.head_type == "linear"
             return (config.pooling, config.head_type) == (self.pooling, self.head_type) and wide and as_theirs
         return config.pooling is None or (
             config.pooling == "pooler" and "pooling.dense" in self.names.encoder

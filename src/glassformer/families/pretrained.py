@@ -361,7 +361,8 @@ def _head(
     of_tokens = hub.classes.get("tokens")
     if of_tokens in made_as or (lacks and of_tokens and hub.classes["classification"] not in made_as):
         return {"head": head, "pooling": "tokens", "num_labels": labels, "head_type": "linear"}
-    return {"head": head, "pooling": hub.pooling, "num_labels": labels, "head_type": hub.head_type}
+    kind = {"head_type": hub.head_type, "head_activation": hub.head_activation}
+    return {"head": head, "pooling": hub.pooling, "num_labels": labels} | kind
 
 
 def load_pretrained(
@@ -499,9 +500,11 @@ def save_pretrained(
         write(folder, settings, tensors, max_shard_bytes)
         return
     settings = family.hub.write(config)
-    settings |= unsaid(config, family.hub.read(settings, "config.json"))
+    whole, said = family.hub.is_own_head(config), family.hub.read(settings, "config.json")
+    if whole and head == "classification":
+        said = replace(said, head_activation=config.head_activation)
+    settings |= unsaid(config, said)
     label_maps(settings, label_names, problem_type)
-    whole = family.hub.is_own_head(config)
     settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]
     if whole:
         write(folder, settings, family.hub.to_hub(tensors, head is not None, config), max_shard_bytes)

@@ -109,7 +109,12 @@ def read(settings: dict[str, Any], where: str, model_type: str | None = None) ->
 def expresses(config: TextEncoderConfig, model_type: str | None = None) -> bool:
     """Whether the Hub's layout can express this encoder under that ``model_type``."""
     places = config.embedding.positions
-    as_bert = replace(config, embedding=replace(config.embedding, positions="learned"), words_activation=None)
+    as_bert = replace(
+        config,
+        embedding=replace(config.embedding, positions="learned"),
+        words_activation=None,
+        model_type=None,
+    )
     return (
         config.model_type == model_type
         and isinstance(places, Learned)

@@ -42,7 +42,7 @@ class TextEncoderConfig:
     head_type: str = "linear"
     head_hidden: int | None = None
     head_dropout: float = 0.0
-    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "none"
+    head_activation: str = "relu"  # of the hidden layer of an mlp head; or "gelu", "none"
     head_input_dropout: float = 0.0  # before that layer
     drop_before_pooler: bool = False  # the head's dropout falls on the row that its pooler reads, too
     words_activation: Activation | None = None  # of the masked-word head; None: the encoder's
@@ -99,7 +99,8 @@ class TextEncoder(TextDoors, Backbone):
             self.head = head_of(c, width)
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
-            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps)
+            table = c.embedding.token_width or c.embedding.width
+            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps, table)
         if c.head == "pretraining":
             self.nsp = nn.Linear(d, 2)
         if c.head == "spans":

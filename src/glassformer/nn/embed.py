@@ -28,7 +28,7 @@ class EmbeddingConfig:
     norm: bool = True
     eps: float = 1e-12
     dropout: float = 0.0
-    # Of the token table, where it is not d_model: a linear layer brings it there.
+    # Of the token table, where it is not that of the others: a linear layer brings it there.
     token_width: int | None = None
     # The token table stays as given; only the first rows, of special tokens, are trained.
     frozen: bool = False
@@ -36,6 +36,8 @@ class EmbeddingConfig:
     scale: float = 1.0
     # A token that stands k times in its sequence is scaled by k ** -damp_repeats: see ``repeat_scale``.
     damp_repeats: float = 0.0
+    # Of all tables and the norm, where it is not d_model: a linear layer behind them brings rows there.
+    width: int | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.positions, Learned):
@@ -80,14 +82,16 @@ class TextEmbedding(nn.Module):
     def __init__(self, config: EmbeddingConfig):
         super().__init__()
         c = self.config = config
-        width = c.token_width or c.d_model
+        d = c.width or c.d_model
+        width = c.token_width or d
         self.tokens = nn.Embedding(c.vocab_size, width)
         self.tokens.weight.requires_grad_(not c.frozen)
         self.special = nn.Embedding(min(SPECIAL, c.vocab_size), width) if c.frozen else None
-        self.project = nn.Linear(width, c.d_model) if width != c.d_model else None
-        self.positions = c.places.build(c.d_model) if c.places else None
-        self.segments = nn.Embedding(c.segments, c.d_model) if c.segments else None
-        self.norm = nn.LayerNorm(c.d_model, eps=c.eps) if c.norm else None
+        self.project = nn.Linear(width, d) if width != d else None
+        self.positions = c.places.build(d) if c.places else None
+        self.segments = nn.Embedding(c.segments, d) if c.segments else None
+        self.norm = nn.LayerNorm(d, eps=c.eps) if c.norm else None
+        self.widen = nn.Linear(d, c.d_model) if d != c.d_model else None
         self.dropout = Dropout(c.dropout)
         self.compute_dtype: torch.dtype | None = None
 
@@ -144,9 +148,11 @@ class TextEmbedding(nn.Module):
             x = x + self.positions(packing)
         if self.norm is not None:
             x = self.norm(x)
+        if self.widen is not None:
+            x = self.widen(self.dropout(x))
         if self.compute_dtype is not None:
             x = x.to(self.compute_dtype)
-        return self.dropout(x)
+        return x if self.widen is not None else self.dropout(x)
 
     def init_weights(self) -> None:
         """First weights of what starts unlike tables and products do: projected rows keep their size."""
@@ -161,7 +167,7 @@ class TextEmbedding(nn.Module):
     def fixed_places(self, length: int) -> Tensor | None:
         """The table ``[length, D]`` of positions not learned, which ``padded`` reads; None without any."""
         fixed = self.positions is not None and not isinstance(self.positions, LearnedPositions)
-        return sinusoidal(length, self.config.d_model) if fixed else None
+        return sinusoidal(length, self.config.width or self.config.d_model) if fixed else None
 
     def padded(
         self, ids: Tensor, mask: Tensor, places: Tensor | None, segments: Tensor | None = None
@@ -185,4 +191,5 @@ class TextEmbedding(nn.Module):
             table = self.positions.places() if isinstance(self.positions, LearnedPositions) else places
             assert table is not None, "fixed_places gives them"
             x = x + table[place]
-        return self.norm(x) if self.norm is not None else x
+        x = self.norm(x) if self.norm is not None else x
+        return self.widen(x) if self.widen is not None else x

@@ -13,17 +13,17 @@ from glassformer.nn.feedforward import ACTIVATIONS
 
 
 class ClassificationHead(nn.Module):
-    """Linear, or Linear -> ReLU -> Dropout -> Linear. Computes in fp32: it is small, and logits are compared.
+    """Linear, or Linear, activation, Dropout, Linear. Computes in fp32: it is small, and logits are compared.
 
     Args:
         hidden: width of the MLP's hidden layer; None with ``kind="mlp"``: ``d_model``.
         dropout: before the last linear layer.
-        activation: of the hidden layer; "none" leaves it linear.
+        activation: of the hidden layer: "relu", "gelu", or "none", which leaves it linear.
         input_dropout: before the hidden layer.
 
     Raises:
         ConfigError: fewer than one class or one hidden unit, a kind that is neither linear nor mlp, an
-            activation that is neither relu nor none, either of the last two without a hidden layer.
+            unknown activation, either of the last two without a hidden layer.
         ShapeError: (forward) an input of another width, naming both.
     """
 
@@ -42,9 +42,9 @@ class ClassificationHead(nn.Module):
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
         if kind not in ("linear", "mlp"):
             raise BadValueError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
-        if activation not in ("relu", "none"):
+        if activation not in ("relu", "gelu", "none"):
             raise BadValueError(
-                f"no activation {activation!r}", where="head_activation", fix="Use relu or none"
+                f"no activation {activation!r}", where="head_activation", fix="Use relu, gelu or none"
             )
         if kind == "linear" and (activation != "relu" or input_dropout):
             key = "head_activation" if activation != "relu" else "head_input_dropout"
@@ -73,7 +73,7 @@ class ClassificationHead(nn.Module):
         x = x.to(self.out.weight.dtype)
         if self.hidden is not None:
             x = self.hidden(self.input_dropout(x))
-            x = torch.relu(x) if self.activation == "relu" else x
+            x = x if self.activation == "none" else ACTIVATIONS[self.activation](x)
         return self.out(self.dropout(x))
 
 
@@ -108,20 +108,24 @@ class SpanHead(nn.Module):
 
 
 class MaskedLMHead(nn.Module):
-    """BERT's masked-word head: dense, activation, norm, then the transposed token table plus a bias."""
+    """BERT's masked-word head: dense, activation, norm, then the transposed token table plus a bias.
 
-    def __init__(self, d_model: int, vocab_size: int, activation: str, eps: float):
+    Args:
+        width: of the token table; None: ``d_model``.
+    """
+
+    def __init__(self, d_model: int, vocab_size: int, activation: str, eps: float, width: int | None = None):
         super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
-        self.norm = nn.LayerNorm(d_model, eps=eps)
+        self.dense = nn.Linear(d_model, width or d_model)
+        self.norm = nn.LayerNorm(width or d_model, eps=eps)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.activation = activation
 
     def transform(self, x: Tensor) -> Tensor:
-        """All but the product with the table: ``[M, D]`` -> ``[M, D]``."""
+        """All but the product with the table: ``[M, D]`` -> ``[M, width]``."""
         return self.norm(ACTIVATIONS[self.activation](self.dense(x.to(self.dense.weight.dtype))))
 
     def forward(self, x: Tensor, table: Tensor) -> Tensor:
-        """``[M, D]`` and the token table ``[V, D]`` -> ``[M, V]``."""
+        """``[M, D]`` and the token table ``[V, width]`` -> ``[M, V]``."""
         x = self.transform(x)
         return nn.functional.linear(x, table.to(x.dtype), self.bias.to(x.dtype))

@@ -163,7 +163,7 @@ class EncoderConfig(EncoderSizes):
 
     head_hidden: int | None = setting(None, "width of the mlp head; None: d_model")
     head_dropout: float = setting(0.0, "before the last linear layer")
-    head_activation: Literal["relu", "none"] = setting("relu", "of the mlp head's hidden layer")
+    head_activation: Literal["relu", "gelu", "none"] = setting("relu", "of the mlp head's hidden layer")
     head_input_dropout: float = setting(0.0, "before the mlp head's hidden layer")
     dropout: float | None = setting(None, "on embeddings and on each sub-layer's output")
     embedding_dropout: float | None = setting(None, "on embeddings, where it is not dropout's")
