@@ -1,6 +1,6 @@
 """How far an image can be trusted: its scores against what happens when tokens are hidden.
 
-All is judged beside random orders for the same input, and a mean over inputs has a 95 % interval from
+All is compared with random orders of the same input, and a mean over inputs has a 95 % interval from
 resampled inputs. Nothing here knows how the scores were made, nor whether tokens are words or patches.
 """
 
@@ -130,7 +130,7 @@ def trust(
     seed: int = 0,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """One explanation of one input beside random orders, under each way of hiding its parts.
+    """One explanation of one input against random orders, under each way of hiding its parts.
 
     A randomization test (after ICE, 2026): the order of the scores passes under an operator if the gap
     between its insertion and deletion curves is larger than that of every random order. With 19 of them a

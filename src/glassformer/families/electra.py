@@ -1,6 +1,6 @@
-"""ELECTRA (Clark et al., 2020): BERT's layers over narrower embeddings, without pooler; heads of its own.
+"""ELECTRA (Clark et al., 2020): BERT's layers over narrower embeddings, without pooler, under other heads.
 
-The discriminator is what is fine-tuned; its own head, which says of each token whether it was replaced, is
+The discriminator is what is fine-tuned; the head that says of each token whether it was replaced is
 left out. The generator is a masked-word model whose head is as narrow as the token table.
 """
 
