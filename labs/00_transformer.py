@@ -397,7 +397,8 @@ lab.maps(model.layers[1].attention.weights[0], sentence.split(), [f"head {h + 1}
 lab.plt.show()
 
 # %% [markdown]
-# **Why.** Nobody told the heads what to read; the loss did. If the probability is that of blame, “dull” has won against “not”: a few thousand long reviews say little
+# **Why.** Nobody told the heads what to read; the loss did. Where a map is of one shade in every row, the head reads nearly the mean of all words, whoever asks;
+# stripes are words that every row reads more. If the probability is that of blame, “dull” has won against “not”: a few thousand long reviews say little
 # about two words next to each other. Change the sentence and find one that is read rightly. Whether a map explains a prediction is the subject of [lab 3](03_sentiment.py).
 #
 # ## Every part exchanged
