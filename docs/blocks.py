@@ -21,6 +21,7 @@ BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?",
 NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
 TIME = re.compile(r"(?:\d+ min )?\d+(?:\.\d+)? ?(?:s|ms|min)\b")
 FIRST, LAST = 4, 12  # lines that are kept of a long output
+WIDEST = 300  # characters of a line
 PORT = "8765"  # of the server in a guide; a free one takes its place
 START = """
 import atexit, os, subprocess, sys
@@ -77,6 +78,7 @@ def shortened(text: str) -> str:
     """The first and last lines of a long output; speeds are left out, and the port is that of the page."""
     text = re.sub(r"(127\.0\.0\.1|localhost):\d+", rf"\1:{PORT}", text)
     lines = [line.rstrip() for line in text.strip("\n").splitlines() if not line.startswith("step ")]
+    lines = [line if len(line) <= WIDEST else f"{line[:WIDEST]} ..." for line in lines]
     if len(lines) > FIRST + LAST:
         lines = [*lines[:FIRST], "...", *lines[-LAST:]]
     return "\n".join(lines)
