@@ -155,9 +155,9 @@ def test_without_it_lines_go_to_stdout_again(gf, run: Path):
     assert shown.err == ""
 
 
-def test_what_fails_prints_no_json(gf):
+def test_what_fails_prints_its_error_as_json(gf):
     result = gf("evaluate", "nowhere", "--json")
-    assert (result.code, result.out) == (2, "")
+    assert (result.code, json.loads(result.out)["error"]["code"]) == (2, "not-a-run")
 
 
 def test_numbers_of_numpy_and_paths_are_json(capsys):

@@ -382,7 +382,7 @@ def test_sines_and_cosines_that_are_none_are_refused(tmp_path):
     gf.load_pretrained(tmp_path)
     for wrong in (tensors[name] + 0.01, tensors[name][:-1], tensors[name] * float("nan")):
         write_tensors(tmp_path, tensors | {name: wrong})
-        with pytest.raises(CheckpointError, match=r"are no sines and cosines.*Set it to false"):
+        with pytest.raises(CheckpointError, match=r"are not sines and cosines.*Set it to false"):
             gf.load_pretrained(tmp_path)
     file = tmp_path / "config.json"
     settings = json.loads(file.read_text())

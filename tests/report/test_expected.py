@@ -62,7 +62,7 @@ def test_what_a_study_expects_is_what_its_result_file_says(name):
             result = json.loads(folds.read_text(encoding="utf-8"))
             means = [100 * fmean(arm["accuracy"]) for arm in result["arms"].values()]
             by = f"by {result['folds']}-fold cross-validation"
-            assert expect.startswith(f"{min(means):.1f} to {max(means):.1f} % of {result['n']} pictures {by}")
+            assert expect.startswith(f"{min(means):.1f} to {max(means):.1f} % of {result['n']} images {by}")
             assert f"({['', 'one', 'two', 'three', 'four', 'five'][len(result['seeds'])]} seed" in expect
         return
     result = json.loads(file.read_text(encoding="utf-8"))

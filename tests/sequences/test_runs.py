@@ -215,7 +215,7 @@ def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path)
     assert "not .json or .html" in refused(
         capsys, "translate", translated, "a", "--align", tmp_path / "a.png"
     )
-    assert "21 texts, at most 20" in refused(
+    assert "21 texts are too many for one page (at most 20)" in refused(
         capsys, "translate", translated, *["a"] * 21, "--align", tmp_path / "b.html"
     )
 

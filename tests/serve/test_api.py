@@ -122,7 +122,7 @@ def test_base64_may_stand_in_lines(server):
         ("/v1/predict", {"texts": ["a"], "model": "pictures"}, 422, "reads images"),
         ("/v1/predict", {"texts": ["a"], "url": "http://x"}, 422, "url: there is no such field"),
         ("/v1/predict", {"images": ["***"]}, 422, "images[0]: not base64"),
-        ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not a picture"),
+        ("/v1/predict", {"images": ["aGVsbG8="]}, 422, "images[0]: not an image"),
         ("/v1/predict", {"images": ["/etc/passwd"]}, 422, "images[0]"),
         ("/v1/predict", {"texts": ["a"] * 65}, 413, "65 inputs"),
         ("/v1/predict", {"texts": ["a" * 100_001]}, 413, "texts[0]: 100,001 characters"),
