@@ -142,7 +142,7 @@ def test_pictures_by_file_and_folder(gf, ok, refused, trained, of_pictures, tmp_
     assert str(good) in (tmp_path / "map.html").read_text(encoding="utf-8")
     assert "line.png: 3000 x 20 pixels" in refused("explain", model, good, of_pictures / "line.png")
     assert "text.png: is not an image" in refused("explain", model, good, of_pictures / "text.png")
-    assert "this model reads pictures" in refused("explain", model, TEXT)
+    assert "this model reads images" in refused("explain", model, TEXT)
     assert "an image, and this model reads texts" in refused("explain", trained, good)
     assert "an image, and this model reads texts" in refused("predict", trained, good)
 

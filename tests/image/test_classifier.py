@@ -175,7 +175,7 @@ def test_bad_input_is_named(fitted, tmp_path):
             fitted.predict(X)
     with pytest.raises(DataError, match="8 images but 7 labels"):
         ImageClassifier(**SETTINGS).fit(pictures, labels[:7])
-    with pytest.raises(DataError, match=r"validation: wanted \(pictures, labels\)"):
+    with pytest.raises(DataError, match=r"validation: expected \(images, labels\)"):
         ImageClassifier(**SETTINGS).fit(pictures, labels, validation=(pictures,))
     with pytest.raises(DataError, match="one class only"):
         ImageClassifier(**SETTINGS).fit(pictures, ["a"] * 8)

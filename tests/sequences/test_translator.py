@@ -122,7 +122,7 @@ def test_alignment_has_a_row_for_each_target_token(translator, tmp_path, monkeyp
 
 @pytest.mark.parametrize("validation", [(SOURCE,), list(zip(SOURCE, TARGET, strict=True)), "text"])
 def test_validation_is_two_lists(validation):
-    with pytest.raises(DataError, match=r"validation: wanted \(source texts, target texts\)"):
+    with pytest.raises(DataError, match=r"validation: expected \(source texts, target texts\)"):
         gf.Translator(**TINY).fit(SOURCE, TARGET, validation=validation)
 
 

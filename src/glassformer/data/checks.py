@@ -249,7 +249,7 @@ def check_two(validation: Any, wanted: str) -> tuple[Any, Any]:
         DataError: something else, such as a list of pairs.
     """
     if not isinstance(validation, tuple | list) or len(validation) != 2:
-        raise DataError(f"wanted ({wanted})", where="validation", fix="Give two lists in a tuple")
+        raise DataError(f"expected ({wanted})", where="validation", fix="Give two lists in a tuple")
     return validation[0], validation[1]
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from glassformer.config import nearest
 from glassformer.errors import (
     BadValueError,
-    InputError,
     NotForThisModelError,
     UnknownKeyError,
     UnknownLabelError,
@@ -108,7 +107,7 @@ def check_attention(clf: Any, method: str) -> None:
     if method not in able:
         name = "a linear model" if clf.model_.fixed else repr(clf.model)
         what = f"{name} {_why_not(clf.model_, method)}"
-        raise InputError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}")
+        raise NotForThisModelError(what, where=method, fix=f"Use {', '.join(able[:-1])} or {able[-1]}")
 
 
 @computes_gradients
