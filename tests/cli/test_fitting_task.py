@@ -103,13 +103,13 @@ def test_the_kind_and_its_recipe(written, capsys, name):
     if kind == "texts":
         assert (found.text, found.recipe, found.own) == (name, None, True)
         return
-    assert (found.text, found.recipe, found.data, found.own) == (None, FITTING[kind], name, False)
+    assert (found.text, found.recipe, found.data, found.own) == (None, FITTING[kind].recipe, name, False)
     said = capsys.readouterr().err
-    assert f"taken as glassformer train {FITTING[kind]} --data {name}" in said
+    assert f"taken as glassformer train {FITTING[kind].recipe} --data {name}" in said
     by_word = own_task(Given(name), "train", "--text FILE")
-    assert (by_word.recipe, by_word.data) == (FITTING[kind], name)
+    assert (by_word.recipe, by_word.data) == (FITTING[kind].recipe, name)
     recipe = choose_recipe(None, name)
-    assert recipe.task == load_recipe(FITTING[kind]).task
+    assert recipe.task == load_recipe(FITTING[kind].recipe).task
     assert recipe.data.source == str(written / name)
     assert recipe.name == Path(name).stem
     assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)

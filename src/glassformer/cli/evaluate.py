@@ -165,15 +165,17 @@ def evaluate_command(
 
 def _show(run: Path, figures: dict[str, Any], said: str) -> None:
     """The metrics on the terminal, as the kind of model has them."""
+    from glassformer.targets import target_of
+
+    tables = {"numbers": show_number_figures, "similarity": show_similarities}
+    show = show_similarities if "found" in figures else tables.get(target_of(figures).told_as)
     if "greedy" in figures:
         show_translation_scores(str(run), {"": figures})
     elif "masked" in figures:
         rows = [[name.replace("_", " "), f"{value:.4f}"] for name, value in figures["masked"].items()]
         show_table(str(run), ("", "value"), rows, right=("value",))
-    elif {"pairs", "spearman"} <= figures.keys() or "found" in figures:
-        show_similarity(str(run), {"": figures})
-    elif figures.get("kind") == "numbers":
-        show_number_figures(str(run), figures)
+    elif show is not None:
+        show(str(run), figures)
     elif "per_class" in figures:
         show_figures(str(run), figures, _measure(run, figures))
         say(said)
@@ -192,14 +194,20 @@ def _show(run: Path, figures: dict[str, Any], said: str) -> None:
         show_table(str(run), ("", "value"), rows, right=("value",))
 
 
+def show_similarities(title: str, figures: dict[str, Any]) -> None:
+    """The metrics of cosines."""
+    show_similarity(title, {"": figures})
+
+
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
     """A classifier's figures in words, on its own split beside the simple models'; of other kinds nothing."""
     from glassformer.checkpoints.files import read_json
     from glassformer.report.wording import verdict_of
+    from glassformer.targets import target_of
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.run_folder import read_run_recipe
 
-    if not {"per_class", "accuracy", "n"} <= figures.keys() or "labels" not in figures:
+    if not target_of(figures).labels_given or "per_class" not in figures:
         return ""
     noun = TASKS[read_run_recipe(run).task].estimator.NOUN
     known = {"test": figures, "judged": "other", "measure": _measure(run, figures)}

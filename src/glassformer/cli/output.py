@@ -275,7 +275,7 @@ def show_judged_run(run: Run, recipe: Any) -> None:
         title = f"{recipe.name}: {counted}, {metrics['seconds']['total']:.0f} s in all"
         first = "" if target.labels_given else "model"
         show(title, metric_table(rows, columns, digits, first, short=True))
-        for line in BELOW.get(type(target).__name__, said_of_labels)(run, name, noun):
+        for line in BELOW[target.told_as](run, name, noun):
             say(line)
     for line in said_of_intervals(metrics.get("intervals") or []):
         say(line)
@@ -353,7 +353,12 @@ def said_of_numbers(run: Run, name: str, noun: str) -> Iterator[str]:
 
 
 PARTS = ("unanswerable", "answerable")  # of the judged questions
-BELOW = {"TokenTags": said_of_tags, "AnswerSpan": said_of_answers, "Numbers": said_of_numbers}
+BELOW = {
+    "labels": said_of_labels,
+    "tags": said_of_tags,
+    "answers": said_of_answers,
+    "numbers": said_of_numbers,
+}
 
 
 def show_own(metrics: dict[str, Any]) -> None:
@@ -449,11 +454,8 @@ def show_sequence_run(run: Run, recipe: Any) -> None:
             f"{recipe.name}: {seconds:.0f} s in all", ("masked words", "value"), rows, right=("value",)
         )
     for sentence in metrics.get("sentences") or []:
-        say(
-            f"{sentence['text']} → {sentence['translation']}"
-            if "translation" in sentence
-            else sentence["text"]
-        )
+        translated = sentence.get("translation")
+        say(sentence["text"] if translated is None else f"{sentence['text']} → {translated}")
         for words in sentence.get("fills") or []:
             say("  " + ", ".join(f"{w['token']} {percent(w['probability'])}" for w in words))
 

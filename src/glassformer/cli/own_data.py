@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from glassformer.checkpoints.catalog import AUTO
 from glassformer.cli.options import data_option, is_run, no_run
@@ -176,30 +176,32 @@ def own_task(given: Given, command: str, others: str) -> Given:
         return replace(given, text=None, images=given.text)
     if kind is None:
         return given
-    recipe = FITTING[kind]
+    recipe = FITTING[kind].recipe
     note(
         f"{given.text} holds {said}: taken as glassformer {command} {recipe} --data {shlex.quote(given.text)}"
     )
     usual = {"name": json_text(Path(given.text).stem)}
-    if "pairs" in kind:  # of which nothing is held out unless that is asked for
+    if FITTING[kind].pairs:
         usual |= dict.fromkeys(("validation_size", "test_size"), str(HELD_OUT))
     settings = [f"{key}={value}" for key, value in usual.items() if not is_set(key, given.settings)]
     settings = (*given.settings, *settings)
     return replace(given, recipe=recipe, text=None, data=given.text, settings=settings, own=False)
 
 
-# Kind of data -> the recipe of its task.
+class Fitting(NamedTuple):
+    """What is known of a kind of data that holds no labeled texts."""
+
+    recipe: str  # of its task
+    holds: str  # in words
+    pairs: bool = False  # of texts, with scores or not: nothing is held out unless that is asked for
+    or_else: str = ""  # the kind that columns without the names of languages may also be
+
+
 FITTING = {
-    "tags": "wnut17-minilm",
-    "answers": "facts-minilm",
-    "scored pairs": "stsb-minilm",
-    "pairs": "multi30k-transformer",
-}
-HELD = {
-    "tags": "words with tags",
-    "answers": "questions with answers in texts",
-    "scored pairs": "pairs of texts with a score",
-    "pairs": "texts with their translations",
+    "tags": Fitting("wnut17-minilm", "words with tags"),
+    "answers": Fitting("facts-minilm", "questions with answers in texts"),
+    "scored pairs": Fitting("stsb-minilm", "pairs of texts with a score", True),
+    "pairs": Fitting("multi30k-transformer", "texts with their translations", True, "scored pairs"),
 }
 
 
@@ -226,15 +228,14 @@ def _other_kind(source: str, settings: Sequence[str]) -> tuple[str | None, str]:
     said = {key.rpartition(".")[2]: value for key, value in parse_settings(settings).items()}
     with reading(**{key: str(said[key]) for key in READING if said.get(key)}):
         kind = kind_of(source)
-        if kind == "pairs" and not _names_languages(source):
-            each = [
-                f"glassformer train {FITTING[k]} --data {shlex.quote(source)}"
-                for k in ("pairs", "scored pairs")
-            ]
+        fitting = FITTING.get(kind)
+        if fitting is not None and fitting.or_else and not _names_languages(source):
+            either = fitting, FITTING[fitting.or_else]
+            each = [f"glassformer train {one.recipe} --data {shlex.quote(source)}" for one in either]
             what = "two columns of texts and no labels"
             fix = f"To learn to translate: {each[0]}; to compare texts by their meaning: {each[1]}"
             raise ConfigError(what, where=source, fix=fix)
-    return (None, "") if kind == "texts" else (kind, HELD.get(kind, kind))
+    return (None, "") if kind == "texts" else (kind, kind if fitting is None else fitting.holds)
 
 
 def _names_languages(source: str) -> bool:

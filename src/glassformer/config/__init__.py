@@ -7,7 +7,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,10 +23,16 @@ MAX_TOML_BYTES = 4 << 20
 LISTS = {int: "[1, 2]", float: "[0.5, 0.5]", str: '["one", "two"]'}  # what a list of these looks like
 
 
+SEARCH = frozenset({"search"})  # the search that model = "auto" means: other settings ask for one encoder
+LINEAR = frozenset({"linear"})  # a linear model of n-grams
+EVERY_MODEL = SEARCH | LINEAR | {"frozen"}  # and the frozen encoder that texts are compared with
+
+
 def setting(default: Any, meaning: str, **before: Any) -> Any:
     """A key of a config class: its default, and what the command line and the pages say that it means.
 
     ``before=``: what a fit did before there was such a key, where that is not what the default does.
+    ``obeyed=``: by which models, other than a trained encoder: ``SEARCH``, ``LINEAR``, ``EVERY_MODEL``.
     ``in_file=``: what a recipe's file, or a saved model, means that lacks the key, where its default changed.
     A class may say in ``RETIRED`` which keys it had: ``{key: (neutral value, why it has no other)}``. Files
     and calls that have them at that value go on being read.
@@ -51,6 +57,11 @@ def section(cls: type[T]) -> type[T]:
 def meaning_of(field: dataclasses.Field) -> str:
     """What ``setting`` was told of a field; empty without it."""
     return field.metadata.get("meaning", "")
+
+
+def obeyed(sections: Iterable[type], by: str) -> set[str]:
+    """The keys of these sections that a model obeys: ``search``, ``linear`` or ``frozen``."""
+    return {f.name for cls in sections for f in dataclasses.fields(cls) if by in f.metadata.get("obeyed", ())}
 
 
 def settings_of(cls: type) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from glassformer.config import NOTHING_KNOWN, KnownRecipe, read_toml
 from glassformer.errors import DataError, NoSuchFileError, NoSuchSplitError, TooLargeError
 from glassformer.evaluate.predictions import Prediction, read_predictions
-from glassformer.targets.multiclass import Classes
+from glassformer.targets import target_of
 
 MAX_BYTES = 256 * 2**20  # of one JSON file; maps of long texts are the largest
 SPLITS = ("test", "validation", "train")
@@ -62,7 +62,7 @@ class Run:
         """The share that leads the page: what the best weights were chosen by, else the accuracy."""
         train = self.config.get("train")
         chosen = self.metrics.get("measure") or (train.get("monitor") if isinstance(train, dict) else None)
-        return chosen if isinstance(chosen, str) and chosen in Classes.leads else "accuracy"
+        return chosen if isinstance(chosen, str) and chosen in target_of(self.scores).leads else "accuracy"
 
     def json(self, name: str) -> dict[str, Any]:
         """Another file of the folder; empty where there is none."""

@@ -64,7 +64,7 @@ def test_rows(tests: dict[str, Any]) -> list[tuple[str, str, str]]:
     for name, result in tests.items():
         if result is None:
             rows.append((name, "not measured", "its file is not on this machine"))
-        elif "spearman" in result:
+        elif "sections" not in result:  # a correlation
             value = result["spearman"]
             shown = "none" if value is None else f"{100 * value:.1f}"
             rows.append((name, f"Spearman {shown}", f"{result['known']} of {result['pairs']} pairs known"))

@@ -59,6 +59,7 @@ class AnswerSpan(Target):
     )
     examples: ClassVar[str] = "questions"
     resampled: ClassVar[str] = "contexts"
+    told_as: ClassVar[str] = "answers"
     precise: ClassVar[bool] = True
     kept: ClassVar[Sequence[str]] = ("exact_match",)
     file: ClassVar[str] = "predictions.jsonl"

@@ -37,7 +37,13 @@ from glassformer.evaluate.calibrate import (
     tune_class_thresholds,
     tune_threshold,
 )
-from glassformer.evaluate.compare import Statistic, accuracy_of, macro_f1_of_sets, mcnemar
+from glassformer.evaluate.compare import (
+    Statistic,
+    accuracy_of,
+    macro_f1_of_sets,
+    mcnemar,
+    paired_difference,
+)
 from glassformer.evaluate.intervals import macro_f1_interval, macro_f1_interval_of_sets, share_interval
 from glassformer.evaluate.metrics import Plain, Share
 from glassformer.evaluate.predict import softmax
@@ -98,6 +104,7 @@ class Classes(Target):
     }
     leads: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
     compared: ClassVar[Sequence[str]] = ("accuracy", "macro_f1")
+    each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "log_loss")  # metrics kept of a fold
     file: ClassVar[str] = "predictions.csv"
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
     word: ClassVar[str] = "labels"  # what targets are called in messages
@@ -241,6 +248,18 @@ class Classes(Target):
     def max_abs_difference(self, a: np.ndarray, b: np.ndarray) -> float:
         """How far two of such outputs are apart, at most."""
         return float(np.abs(a - b).max())
+
+    def difference(
+        self, answered: tuple[np.ndarray, np.ndarray, np.ndarray, int], measure: str, resamples: int
+    ) -> dict[str, Any] | None:
+        """How far a model is from a baseline, with its interval; None: there is no test of that metric.
+
+        Args:
+            answered: the truth, what both predict, and the number of classes.
+        """
+        if measure not in Classes.leads:
+            return None
+        return paired_difference(*answered, measure=cast(Any, measure), resamples=resamples)
 
     # --- files ------------------------------------------------------------------------------------
 

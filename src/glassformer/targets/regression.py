@@ -129,6 +129,8 @@ class Numbers(ByPermutation, Classes):
     problem_type: ClassVar[str | None] = "regression"
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
+    each_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
+    told_as: ClassVar[str] = "numbers"
     joint: ClassVar[bool] = False
     labels_given: ClassVar[bool] = False
 

@@ -30,6 +30,7 @@ class Similarity(ByPermutation):
     compared: ClassVar[Sequence[str]] = ("spearman", "pearson")
     in_folds: ClassVar[Sequence[str]] = tuple(metrics)
     examples = predictions = "pairs"
+    told_as: ClassVar[str] = "similarity"
 
     file: ClassVar[str] = "pairs.csv"
     unranked: ClassVar[tuple[str, str] | None] = (

@@ -62,6 +62,7 @@ class Target:
     unranked: ClassVar[tuple[str, str] | None] = None  # what a review of labels cannot rank, and what to do
     uncalibrated: ClassVar[tuple[str, str] | None] = None  # why there is no temperature, and what to do
     measure: ClassVar[str | None] = None  # what a run's lines begin with; None: the recipe's choice
+    told_as: ClassVar[str] = "labels"  # whose table and lines a terminal shows: those of tags, answers, ...
     labels_given: ClassVar[bool] = False  # whether predictions are labels
     joint: ClassVar[bool] = False  # whether an example has one class, and a softmax over all logits makes it
     word_labels: ClassVar[bool] = False  # whether each word has a label, with a probability

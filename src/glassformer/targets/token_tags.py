@@ -58,6 +58,7 @@ class TokenTags(Target):
     in_folds: ClassVar[Sequence[str]] = (MEASURE, "accuracy", "log_loss")
     in_terminal: ClassVar[Sequence[str]] = ("precision", "recall", MEASURE, "accuracy", f"{MEASURE}_interval")
     resampled: ClassVar[str] = "entities"
+    told_as: ClassVar[str] = "tags"
     precise: ClassVar[bool] = True
     word_labels: ClassVar[bool] = True
     held_out_of: ClassVar[str] = "sentences"

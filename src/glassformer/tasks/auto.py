@@ -30,6 +30,7 @@ import torch
 from glassformer.checkpoints.catalog import IMAGE_ENCODER, IMAGE_SCRATCH
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.native import newest_fingerprint
+from glassformer.config import obeyed
 from glassformer.data.splits import grouped_split
 from glassformer.data.text_pairs import are_pairs
 from glassformer.data.tokenizer_file import load_tokenizer
@@ -57,13 +58,6 @@ DRAWN = 0.1  # the part that is held out
 MARGIN = 0.5  # standard errors
 RESAMPLES = 50  # of the bootstrap that estimates these where the score is no mean over examples
 PASSES = 5  # of prediction that a step of training takes as long as, at most
-# Settings that every candidate obeys. Any other that is given asks for an encoder.
-NEUTRAL = frozenset(
-    {"model", "max_length", "clean", "lowercase", "strip_accents", "class_weight", "pos_weight"}
-    | {"tune_thresholds", "validation_fraction", "monitor", "keep_best", "seed", "precision", "device"}
-    | {"threads", "strategy", "verbose", "calibration", "number_scale", "time_limit", "checkpoint_every"}
-    | {"batch_tokens", "length_window", "head_start", "start_share", "image_range"}
-)
 
 
 @dataclass(frozen=True)
@@ -136,8 +130,8 @@ class Tried:
 
 def asks_for_encoder(clf: Any) -> bool:
     """Whether a setting is given that only an encoder has: ``auto`` then means one model (``usual``)."""
-    given = {key for key, usual in clf.defaults().items() if getattr(clf, key) != usual} - NEUTRAL
-    return bool(given) or clf.precision == "int8"
+    given = {key for key, usual in clf.defaults().items() if getattr(clf, key) != usual}
+    return bool(given - obeyed(clf.SECTIONS.values(), "search")) or clf.precision == "int8"
 
 
 def fit_auto(

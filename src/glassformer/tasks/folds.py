@@ -16,7 +16,6 @@ from glassformer.data.copies import groups_of
 from glassformer.data.splits import Splits, labelled, stratified_folds
 from glassformer.errors import TooFewExamplesError
 from glassformer.targets.multilabel import spread
-from glassformer.targets.regression import Numbers
 from glassformer.targets.target import Target
 from glassformer.tasks.judging import measure_of
 
@@ -33,7 +32,7 @@ class OutOfFold:
 
     NOUN: ClassVar[str] = "examples"
     ANSWERS: ClassVar[str] = "probabilities.npy"  # of a fold: what the model gave; or a .json
-    FIGURES: ClassVar[tuple[str, ...]]  # of each fold, and over the folds
+    FIGURES: tuple[str, ...]  # of each fold, and over the folds
     PACKAGES: ClassVar[tuple[str, ...]] = ("tokenizers", "safetensors")  # metrics.json states their versions
     target: Target
     measure: str = ""  # that a line on each fold names
@@ -94,13 +93,6 @@ class OutOfFold:
 class LabelsOutOfFold(OutOfFold):
     """Labels, several labels or numbers."""
 
-    FIGURES = (
-        "accuracy",
-        "macro_f1",
-        "micro_f1",
-        "log_loss",
-        *Numbers.metrics,
-    )  # the third of several labels
     PACKAGES = ("scikit-learn",)
 
     def __init__(self, recipe: Any, splits: Splits, estimator: Any):
@@ -109,7 +101,7 @@ class LabelsOutOfFold(OutOfFold):
         self.kind = self.target = estimator.kind_for(train.labels)
         self.classes = list(self.kind.classes(train.labels))
         self.targets = self.kind.encode(train.labels, self.classes, train.origin, train.rows)
-        self.measure = self.kind.measure or measure_of(recipe)
+        self.measure, self.FIGURES = self.kind.measure or measure_of(recipe), self.kind.each_fold
 
     def assign(self, folds: int) -> np.ndarray:
         """Classes keep their shares in every fold."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from glassformer.checkpoints.catalog import AUTO, CATALOG
 from glassformer.checkpoints.hub import is_at_hand
+from glassformer.config import obeyed
 from glassformer.data.splits import stratified_subset
 from glassformer.errors import OtherLanguageWarning
 from glassformer.process import without_warnings
@@ -23,7 +24,6 @@ FROZEN = candidate(ENCODER)
 NAME = f"frozen {ENCODER}"
 MOST = 10_000  # training texts, unless ``auto`` has read them all
 LENGTH = 128  # tokens at which texts are cut, unless ``auto`` has cut them elsewhere
-SHARED = ("clean", "tune_thresholds", "seed", "device", "threads")
 
 
 def fit_frozen(
@@ -46,7 +46,7 @@ def fit_frozen(
     """
     if is_frozen(est) or not is_at_hand(ENCODER):
         return None
-    name, settings = NAME, {key: getattr(est, key) for key in SHARED if hasattr(est, key)}
+    name, settings = NAME, {key: getattr(est, key) for key in sorted(obeyed(est.SECTIONS.values(), "frozen"))}
     settings["precision"] = "auto" if est.precision == "int8" else est.precision
     settings["max_length"] = est.max_length if est.tried_ else LENGTH
     if len(texts) > MOST and not est.tried_:  # else the vectors are still in the cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class LinearHead:
 class NearestHead:
     """The classes of the ``neighbors`` nearest examples by cosine, the nearer ones with more weight."""
 
+    ARRAYS: ClassVar = ("vectors", "targets", "numbers")  # in a file
     vectors: np.ndarray  # [m, E] fp32, each of length 1
     targets: np.ndarray  # [m] class numbers
     neighbors: int
@@ -55,7 +56,7 @@ class NearestHead:
     def tensors(self) -> dict[str, np.ndarray]:
         """For a file."""
         numbers = np.array([self.neighbors, self.classes])
-        return {"vectors": self.vectors, "targets": self.targets.astype(np.int64), "numbers": numbers}
+        return dict(zip(self.ARRAYS, (self.vectors, self.targets.astype(np.int64), numbers), strict=True))
 
 
 Head = LinearHead | NearestHead
@@ -101,7 +102,7 @@ def head_of(tensors: dict[str, np.ndarray], width: int, classes: int, where: str
     shapes = {name: array.shape for name, array in tensors.items()}
     if shapes == {"weight": (classes, width), "bias": (classes,)}:
         return LinearHead(tensors["weight"], tensors["bias"])
-    known = shapes.keys() == {"vectors", "targets", "numbers"}
+    known = shapes.keys() == {*NearestHead.ARRAYS}
     if known and shapes["vectors"][1:] == (width,) and shapes["numbers"] == (2,):
         targets, (k, count) = tensors["targets"], tensors["numbers"].tolist()
         fits = targets.shape == shapes["vectors"][:1] and len(targets) and k > 0 and count == classes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from glassformer.data.mending import mended
 from glassformer.data.rejected import SKIP, summary
 from glassformer.data.splits import Splits, as_they_are, split_up, stratified_subset
 from glassformer.errors import DataError, NoSuchSplitError, UnclearColumnError
-from glassformer.evaluate.compare import paired_difference
 from glassformer.evaluate.predictions import SIMPLE, write_simple
 from glassformer.inputs.inputs import Inputs
 from glassformer.targets.multiclass import Classes, unseen, without_unseen
@@ -379,15 +378,9 @@ def judge_baselines(
         theirs = decided[0] if decided else clf.kind_.predicted_index(probabilities)
         given = clf.kind_.labels(theirs, clf.classes_).tolist()
         said[name] = list(map(str, given)) if clf.kind_.labels_given else given
-        if recipe.evaluate.bootstrap and measure in Classes.leads:
-            out[name]["difference"] = paired_difference(
-                truth,
-                chosen,
-                theirs,
-                len(clf.classes_),
-                measure=cast(Any, measure),
-                resamples=recipe.evaluate.bootstrap,
-            )
+        answered, resamples = (truth, chosen, theirs, len(clf.classes_)), recipe.evaluate.bootstrap
+        if resamples and (apart := clf.kind_.difference(answered, measure, resamples)) is not None:
+            out[name]["difference"] = apart
         if getattr(clf, "class_weight", None) is not None:
             out[name]["class_weight"] = clf.class_weight
     if keep is not None:

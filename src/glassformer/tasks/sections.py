@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from glassformer.config import Section, TableKeys, section, setting
+from glassformer.config import (
+    LINEAR,
+    SEARCH,
+    Section,
+    TableKeys,
+    section,
+    setting,
+)
 
 # --- data -------------------------------------------------------------------------------------------
 
@@ -102,10 +109,12 @@ class NumberData(LabeledData):
 class NewTokenizer(Section):
     """A tokenizer that is trained on the texts, where the checkpoint has none."""
 
-    lowercase: bool = setting(True, "for tokenizers trained here")
-    strip_accents: bool = setting(False, "for tokenizers trained here; True destroys Vietnamese")
-    vocab_size: int = setting(30_000, "for tokenizers trained here")
-    min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary")
+    lowercase: bool = setting(True, "for tokenizers trained here", obeyed=SEARCH | LINEAR)
+    strip_accents: bool = setting(
+        False, "for tokenizers trained here; True destroys Vietnamese", obeyed=SEARCH | LINEAR
+    )
+    vocab_size: int = setting(30_000, "for tokenizers trained here", obeyed=LINEAR)
+    min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary", obeyed=LINEAR)
 
 
 @section
@@ -122,7 +131,9 @@ class PixelConfig(Section):
     std: tuple[float, ...] = setting((), "likewise")
     channels: int | None = setting(None, "3, or 1 for gray (from-scratch architectures only)")
     image_range: float | None = setting(
-        None, "white, in images of more than 8 bits that do not state it, such as 4095; None: of 16 full bits"
+        None,
+        "white, in images of more than 8 bits that do not state it, such as 4095; None: of 16 full bits",
+        obeyed=SEARCH,
     )
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
         "none", "the ladder in data/augment.py"

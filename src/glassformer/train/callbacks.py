@@ -461,14 +461,16 @@ def time_left(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
+NOT_SHARES = {"score": "score {:.4f}", "r2": "R² {:.4f}", "mae": "mean absolute error {:.4g}"}
+
+
 def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     """The line of an evaluation: what decides which weights are best comes first, and "(best)" names it."""
     line = f"epoch {epoch}  train loss {e['train_loss']:.4f}  "
-    if "score" in e:
-        return f"{line}validation loss {e['loss']:.4f}  score {e['score']:.4f}" + "  (best)" * best
-    if "r2" in e:  # numbers
-        shares = f"R² {e['r2']:.4f}  mean absolute error {e['mae']:.4g}"
-        return f"{line}validation loss {e['loss']:.4f}  {shares}" + "  (best)" * best
+    if "loss" in e and "accuracy" not in e:  # what is predicted is not right or wrong
+        told = [form.format(e[key]) for key, form in NOT_SHARES.items() if key in e]
+        told = told or [f"{config.monitor.replace('_', ' ')} {e[config.monitor]:.4f}"]
+        return "  ".join([f"{line}validation loss {e['loss']:.4f}", *told]) + "  (best)" * best
     if "accuracy" not in e:
         counted = e["train_accuracy"] and not hasattr(
             config, "number_scale"
@@ -481,6 +483,7 @@ def _judged(epoch: int, e: dict[str, Any], config: Any, best: bool) -> str:
     if "micro_f1" in e:  # several labels an example
         return f"{line}{loss}  macro-F1 {e['macro_f1']:.4f}{'  (best)' * best}  micro-F1 {e['micro_f1']:.4f}"
     names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "entity_f1": "entity F1"}
+    names.setdefault(monitor, "F1" if monitor == "f1" else monitor.replace("_", " "))
     shares = {key: f"{called} {e[key]:.4f}" for key, called in names.items() if key in e}
     first = shares.pop(monitor, shares["accuracy"])
     others = "" if monitor == "accuracy" else "".join(f"  {said}" for said in shares.values())

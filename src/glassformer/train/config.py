@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from glassformer.config import INF, Section, check_ranges, section, setting
+from glassformer.config import (
+    EVERY_MODEL,
+    INF,
+    LINEAR,
+    SEARCH,
+    Section,
+    check_ranges,
+    section,
+    setting,
+)
 from glassformer.errors import (
     BadValueError,
     ConfigError,
@@ -62,24 +71,30 @@ class FitConfig(Section):
     average: float = setting(
         0.0, "decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none"
     )
-    validation_fraction: float = setting(0.0, "held out of fit's data when no validation set is given")
+    validation_fraction: float = setting(
+        0.0, "held out of fit's data when no validation set is given", obeyed=SEARCH | LINEAR
+    )
     early_stopping: int = setting(0, "evaluations without improvement before the end; 0: off")
     monitor: Literal["accuracy", "loss"] = setting(
-        "accuracy", "what decides which weights are best; of equal ones the lower loss does"
+        "accuracy",
+        "what decides which weights are best; of equal ones the lower loss does",
+        obeyed=SEARCH | LINEAR,
     )
-    keep_best: bool = setting(True, "end with the best evaluated weights (needs a validation set)")
-    evaluate_every: int = setting(0, "steps, and at the end; 0: after each epoch")
-    checkpoint_every: int = setting(0, "steps; 0: after each epoch")
-    seed: int = setting(0, "of the weights, the order of the examples and dropout")
+    keep_best: bool = setting(
+        True, "end with the best evaluated weights (needs a validation set)", obeyed=SEARCH | LINEAR
+    )
+    evaluate_every: int = setting(0, "steps, and at the end; 0: after each epoch", obeyed=LINEAR)
+    checkpoint_every: int = setting(0, "steps; 0: after each epoch", obeyed=SEARCH | LINEAR)
+    seed: int = setting(0, "of the weights, the order of the examples and dropout", obeyed=EVERY_MODEL)
     precision: Literal["auto", "fp32", "bf16"] = setting(
-        "auto", "auto: bf16 where the hardware multiplies in it"
+        "auto", "auto: bf16 where the hardware multiplies in it", obeyed=SEARCH | LINEAR
     )
-    device: str = setting("auto", "auto: the GPU where there is one")
-    threads: int = setting(0, "0: as torch has it")
+    device: str = setting("auto", "auto: the GPU where there is one", obeyed=EVERY_MODEL)
+    threads: int = setting(0, "0: as torch has it", obeyed=EVERY_MODEL)
     strategy: Literal["auto", "ddp", "fsdp"] = setting(
-        "auto", "under torchrun; fsdp: each process keeps a part of the weights"
+        "auto", "under torchrun; fsdp: each process keeps a part of the weights", obeyed=SEARCH | LINEAR
     )
-    verbose: int = setting(0, "1: a progress bar")
+    verbose: int = setting(0, "1: a progress bar", obeyed=SEARCH | LINEAR)
 
     def __post_init__(self) -> None:
         if self.lora_targets != LORA_TARGETS:
@@ -101,8 +116,12 @@ class FitConfig(Section):
 class TokenBatches(Section):
     """What fits of texts add: a batch is bounded by its tokens too."""
 
-    batch_tokens: int = setting(8192, "real tokens at most; with batch_size 0 the only limit")
-    length_window: int = setting(50, "batches among which lengths are sorted; 0: lengths are not looked at")
+    batch_tokens: int = setting(
+        8192, "real tokens at most; with batch_size 0 the only limit", obeyed=SEARCH | LINEAR
+    )
+    length_window: int = setting(
+        50, "batches among which lengths are sorted; 0: lengths are not looked at", obeyed=SEARCH | LINEAR
+    )
 
 
 @section
@@ -110,7 +129,9 @@ class SearchLimit(Section):
     """When the search for the best model (``model = "auto"``) ends."""
 
     time_limit: float | None = setting(
-        None, "seconds after which model = auto begins no further candidate; None: it tries all"
+        None,
+        "seconds after which model = auto begins no further candidate; None: it tries all",
+        obeyed=SEARCH,
     )
 
 
@@ -147,12 +168,14 @@ class SolvedFitConfig(Maskable, SuitedFitConfig):
         "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
         "pooled as the checkpoint says; cross-validation chooses its strength",
         in_file="random",
+        obeyed=SEARCH,
     )
     start_share: str | float = setting(
         "auto",
         "share of the weights that a checkpoint's training began with in those that are evaluated and kept; "
         "auto: after a solved start, what does best on the validation examples, else 0",
         in_file=0.0,
+        obeyed=SEARCH,
     )
 
     def __post_init__(self) -> None:
@@ -173,25 +196,33 @@ class ClassifierFitConfig(SolvedFitConfig):
         "auto",
         "auto: a temperature is fitted on the validation examples, where there are 100 or more",
         in_file="none",
+        obeyed=SEARCH,
     )
     label_smoothing: float = setting(0.0, "share of the target spread over all classes")
-    class_weight: str | dict | None = setting(None, '"balanced" or {label: weight}, as in scikit-learn')
+    class_weight: str | dict | None = setting(
+        None, '"balanced" or {label: weight}, as in scikit-learn', obeyed=SEARCH | LINEAR
+    )
     pos_weight: str | float | dict | None = setting(
         None,
         'several labels: what a yes counts: a number, {label: weight}, "balanced" (no : yes), "root" of it',
+        obeyed=SEARCH | LINEAR,
     )
     tune_thresholds: bool = setting(
-        True, "several labels: one a label, for the best F1 on the validation examples; else all at 0.5"
+        True,
+        "several labels: one a label, for the best F1 on the validation examples; else all at 0.5",
+        obeyed=EVERY_MODEL,
     )
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
         "accuracy",
         "what decides which weights are best; of equal ones the lower loss does; with several labels an "
         "example, accuracy is macro_f1",
+        obeyed=SEARCH | LINEAR,
     )
     precision: Literal["auto", "fp32", "bf16", "int8"] = setting(  # type: ignore[assignment]  # one more
         "auto",
         "auto: bf16 where the hardware multiplies in it; int8: as auto in training, products of 8 bits in "
         "prediction if validation labels stay",
+        obeyed=SEARCH | LINEAR,
     )
     keep_epochs: bool = setting(
         False, "the weights of each epoch are kept, and evaluated once at the end: nothing is chosen by them"
@@ -209,10 +240,14 @@ class NumberFitConfig(SolvedFitConfig):
     """One fit of a regressor. The loss is the squared error of standardized numbers."""
 
     monitor: Literal["loss", "pearson", "spearman"] = setting(
-        "loss", "what decides which weights are best; loss: the squared error, as R² does"
+        "loss",
+        "what decides which weights are best; loss: the squared error, as R² does",
+        obeyed=SEARCH | LINEAR,
     )
     number_scale: Literal["linear", "log"] = setting(
-        "linear", "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices"
+        "linear",
+        "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices",
+        obeyed=SEARCH | LINEAR,
     )
 
 

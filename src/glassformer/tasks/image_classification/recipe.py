@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.checkpoints.catalog import AUTO, IMAGE_SCRATCH
-from glassformer.config import by_place, section, setting
+from glassformer.config import (
+    SEARCH,
+    by_place,
+    section,
+    setting,
+)
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,
@@ -46,6 +51,7 @@ class ImageModelConfig(EncoderConfig):
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, hog (a linear model), "
         "or auto: the best of hog and dinov2-small, in whose absence vit-tiny from scratch",
         in_file=IMAGE_SCRATCH,
+        obeyed=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
         "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from glassformer.checkpoints.catalog import AUTO
-from glassformer.config import by_place, section, setting
+from glassformer.config import (
+    EVERY_MODEL,
+    SEARCH,
+    by_place,
+    section,
+    setting,
+)
 from glassformer.tasks.sections import (
     ClassData,
     EncoderConfig,
@@ -34,12 +40,16 @@ class DataConfig(TextColumns, ClassData):
 class TextConfig(NewTokenizer):
     """From text to token ids."""
 
-    max_length: int = setting(256, "tokens, special ones included; longer texts are cut and counted")
+    max_length: int = setting(
+        256, "tokens, special ones included; longer texts are cut and counted", obeyed=SEARCH
+    )
     tokenizer: str = setting(
         "auto", "auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json"
     )
     clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
-        "none", "tags out; letters, digits only; no underscores; no marks at the ends of words"
+        "none",
+        "tags out; letters, digits only; no underscores; no marks at the ends of words",
+        obeyed=EVERY_MODEL,
     )
     add_special_tokens: bool = setting(True, "[CLS] ... [SEP] around each text")
     separator: bool = setting(
@@ -60,6 +70,7 @@ class ModelConfig(EncoderConfig, WordVectors):
         meaning="a checkpoint (name, folder, Hub id), a from-scratch architecture, tfidf (a linear model), "
         "or auto: the best of tfidf, all-minilm-l6-v2 frozen and fine-tuned, which validation chooses",
         in_file="all-minilm-l6-v2",
+        obeyed=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean"] = (
         setting("auto", "what the head reads; unit: vectors of one length, by their direction alone")

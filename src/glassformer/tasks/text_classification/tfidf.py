@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import values_in_files
+from glassformer.config import obeyed, values_in_files
 from glassformer.data.ngrams import MOST, Ngrams, table_of
 from glassformer.data.text import Windows
 from glassformer.data.text_pairs import are_pairs
@@ -62,31 +62,6 @@ ABSENT = {
     "average": 0.0,
     "keep_epochs": False,
 }
-# Settings of texts and of the fit that say something here, or that change no result anywhere.
-OBEYED = (
-    "clean",
-    "lowercase",
-    "strip_accents",
-    "vocab_size",
-    "min_count",
-    "class_weight",
-    "pos_weight",
-    "tune_thresholds",
-    "number_scale",
-    "monitor",
-    "keep_best",
-    "validation_fraction",
-    "evaluate_every",
-    "checkpoint_every",
-    "seed",
-    "precision",
-    "device",
-    "threads",
-    "strategy",
-    "verbose",
-    "batch_tokens",
-    "length_window",
-)
 INSTEAD = "Leave it out, or name an encoder: model=all-minilm-l6-v2"
 
 
@@ -184,7 +159,8 @@ def check_settings(clf: Any) -> None:
 def idle_settings(clf: Any) -> list[str]:
     """The settings of texts and of the fit that change nothing here."""
     names = [f.name for section in ("text", "train") for f in fields(clf.SECTIONS[section])]
-    return [name for name in names if name not in OBEYED]
+    effective = obeyed(clf.SECTIONS.values(), "linear")
+    return [name for name in names if name not in effective]
 
 
 # --- what is solved -------------------------------------------------------------------------------
