@@ -103,7 +103,7 @@ count: $(VENV)/.installed ## lines and files of each part, the longest functions
 	@$(BIN)/python -m benchmarks.pages.count
 
 docs: $(VENV)/.installed-docs $(VENV)/.installed-serve ## build the documentation into docs/_build
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build
+	$(BIN)/python -m sphinx -E -W --keep-going -b html docs docs/_build  # -E: the search keeps index entries only of pages read now
 	@echo "==> docs/_build/index.html"
 
 pages: docs ## look at every page of the docs and both reports in a browser (chromium): width, lines, axe
