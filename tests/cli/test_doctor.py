@@ -266,7 +266,7 @@ def test_what_embed_will_do(gf, tmp_path):
         "modules.json: cls, Normalize; 12 numbers" in lines(gf("doctor", folder, "--json"))["embed"]["found"]
     )
     said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
-    assert ": first pooling under a new linear head" in said
+    assert ": unit-first pooling under a new linear head" in said
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
     assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("refused: ")
