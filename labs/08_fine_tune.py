@@ -162,7 +162,7 @@ for text, row in zip(sentences, clf.predict_proba(sentences)):
 
 # %% [markdown]
 # The command line does all of this in one call and writes the report: `glassformer train --text reviews.csv --model all-minilm-l6-v2`, then
-# `glassformer evaluate` on new data. The [tutorial for your own CSV](../docs/guide/own-csv.md) goes through it.
+# `glassformer evaluate RUN` on new data. The [tutorial for your own CSV](../docs/guide/own-csv.md) goes through it.
 #
 # **Your turn**: macro F1 from true and predicted labels. *(`macro_f1`)*
 

@@ -12,6 +12,7 @@ import pytest
 
 from glassformer import TextClassifier
 from glassformer.errors import ConfigError
+from glassformer.explain.methods import OF_LAYERS
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
 
@@ -201,8 +202,7 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     assert code == 0
     assert result["max_length"] == 11
     assert result["counter_examples"]["searched"] == 5
-    gradients = {"gradient_x_input", "integrated_gradients", "attention_gradient"}
-    assert {*result["methods"]} == {"attention", "rollout", "occlusion", *gradients}
+    assert {*result["methods"]} == {*OF_LAYERS}
     for row in result["methods"].values():
         assert row.keys() >= METHOD_KEYS
         assert {*row["stability"]} == {"synonym", "typo"}

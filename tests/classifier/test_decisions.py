@@ -82,7 +82,7 @@ def test_it_abstains_where_its_label_is_too_unlikely(own, three, tmp_path):
 
 
 def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
-    with pytest.raises(ConfigError, match="no probability between 0 and 1"):
+    with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
         own.calibrate(*three, abstain_below=1.5)
     with pytest.raises(InputError, match="f1 is that of the second of two"):
         own.calibrate(*three, threshold="f1")
@@ -92,8 +92,8 @@ def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
     about = json.loads((folder / "glassformer.json").read_text())
     for changes, said in (
         ({"threshold": [0.5, 0.5]}, "2 thresholds for 3 classes"),
-        ({"threshold": [0.5, 0.5, 0.0]}, "threshold = 0.0 is none between 0 and 1"),
-        ({"abstain_below": "high"}, "abstain_below = 'high' is no probability"),
+        ({"threshold": [0.5, 0.5, 0.0]}, "threshold = 0.0 is not between 0 and 1"),
+        ({"abstain_below": "high"}, "abstain_below = 'high' is not a probability"),
     ):
         from glassformer.tasks.text_classification.estimator import TextClassifier
 

@@ -107,7 +107,7 @@ def test_the_most_frequent_stay_where_there_are_too_many():
 
 
 def test_no_frequent_ngram_is_an_error():
-    with pytest.raises(DataError, match="stands in 7 texts or more"):
+    with pytest.raises(DataError, match="is in 7 texts or more"):
         Ngrams.fitted(["aa", "bb", "cc"], min_count=7)
 
 

@@ -139,7 +139,7 @@ def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     assert len(found["threshold"]) == 3
     assert found["abstain_below"] is None
     assert "Use macro_f1" in refused("calibrate", "three", "--threshold", "f1")
-    assert "no probability" in refused("calibrate", "three", "--abstain-below", 2)
+    assert "is not a probability" in refused("calibrate", "three", "--abstain-below", 2)
     ok("calibrate", "three", "--abstain-below", 0.999)
     told = gf("predict", "three", "a film", "a plot")
     assert [line.split("\t")[0] for line in told.out.splitlines()] == ["", ""]

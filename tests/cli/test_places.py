@@ -148,7 +148,7 @@ def test_no_text_on_standard_input_says_whose_dash_it_was(refused, run, monkeypa
 
     empty = type("Stdin", (), {"buffer": io.BytesIO(b"")})()
     monkeypatch.setattr("sys.stdin", empty)
-    assert "'-' stands among the texts" in refused("predict", run, "-", "a text")
+    assert "'-' is among the texts" in refused("predict", run, "-", "a text")
 
 
 # --- a folder above a model -------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def test_pixels_are_drawn_from_every_class_where_there_are_many():
     pictures = [dark] * 30 + [light] * 10  # as a folder gives them: class by class
     targets = np.array([0] * 30 + [1] * 10)
     p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, most=20)
-    assert name.endswith("(20 pictures)")
+    assert name.endswith("(20 images)")
     assert p.argmax(1).tolist() == [0, 1]
 
 

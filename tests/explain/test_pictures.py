@@ -55,7 +55,8 @@ def clf():
         threshold_=None,
         kind_=Classes(),
         decide=lambda p: np.array(["cat", "dog", "owl"])[p.argmax(1)],
-        transform_=SimpleNamespace(picture=lambda x: x, normalize=lambda x: x.float() / 127.5 - 1),
+        pixels=lambda x: x,
+        transform_=SimpleNamespace(normalize=lambda x: x.float() / 127.5 - 1),
     )
 
 

@@ -94,7 +94,7 @@ def test_numbers_of_a_picture():
 def test_scores_alone_make_a_page():
     html = page([made(maps=None)])
     assert "shown in gray" not in html
-    assert page([picture()]).count("The picture is shown in gray, so that the colors of the marks") == 1
+    assert page([picture()]).count("The image is shown in gray, so that the colors of the marks") == 1
     data = json.loads(re.search(r'id="maps">(.*?)</script>', html, re.DOTALL)[1])
     assert data[0]["shape"] == [0, 0, 6]
     assert data[0]["pairs"] == data[0]["rows"] == ""

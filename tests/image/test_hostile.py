@@ -174,7 +174,7 @@ def test_what_pillow_decodes_in_python_is_small(made):
 def test_pictures_already_open_end_in_typed_errors():
     """A conversion that Pillow does not know, and what is wrong only once it is decoded."""
     whole = encoded(Image.fromarray(RGB), "PNG")
-    with pytest.raises(DataError, match=r"^here: the picture is damaged"):
+    with pytest.raises(DataError, match=r"^here: the image is damaged"):
         open_picture(Image.open(io.BytesIO(whole[:-400])), "here")
     image = Image.fromarray(RGB)
     copy = open_picture(image)

@@ -291,6 +291,7 @@ def test_keys_and_paths():
             said = await ask(guard, b"a", path=path)
             assert (said.status, said.headers[b"www-authenticate"]) == (401, b"Bearer")
             assert said.body["error"] == {
+                "code": "wrong-key",
                 "what": "no key, or a wrong one",
                 "where": "Authorization",
                 "fix": "Send Bearer KEY",

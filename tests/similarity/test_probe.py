@@ -119,7 +119,7 @@ def test_pairs_of_patches_add_up_to_the_cosine_of_their_means(pictures, tmp_path
     assert 'style="' not in text
     about = json.loads(found.save(tmp_path / "pair.json").read_text())
     assert np.sum(about["table"]) == pytest.approx(found.score, abs=1e-6)
-    with pytest.raises(ConfigError, match="no means over patches"):
+    with pytest.raises(ConfigError, match="not means over patches"):
         gf.Probe(clf).explain_similarity(x[0], x[1])
 
 

@@ -201,7 +201,7 @@ def test_what_is_refused(done, noisy, tmp_path):
     with pytest.raises(DataError, match="distinct examples for 40 folds"):
         cross_validate(recipe, tmp_path / "x", 40)
     (tmp_path / "own.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="no cross-validation of ours"):
+    with pytest.raises(ConfigError, match="not a cross-validation of ours"):
         cross_validate(recipe, tmp_path, 3)
 
 

@@ -11,6 +11,7 @@ from tests.stopping import without_clock
 from glassformer.checkpoints.native import list_states
 from glassformer.errors import CheckpointError
 from glassformer.train.loop import run
+from glassformer.train.objectives import Hiding
 
 STEPS, STOP, BEST = 60, 42, 30
 KEYS = {"epochs": 12, "dropout": 0.3, "evaluate_every": 2, "early_stopping": 6, "average": 0.9, "accumulate": 2,
@@ -26,7 +27,7 @@ def evaluate(rig):
 
 
 def build(make_rig, dtype):
-    return make_rig(evaluate=evaluate, dtype=dtype, **KEYS, objective={"hide": (0.2, 4)})
+    return make_rig(evaluate=evaluate, dtype=dtype, **KEYS, objective={"hide": Hiding(0.2, token=4)})
 
 
 def everything(rig):
