@@ -48,7 +48,7 @@ def test_one_explanation_beside_random_orders_as_judge_has_it():
         np.trapezoid(curve.insertion - curve.deletion, f.SHARES), abs=1e-5
     )
     assert told["verdict"] == f.verdict_on_one(
-        told["operators"], told["figures"], told["random"]["figures"], 7
+        told["operators"], told["figures"], told["random"]["figures"], 7, 11
     )
     assert json.loads(json.dumps(told)) == told
 
@@ -96,13 +96,13 @@ def test_the_truth_beats_random_and_its_opposite_loses():
 
 
 def test_the_verdict_on_one_input_in_words():
-    def verdict(wins, fall=0.4, spread=None):
+    def verdict(wins, fall=0.4, spread=None, parts=11):
         operators = {
             name: {"wins": w, "passes": None if w is None else w == 19}
             for name, w in zip(("mask", "delete", "unknown"), wins, strict=False)
         }
         return f.verdict_on_one(
-            operators, {"comprehensiveness": fall}, {"comprehensiveness": 0.1}, 19, spread
+            operators, {"comprehensiveness": fall}, {"comprehensiveness": 0.1}, 19, parts, spread
         )
 
     said = verdict((19, 19, 19))
@@ -120,6 +120,7 @@ def test_the_verdict_on_one_input_in_words():
         (0,), -0.038
     )
     assert "lowers the number by 2000" in verdict((19,), 2000.0, 1e6)
+    assert "The test cannot tell: 3 parts that may be hidden" in verdict((None,), parts=3)
     assert "the number stays the same within 5e+03" in verdict((None,), spread=1e6)
 
 
@@ -141,6 +142,8 @@ def test_a_random_order_passes_rarely_and_the_truth_always():
         assert all(found["passes"] and found["wins"] == 19 for found in truth["operators"].values())
         lie = f.trust(subject, -values, target=1, seed=i)
         assert "is worse than random" in lie["verdict"]
+    few, values = linear_subject(3)
+    assert "cannot tell: 3 parts" in f.trust(few, values, target=1)["verdict"]
 
 
 def test_every_method_can_be_judged(tiny):

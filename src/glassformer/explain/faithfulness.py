@@ -6,6 +6,7 @@ resampled inputs. Nothing here knows how the scores were made, nor whether token
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ SHARES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 1.0)
 FEW = (0.01, 0.05, 0.1, 0.2, 0.5)
 FIGURES = ("deletion", "insertion", "comprehensiveness", "sufficiency")
 SAME = 0.005  # of a probability: less than this between two orders of one input is no difference
+FEWEST = 4  # parts that have more than 19 orders besides that of the scores
 DRAWS = 19  # random orders, all of which a random order beats in one case of 20
 LEAST = 20  # inputs below which an interval over them says nothing
 # Ways of hiding parts, in words.
@@ -137,7 +139,8 @@ def trust(
     random order does so in one case of 20.
 
     Args:
-        draws: random orders, the same ones under each operator; each takes about 16 variants of the input.
+        draws: random orders other than that of the scores, the same ones under each operator; each takes
+            about 16 variants of the input.
         by: the one operator to test under; None: all of ``subject.operators``.
 
     Returns:
@@ -149,12 +152,16 @@ def trust(
     """
     target = subject.target if target is None else target
     rng = np.random.default_rng(seed)
-    orders = [order_of(subject, scores), *(rng.permutation(subject.hideable) for _ in range(draws))]
+    first, parts = order_of(subject, scores), len(subject.hideable)
+    others = (rng.permutation(subject.hideable) for _ in itertools.count())
+    if parts >= FEWEST:
+        others = (order for order in others if (order != first).any())
+    orders = [first, *itertools.islice(others, draws)]
     names = subject.operators if by is None else (by,)
     found = {name: _curves(subject, orders, target, name) for name in names}
     by, (own, *drawn) = names[0], found[names[0]]
     same = SAME * (1.0 if subject.spread is None else subject.spread)
-    operators = {name: _tested(curves, same) for name, curves in found.items()}
+    operators = {name: _tested(curves, same, parts) for name, curves in found.items()}
     mean = Curves(
         own.shares,
         np.mean([c.deletion for c in drawn], axis=0),
@@ -170,13 +177,13 @@ def trust(
         "figures": figures,
         "random": {**_told(mean), "figures": random},
         "operators": operators,
-        "verdict": verdict_on_one(operators, figures, random, draws, subject.spread),
+        "verdict": verdict_on_one(operators, figures, random, draws, parts, subject.spread),
     }
 
 
-def _tested(curves: Sequence[Curves], same: float) -> dict[str, Any]:
+def _tested(curves: Sequence[Curves], same: float, parts: int) -> dict[str, Any]:
     own, *drawn = (c.gap for c in curves)
-    tells = max(own, *drawn) - min(own, *drawn) >= same
+    tells = parts >= FEWEST and max(own, *drawn) - min(own, *drawn) >= same
     wins = sum(own > gap for gap in drawn)
     passes = wins == len(drawn) if tells else None
     return {"gap": round(own, 6), "random": round(float(np.mean(drawn)), 6), "wins": wins, "passes": passes}
@@ -282,6 +289,7 @@ def verdict_on_one(
     figures: Mapping[str, float],
     random: Mapping[str, float],
     draws: int,
+    parts: int,
     spread: float | None = None,
 ) -> str:
     """The test of one input in words; one input proves nothing about a method.
@@ -289,10 +297,13 @@ def verdict_on_one(
     Args:
         operators: see ``trust``.
         figures, random: comprehensiveness under the first operator, of the scores and of random orders.
+        draws, parts: the number of random orders, and of parts that may be hidden.
         spread: of numbers, how far apart they usually lie; None: the figures are of probabilities.
     """
     what = "probability" if spread is None else "number"
     told = {name: found for name, found in operators.items() if found["passes"] is not None}
+    if parts < FEWEST:
+        return f"The test cannot tell: {parts} parts that may be hidden have too few orders to compare with."
     if not told:
         same = SAME * (1.0 if spread is None else spread)
         return (
