@@ -34,7 +34,7 @@ def test_every_setting_of_a_fit_has_an_effect_on_it(small, data):
         "batch_tokens": 40, "length_window": 0, "accumulate": 2, "clip": 0.1, "label_smoothing": 0.3,
         "class_weight": {"pos": 3.0}, "word_dropout": 0.3, "average": 0.9, "seed": 1, "precision": "bf16",
         "train_layers": 0, "lora_rank": 2, "adam_eps": 1e-2, "embedding_dropout": 0.3, "feed_forward_dropout": 0.3,
-        "norm_eps": 0.1, "separator": False, "attention": "linear", "init_std": 0.3,
+        "norm_eps": 0.1, "separator": False, "attention": "linear", "init_std": 0.3, "maskable": True,
     }  # fmt: skip
     texts = [text.replace("the", "The,") for text in data[0]]  # so that cleaning and case matter
     plain_of_texts = small(**base).fit(texts, data[1])
