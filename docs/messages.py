@@ -11,14 +11,14 @@ from functools import cache
 from pathlib import Path
 
 from glassformer import errors
-from glassformer.inputs.served import TooLargeError
+from glassformer.inputs.served import RequestTooLargeError
 from glassformer.tasks.word2vec.lookups import UnknownWord
 from glassformer.train.callbacks import Interrupted
 
 HERE = Path(__file__).parent
 SOURCE = Path(errors.__file__).parent
 MOST = 6  # messages shown of a code
-ELSEWHERE = (UnknownWord, Interrupted, TooLargeError)  # classes outside glassformer.errors
+ELSEWHERE = (UnknownWord, Interrupted, RequestTooLargeError)  # classes outside glassformer.errors
 SECTIONS = (
     ("Data", errors.DataError),
     ("Settings, options and runs", errors.ConfigError),

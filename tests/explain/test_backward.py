@@ -26,6 +26,7 @@ HEADS = {
     "pre-norm, max": {"norm": "pre", "pooling": "max"},
     "pooler": {"pooling": "pooler"},
     "unit-mean": {"pooling": "unit-mean"},
+    "hidden layer, gelu": {"pooling": "first", "head": "mlp", "head_hidden": 5, "head_activation": "gelu"},
     "hidden layer": {"pooling": "first", "head": "mlp", "head_hidden": 5},
 }
 WITH_ATTENTION = [name for name, family in FAMILIES.items() if hasattr(family.tiny(), "encoder")]
@@ -78,6 +79,27 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
     assert e.settings["biases"] == pytest.approx(found[0], abs=1e-6)  # means are summed in fp32
     assert e.scores.sum() + found[0] == pytest.approx(logit, abs=1e-6)
     model.float()
+
+
+@pytest.mark.parametrize("name", WITH_ATTENTION)
+def test_every_family_s_logit_is_shared_out_whole(name):
+    """Rows and biases, each by its own gradient: gates, scales and relative positions leave nothing over."""
+    family = FAMILIES[name]
+    torch.manual_seed(5)
+    model = family.model(family.tiny()).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.2 * torch.randn_like(p))
+    rows = torch.randn(7, model.width, requires_grad=True)
+    rules = Rules(lambda scores: scores.softmax(-1).detach(), (1.0, 1.0, 1.0), backward._by_slope, None)
+    states = spelled_out(model.encoder, rows, Packing((7,)), rules)
+    logit = backward._linear_answer(model, states, Packing((7,)))[0, 1]
+    wanted = float(run_rows(model, rows, Packing((7,))).logits[0, 1].detach())
+    biases = [p for key, p in model.named_parameters() if key.endswith("bias") and "embeddings" not in key]
+    parts = [rows, *biases]
+    slopes = torch.autograd.grad(logit, parts, allow_unused=True)
+    found = sum(float((p.detach() * s).sum()) for p, s in zip(parts, slopes, strict=True) if s is not None)
+    assert found == pytest.approx(wanted, abs=1e-4)
 
 
 def test_parts_are_those_of_a_decomposition_that_runs_forwards():

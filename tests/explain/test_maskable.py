@@ -72,6 +72,12 @@ def test_every_kind_that_is_explained_has_it(kind):
         assert not np.array_equal(*(clf.predict_proba(images) for clf in fits))
 
 
+def test_a_linear_model_of_images_cannot_learn_it():
+    images = RNG.integers(0, 255, (20, 16, 16, 3), dtype=np.uint8)
+    with pytest.raises(ConfigError, match="maskable: a linear model has no layers"):
+        gf.ImageClassifier("hog", maskable=True).fit(images, ["a", "b"] * 10)
+
+
 def test_a_frozen_encoder_cannot_learn_it():
     with pytest.raises(ConfigError, match="does not learn to read hidden inputs"):
         gf.TextClassifier(**SETTINGS, maskable=True, train_layers=0).fit(TEXTS, LABELS)

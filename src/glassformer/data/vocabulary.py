@@ -75,7 +75,7 @@ class Vocabulary:
         found = self.unk if self.mask is None else self.mask
         if found is None:
             what = "the tokenizer has neither a mask nor an unknown token to hide words behind"
-            fix = "Set word_dropout = 0, or take another tokenizer"
+            fix = "Set word_dropout = 0 and maskable = false, or take another tokenizer"
             raise ConfigError(what, where="word_dropout", fix=fix)
         return found
 

@@ -150,11 +150,19 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     if model.spans is not None:
         return model.spans(states)
     if isinstance(model.pooling, Pooler):
-        return model.head(_by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing))))
+        pooled = _by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing)))
+        return _linear_head(model.head, pooled)
     if isinstance(model.pooling, UnitPooling):
         pooled, scaled = model.pooling.each(states, packing), model.pooling(states, packing)
-        return model.head(pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None])
-    return model.head(model.pooling(states, packing))
+        pooled = pooled * (scaled.norm(dim=1) / pooled.norm(dim=1)).detach()[:, None]
+        return _linear_head(model.head, pooled)
+    return _linear_head(model.head, model.pooling(states, packing))
+
+
+def _linear_head(head: Any, pooled: Tensor) -> Tensor:
+    if head.hidden is None or head.activation == "none":
+        return head(pooled)
+    return head.out(_by_slope(ACTIVATIONS[head.activation], head.hidden(pooled)))
 
 
 # --- the backward pass --------------------------------------------------------------------------------

@@ -303,7 +303,7 @@ def verdict_on_one(
     what = "probability" if spread is None else "number"
     told = {name: found for name, found in operators.items() if found["passes"] is not None}
     if parts < FEWEST:
-        return f"The test cannot tell: {parts} parts that may be hidden have too few orders to compare with."
+        return f"The test cannot tell: too few parts may be hidden ({parts} of at least {FEWEST})."
     if not told:
         same = SAME * (1.0 if spread is None else spread)
         return (

@@ -34,12 +34,14 @@ def shapley(
         seed: of the orders.
 
     Raises:
-        InputError: no such unit or baseline, or fewer than one pair.
+        InputError: no such unit or baseline, fewer than one pair, or a seed below 0.
     """
     if unit not in ("token", "word"):
         raise InputError(f"no unit {unit!r}", where="shapley", fix="Use token or word")
     if pairs < 1:
         raise InputError(f"{pairs} pairs of orders", where="shapley", fix="Give 1 or more")
+    if seed < 0:
+        raise InputError(f"seed {seed}", where="shapley", fix="Give 0 or more")
     chosen, unit_of = subject.hideable, units_of(subject, unit)
     count, scores = int(unit_of.max(initial=-1)) + 1, np.zeros(len(subject))
     if count == 0:

@@ -51,7 +51,7 @@ from glassformer.families import IMAGE_ARCHITECTURES, family_of
 from glassformer.finite import json_text
 from glassformer.inputs.inputs import Inputs, options
 from glassformer.inputs.rows import STDIN, WAY_OUT, Given, Row, read_columns
-from glassformer.inputs.served import Item, Served, TooLargeError
+from glassformer.inputs.served import Item, RequestTooLargeError, Served
 from glassformer.inputs.start import check_start
 from glassformer.process import without_warnings
 
@@ -89,7 +89,7 @@ class ServedImages(Served):
         pixels = sum(pixels for _, pixels in opened)
         if pixels > self.limits.request_pixels:
             most = f"{pixels:,} pixels together, {self.limits.request_pixels:,} at most"
-            raise TooLargeError(most, where=what, fix="Send several requests, or scale them down")
+            raise RequestTooLargeError(most, where=what, fix="Send several requests, or scale them down")
         return opened
 
     def opened(self, content: str, where: str) -> tuple[bytes, int]:
@@ -116,7 +116,7 @@ class ServedImages(Served):
             raise DataError("not an image that can be read", where=where, fix=f"Known: {known}") from None
         if width * height > self.limits.pixels:
             most = f"{width:,} x {height:,} pixels, {self.limits.pixels:,} in all at most"
-            raise TooLargeError(most, where=where, fix="Scale it down")
+            raise RequestTooLargeError(most, where=where, fix="Scale it down")
         return found, width * height
 
     def decode(self, content: Any, where: str) -> Item:

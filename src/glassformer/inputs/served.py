@@ -16,7 +16,7 @@ from glassformer.errors import DataError
 CHARS_PER_TOKEN = 3  # a guess before the tokenizer has seen a text
 
 
-class TooLargeError(DataError):
+class RequestTooLargeError(DataError):
     """The request is over a limit of the server (status 413 or 431).
 
     Cause: too many inputs, characters, pixels, bytes or headers.

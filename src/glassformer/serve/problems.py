@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from glassformer.config import nearest
 from glassformer.errors import InputError, NotFiniteError, counted
-from glassformer.inputs.served import TooLargeError
+from glassformer.inputs.served import RequestTooLargeError
 
 CODES = {  # status -> code of what is wrong with a request, or with the server
     401: "wrong-key",
@@ -64,7 +64,7 @@ def too_many(inputs: int, most: int, where: str) -> Problem:
 
 def of_input(error: InputError, where: str | None = None) -> Problem:
     """An error of the library as 422; as 413 where an input is too large."""
-    status = 413 if isinstance(error, TooLargeError) else 422
+    status = 413 if isinstance(error, RequestTooLargeError) else 422
     return Problem(status, error.what, where=where or error.where, fix=error.fix, code=error.code)
 
 

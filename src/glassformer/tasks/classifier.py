@@ -204,6 +204,9 @@ class Supervised(Explains, Adapts, Estimator):
         if fit.train.start_share not in ("auto", 0) and self._is_from_scratch():
             what = f"start_share = {fit.train.start_share} keeps a share of random weights"
             raise ConfigError(what, where="start_share", fix="Leave it out, or name a checkpoint")
+        if network.fixed and fit.train.maskable:
+            what = "a linear model has no layers that learn to read hidden inputs"
+            raise ConfigError(what, where="maskable", fix="Leave it out, or name an encoder")
         if not self._starts_solved(fit, network):
             return network
         model = compute_model(network, self._number_format(fit), fit.device)
