@@ -1,7 +1,7 @@
 """How good is what one gets without a setting? Accuracy on test splits beside the simple ways.
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.auto [--data banking77 sick] [--rows 100 1000 10-each all]
-        [--methods ours tfidf svc embeddings] [--draws 3] [--table]
+        [--methods ours tfidf svc embeddings] [--draws 3] [--threads 1] [--table]
 
     ours         gf.TextClassifier().fit(texts, labels), no setting at all (of scores gf.TextRegressor())
     named        the same with "all-minilm-l6-v2"
@@ -19,7 +19,7 @@ Scores are regressed by ridge regression where the table says logistic regressio
 (simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
 after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
 compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the tables of ``docs/defaults.md``.
+thread each unless ``--threads`` says more for ours; seconds are of the fit alone; of more than 5,000 test examples 5,000 are judged. ``--table`` prints the tables of ``docs/defaults.md``.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ EACH = ("banking77",)  # with ten of each class, too
 PAIRED = {"sick": ("premise", "hypothesis"), "stsb": ("sentence1", "sentence2")}
 SIMPLE = ("tfidf", "svc", "embeddings", "pixels")
 FOLDS, RESAMPLES = 3, 1_000
+THREADS = 1  # of ours; ``--threads`` sets it
 JUDGED = 5_000  # test examples at most, drawn once
 Predict = Callable[[list[Any]], Any]
 
@@ -115,7 +116,7 @@ def ours(X: list[Any], y: list[Any], draw: int, name: str | None = None) -> tupl
     numbers = isinstance(y[0], float)
     texts = isinstance(X[0], str | tuple)
     kind: Any = gf.TextRegressor if numbers else gf.TextClassifier if texts else gf.ImageClassifier
-    model = kind(seed=draw, threads=1) if name is None else kind(name, seed=draw, threads=1)
+    model = kind(*[name] if name else [], seed=draw, threads=THREADS)
     # Many classes in few rows would be taken for numbers where they are integers.
     model.fit(X, y if numbers else [f"label {k}" for k in y])
     more: dict[str, Any] = {"tried": [*model.tried_]} if model.tried_ else {}
@@ -276,6 +277,8 @@ def measure(data: str, rows: str, method: str, draws: int) -> None:
         seconds = time.perf_counter() - began
         answers, probabilities = np.asarray(predict(judged)), more.pop("probabilities", None)
         record: dict[str, Any] = {"draw": draw, "rows": len(chosen), "seconds": round(seconds, 1), **more}
+        if THREADS > 1 and method in ("ours", "named"):
+            record["threads"] = THREADS
         if isinstance(truth[0], float):
             from scipy.stats import spearmanr
 
@@ -401,7 +404,7 @@ def table(of: tuple[str, ...] = DATA) -> str:
     scores = " (stsb: Spearman)" if "stsb" in of else ""
     lines += [
         "",
-        f"Test accuracy in %{scores}, seconds of the fit on one thread. Draws per cell: {draws}.",
+        f"Test accuracy in %{scores}, seconds of the fit on one thread (all rows: two). Draws per cell: {draws}.",
         overall(compared),
     ]
     return "\n".join([*lines, f"Not measured yet: {rest}."] if rest else lines)
@@ -414,11 +417,14 @@ def main() -> None:
         rows=dict(nargs="+", default=ROWS, choices=ROWS),
         methods=dict(nargs="+", default=[*METHODS | OF_IMAGES], choices=[*METHODS | OF_IMAGES]),
         draws=3,
+        threads=1,
         table=(False, "print the table of what was measured, and measure nothing"),
     )
     if args.table:
         print(table(), table(IMAGES), sep="\n\n")
         return
+    global THREADS
+    THREADS = args.threads
     warnings.simplefilter("ignore")
     for data in args.data:
         for rows in args.rows:
