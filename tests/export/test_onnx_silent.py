@@ -18,7 +18,8 @@ from tokenizers.models import WordLevel
 
 from glassformer.errors import GlassformerError
 from glassformer.export.graph import run_graph
-from glassformer.export.onnx_folder import SCRIPTS
+from glassformer.export.onnx_folder import script_text
+from glassformer.targets.multiclass import Classes
 
 # What the libraries take as a wish or as a machine of tests, where they keep quiet by themselves.
 QUIET = re.compile(r"ORT_|MLFLOW_|CI$|GITHUB_|TF_BUILD|DO_NOT_TRACK|PYTEST_|XDG_|RAY_|HF_")
@@ -80,7 +81,7 @@ def folder(tmp_path_factory) -> Path:
     Tokenizer(WordLevel({"[UNK]": 0, "warm": 1}, "[UNK]")).save(str(folder / "tokenizer.json"))
     about = {"clean": "none", "add_special_tokens": False, "labels": ["yes", "no"], "threshold": None}
     (folder / "onnx.json").write_text(json.dumps(about), encoding="utf-8")
-    shutil.copy(SCRIPTS / "run_text.txt", folder / "run.py")
+    (folder / "run.py").write_text(script_text("run_text", Classes().script("onnx")), encoding="utf-8")
     return folder
 
 

@@ -125,7 +125,7 @@ def export_hf(
         script = kind.hub_script() if "glassformer" in config else None
         whole = script is None
         if script is not None:
-            text = script_text(script[0])
+            text = script_text(script[0], kind.decision("hf"))
             for old, new in script[1].items():
                 text = text.replace(old, new)
             (folder / "run.py").write_text(text, encoding="utf-8")

@@ -72,7 +72,7 @@ def export_onnx(
         axes = dict.fromkeys(graph.inputs, graph.axes)
         draw_graph(graph.module, graph.inputs, tuple(graph.outputs), axes, folder / "model.onnx")
         kind.write_files(folder)
-        (folder / "run.py").write_text(script_text(kind.SCRIPT), encoding="utf-8")
+        (folder / "run.py").write_text(script_text(kind.SCRIPT, kind.decision("onnx")), encoding="utf-8")
         about = {"format": 1, "opset": OPSET, **graph.about(), **kind.about()}
         ours = kind.outputs(samples)
         theirs = kind.read(folder, about, run_graph(folder / "model.onnx", clf.threads), samples)
@@ -138,14 +138,17 @@ def _fall(int8: dict[str, Any]) -> float:
     return round(100 * (int8.get("accuracy_fp32", 0.0) - int8.get("accuracy_int8", 0.0)), 6)
 
 
-def script_text(name: str) -> str:
+def script_text(name: str, decision: str = "") -> str:
     """A script of ``scripts/`` as an exported folder has it.
 
     A line ``# --- FILE: NAME, ... ---`` becomes these functions of another script, ``# --- FILE ---`` what
     ``image_range.py`` and ``plain_ngrams.py`` have for scripts: each is written once.
+    ``# --- the target ---`` becomes ``decision``.
     """
 
     def copied(line: re.Match[str]) -> str:
+        if line["file"] == "the target":
+            return decision
         if line["file"] == "image_range.py":
             return Path(image_range.__file__).read_text(encoding="utf-8").partition(COPIED)[2]
         if line["file"] == "plain_ngrams.py":
@@ -157,4 +160,4 @@ def script_text(name: str) -> str:
         return "\n\n\n".join(block.rstrip("\n") for block in found) + "\n"
 
     text = (SCRIPTS / f"{name}.txt").read_text(encoding="utf-8")
-    return re.sub(r"# --- (?P<file>[\w.]+)(?:: (?P<names>[\w, ]+))? ---\n", copied, text)
+    return re.sub(r"# --- (?P<file>the target|[\w.]+)(?:: (?P<names>[\w, ]+))? ---\n", copied, text)

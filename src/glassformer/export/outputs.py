@@ -7,6 +7,7 @@ its kind here.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -89,7 +90,7 @@ def token_graph(module: nn.Module, outputs: Mapping[str, list[Any]], longest: in
     return Graph(module, given, outputs, free)
 
 
-class Outputs:
+class Outputs(ABC):
     """One kind of prediction of a fitted estimator; the classes below replace what is their own."""
 
     SCRIPT: ClassVar[str]  # in scripts/: ``run.py`` of an ONNX folder
@@ -106,22 +107,22 @@ class Outputs:
     def check(self, form: str) -> None:
         """Raises ConfigError for a model that no folder of this form (``hf``, ``onnx``) can hold."""
 
+    @abstractmethod
     def samples(self, run: str | Path, count: int, seed: int = 0) -> tuple[list[Any], list[str] | None]:
         """``count`` inputs to check on, of the run's predictions as far as they go, and their labels where
         these are known."""
-        raise NotImplementedError
 
+    @abstractmethod
     def outputs(self, samples: Sequence[Any], network: Any = None) -> np.ndarray:
         """Outputs in fp32 of the model, or of another network in its place: one row for each answer."""
-        raise NotImplementedError
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         """What the outputs decide; None: nothing."""
         return None
 
     def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
-        """Whether each answer is the true one, where that is known."""
-        raise NotImplementedError
+        """Whether each answer is the true one, where labels are known."""
+        return np.asarray(self.answers(outputs, samples)) == np.array(list(map(str, labels)))
 
     def counts(self, outputs: np.ndarray) -> dict[str, int]:
         """What a check says of the outputs' sizes."""
@@ -129,21 +130,21 @@ class Outputs:
 
     # --- ONNX -------------------------------------------------------------------------------------
 
+    @abstractmethod
     def graph(self) -> Graph:
         """The padded model; raises ConfigError where it has none."""
-        raise NotImplementedError
 
     def write_files(self, folder: Path) -> None:
         """What the graph's inputs are made with: a tokenizer, n-grams."""
         self.clf.tokenizer_.save(str(folder / "tokenizer.json"))
 
+    @abstractmethod
     def about(self) -> dict[str, Any]:
         """What ``onnx.json`` says beside the graph's inputs and outputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, folder: Path, about: dict[str, Any], run: Run, samples: Sequence[Any]) -> np.ndarray:
         """As ``outputs``, through the exported files alone."""
-        raise NotImplementedError
 
     # --- transformers -----------------------------------------------------------------------------
 
@@ -163,6 +164,10 @@ class Outputs:
         """``run.py`` of a folder whose head is not transformers': in scripts/, and what it has instead of
         other text; None: no head is left out."""
         return None
+
+    def decision(self, form: str) -> str:
+        """What ``run.py`` decides with, where the target brings that; see ``Classes.script``."""
+        return ""
 
     def read_back(self, folder: Path, samples: Sequence[Any]) -> np.ndarray:
         """Outputs of the network that was written."""
@@ -192,16 +197,13 @@ class Labels(Outputs):
         model, table = (network or self.clf.model_).eval(), self.clf.encode(self.clf.check(samples))
         return finite(self.rows(model, table, next(model.parameters()).device), "logits")
 
+    @abstractmethod
     def rows(self, model: Any, table: Any, device: torch.device) -> np.ndarray:
         """The logits of encoded examples."""
-        raise NotImplementedError
 
     def answers(self, outputs: np.ndarray, samples: Sequence[Any]) -> Answers | None:
         clf = self.clf
         return None if self.numbers else np.array([str(x) for x in clf.decide(clf.chances(outputs))])
-
-    def right(self, outputs: np.ndarray, samples: Sequence[Any], labels: Sequence[Any]) -> np.ndarray:
-        return np.asarray(self.answers(outputs, samples)) == np.array(list(map(str, labels)))
 
     OUTPUTS: ClassVar[dict[str, list[Any]]] = {
         "logits": ["batch", "label"],
@@ -222,6 +224,9 @@ class Labels(Outputs):
 
     def network(self) -> Any:
         return self.clf.in_own_unit()
+
+    def decision(self, form: str) -> str:
+        return self.clf.kind_.script(form)
 
     def names(self) -> dict[str, Any]:
         return {"label_names": self.clf.names_on_hub(), "problem_type": self.clf.kind_.problem_type}

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +40,7 @@ Table = tuple[Sequence[str], Sequence[int], Sequence[Mapping[str, Any]]]  # text
 # --- what a model gives ---------------------------------------------------------------------------
 
 
-class Target:
+class Target(ABC):
     """What a fitted estimator gives for its inputs."""
 
     gives: ClassVar[str]  # as ``Model`` has it
@@ -50,17 +51,17 @@ class Target:
         self.clf = clf
         self.labels = list(map(str, clf.classes_.tolist()))
 
+    @abstractmethod
     def compute(self, model: Any, batch: Any, device: Any) -> Sequence[Any]:
         """A row for each input of a batch."""
-        raise NotImplementedError
 
     def numbers(self, row: Any) -> np.ndarray:
         """The numbers of a row, which must be finite."""
         return row
 
+    @abstractmethod
     def response(self, items: list[Item], rows: Sequence[Any], request: Any = None) -> dict[str, Any]:
         """What is told of inputs; without a request as its defaults are."""
-        raise NotImplementedError
 
     def about(self) -> dict[str, Any]:
         """Fields of ``Model``."""

@@ -108,6 +108,7 @@ class Classes(Target):
     file: ClassVar[str] = "predictions.csv"
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
     word: ClassVar[str] = "labels"  # what targets are called in messages
+    decides: ClassVar[str] = "classes"  # the file in scripts/ that an exported folder decides with
     binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
     joint: ClassVar[bool] = True
 
@@ -266,6 +267,18 @@ class Classes(Target):
     def about(self) -> dict[str, Any]:
         """What ``glassformer.json`` says of the kind; nothing of one class an example."""
         return {"truth_values": True} if self.truth else {}
+
+    def script(self, form: str) -> str:
+        """Python that the ``run.py`` of an exported folder decides and prints with.
+
+        Args:
+            form: ``onnx``: defines ``decided(probabilities)``, an answer for each row ``[B, C]``, and
+                ``told(answer)``, which prints it. ``hf``: defines ``told(logits)``, which prints all rows.
+                Scripts have ``ABOUT`` (``onnx.json``) or ``CONFIG`` and ``LABELS`` (``config.json``) and
+                ``line(*cells)``.
+        """
+        name = f"{'hf_' * (form == 'hf')}{self.decides}.txt"
+        return (Path(__file__).parent / "scripts" / name).read_text(encoding="utf-8")
 
     def about_export(self, clf: Any) -> dict[str, Any]:
         """What ``onnx.json`` says of the kind."""

@@ -91,6 +91,7 @@ class LabelSets(Classes):
     problem_type: ClassVar[str | None] = "multi_label_classification"
     measure: ClassVar[str | None] = "macro_f1"
     each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")
+    decides: ClassVar[str] = "label_sets"
     binary: ClassVar[bool] = True
     joint: ClassVar[bool] = False
 

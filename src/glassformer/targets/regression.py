@@ -127,6 +127,7 @@ class Numbers(ByPermutation, Classes):
     in_folds: ClassVar[Sequence[str]] = tuple(metrics)
     wide: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
+    decides: ClassVar[str] = "numbers"
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
     each_fold: ClassVar[tuple[str, ...]] = tuple(metrics)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,7 +52,7 @@ class Labeled(NamedTuple):
     sample_weight: np.ndarray | None  # [n], of mean 1
 
 
-class Supervised(Explains, Adapts, Estimator):
+class Supervised(Explains, Adapts, Estimator, ABC):
     """What raw examples with targets are learned by, whatever the kind of target.
 
     Fitted state beside ``Estimator``'s: ``classes_``, ``temperature_``, ``threshold_``, preprocessing's.
@@ -150,9 +151,9 @@ class Supervised(Explains, Adapts, Estimator):
         return 1
 
     @classmethod
+    @abstractmethod
     def learns(cls, kind: Classes) -> bool:
         """Whether targets of that kind are for this estimator."""
-        raise NotImplementedError
 
     @classmethod
     def kind_for(cls, y: Any) -> Classes:
@@ -430,40 +431,40 @@ class Supervised(Explains, Adapts, Estimator):
 
     # --- what each kind of example does in its own way ---------------------------------------------
 
+    @abstractmethod
     def export_outputs(self) -> Any:
         """What an export writes and checks of this kind of prediction: an ``Outputs`` of ``export``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_from_scratch(self) -> bool:
         """Whether the model begins with random weights."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def check(X: Any, origin: str = "X") -> list[Any]:
         """The examples as a list.
 
         Raises:
             DataError: one that cannot be used; the first is named.
         """
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def copies_of(examples: Sequence[Any]) -> list[str]:
         """One key for each checked example; copies have the same."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def tokens_of(examples: Sequence[Any]) -> int:
         """About how many rows an encoder computes for checked examples."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _settle(self, fit: Fit) -> None:
         """Settle the preprocessing (a tokenizer, a transform) on ``fit.examples``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode(self, examples: Sequence[Any]) -> Any:
         """Checked examples as a table, each cut to what the model reads at once."""
-        raise NotImplementedError
 
     def evaluation_table(self, examples: Sequence[Any]) -> Any:
         """Checked examples as prediction reads them."""
@@ -473,26 +474,26 @@ class Supervised(Explains, Adapts, Estimator):
         """Checked examples as a table for training."""
         return self.encode(examples)
 
-    def _stream(self, fit: Fit) -> Stream:
-        raise NotImplementedError
+    @abstractmethod
+    def _stream(self, fit: Fit) -> Stream: ...
 
+    @abstractmethod
     def _vectors(self, fit: Fit, model: Any) -> Tensor:
         """What the head reads of each training example, ``[n, D]``; kept in the user's cache."""
-        raise NotImplementedError
 
-    def _objective(self, fit: Fit) -> Callable:
-        raise NotImplementedError
+    @abstractmethod
+    def _objective(self, fit: Fit) -> Callable: ...
 
     def _shorten(self, fit: Fit, stream: Any, objective: Any, own: Any, logits: Any) -> tuple:
         """Batches, objective and held-out logits of the same training, less what every epoch would repeat."""
         return stream, objective, logits
 
+    @abstractmethod
     def table_rows(
         self, model: Any, table: Any, what: str, device: torch.device, progress: Callable | None = None
     ) -> np.ndarray:
         """``"logits"`` ``[n, C]`` or ``"pooled"`` ``[n, D]`` of an evaluation table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _table_arrays(self, table: Any) -> list[np.ndarray]:
         """What of a table decides a training's bits."""
-        raise NotImplementedError

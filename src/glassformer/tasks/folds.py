@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ from glassformer.tasks.judging import measure_of
 NAME = "out-of-fold"  # of the split that the figures are of
 
 
-class OutOfFold:
+class OutOfFold(ABC):
     """The folds of one recipe.
 
     Args:
@@ -66,9 +67,9 @@ class OutOfFold:
         held = labelled(self.splits.validation)
         return None if held is None else self.given(held)
 
+    @abstractmethod
     def evaluate(self, model: Any, held: Any) -> tuple[int, dict[str, Any], Any]:
         """How many answers are judged, their figures, and the answers: an array, or a list for JSON."""
-        raise NotImplementedError
 
     def of_each(self, answers: Any, held: np.ndarray) -> Any:
         """The answers of a fold, one for each example in ``held``; None: they are of other data."""
@@ -78,6 +79,7 @@ class OutOfFold:
         """What is said of a fold."""
         return f"{self.target.metrics[self.measure].called} {(figures[self.measure] or 0.0):.4f}"
 
+    @abstractmethod
     def together(
         self, folder: Path, answers: list[tuple[np.ndarray, Any]], found: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
@@ -87,7 +89,6 @@ class OutOfFold:
             answers: of each fold the places of its examples, and ``of_each``.
             found: the figures of the folds.
         """
-        raise NotImplementedError
 
 
 class LabelsOutOfFold(OutOfFold):

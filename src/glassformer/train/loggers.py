@@ -9,6 +9,7 @@ every figure. A training that is resumed goes on in the same log, behind what it
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -44,7 +45,7 @@ def need(package: str, extra: str) -> None:
         raise NotInstalledError(f"{package} is not installed", where=f"log to {extra}", fix=fix)
 
 
-class Log(Callback):
+class Log(Callback, ABC):
     """Base of the loggers: each record once, by the rank that leads, and a last time at the end."""
 
     def __init__(self) -> None:
@@ -70,14 +71,14 @@ class Log(Callback):
             self._open = False
             self._end(bool(getattr(training, "finished", True)))
 
-    def _begin(self, training: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _begin(self, training: Any) -> None: ...
 
-    def _records(self, records: Sequence[dict[str, Any]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _records(self, records: Sequence[dict[str, Any]]) -> None: ...
 
-    def _end(self, finished: bool) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _end(self, finished: bool) -> None: ...
 
 
 class TensorBoard(Log):
