@@ -19,6 +19,7 @@ import typer
 
 from glassformer import __version__
 from glassformer.cli import (
+    audit,
     calibrate,
     compare,
     data,
@@ -87,6 +88,8 @@ app.command("review-labels", rich_help_panel=TRAIN, epilog=TABLES)(folds.review_
 app.command("reproduce", rich_help_panel=TRAIN)(reproduce.reproduce_command)
 app.command("evaluate", rich_help_panel=JUDGE, epilog=TABLES)(evaluate.evaluate_command)
 app.command("calibrate", rich_help_panel=JUDGE, epilog=TABLES)(calibrate.calibrate_command)
+app.command("audit", rich_help_panel=JUDGE, epilog=TABLES)(audit.audit_command)
+app.command("diff", rich_help_panel=JUDGE, epilog=TABLES)(audit.diff_command)
 app.command("report", rich_help_panel=JUDGE)(evaluate.report_command)
 app.command("predict", rich_help_panel=ASK, epilog=TABLES)(predict.predict_command)
 app.command("explain", rich_help_panel=ASK, epilog=TABLES)(explain.explain_command)

@@ -53,6 +53,8 @@ SPELLED_OUT = ("gim", "decomposition")
 OF_LAYERS = tuple(name for name in METHODS if name != "weights")
 # Those of a linear model: its own weights, and what hides parts of the input.
 OF_LINEAR = ("weights", "occlusion")
+# For many predictions, in the order of preference.
+FOR_MANY = ("weights", "gim", "gradient_x_input", "occlusion")
 
 
 def methods_for(model: Any) -> list[str]:
@@ -63,6 +65,12 @@ def methods_for(model: Any) -> list[str]:
     return (
         able if getattr(model, "has_attention", True) else sorted(able, key=lambda name: name != "occlusion")
     )
+
+
+def method_for(clf: Any) -> str:
+    """The method for explaining many predictions: exact, else one backward pass, else any that fits."""
+    able = methods_for(clf.model_)
+    return next((method for method in FOR_MANY if method in able), able[0])
 
 
 def _why_not(model: Any, method: str) -> str:

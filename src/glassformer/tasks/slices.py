@@ -12,7 +12,7 @@ import numpy as np
 
 from glassformer.config import nearest
 from glassformer.data.files import pass_over
-from glassformer.data.tables import READERS, read_table
+from glassformer.data.tables import READERS, Table, read_table
 from glassformer.errors import ConfigError, NotForThisModelError
 from glassformer.finite import json_text
 from glassformer.tasks.labelled import measured
@@ -80,6 +80,11 @@ def _column(path: Path, column: str) -> dict[int, str]:
     if column not in table.names:
         what = f"{path} has no column {column!r}"
         raise ConfigError(what, where=OPTION, fix=nearest(column, table.names))
+    return column_as_text(table, column)
+
+
+def column_as_text(table: Table, column: str) -> dict[int, str]:
+    """Row of the table -> the column's value as text; empty where there is none."""
     names = table.class_names.get(column)
     return {row: _text(value, names) for row, value in zip(table.rows, table.read(column), strict=True)}
 

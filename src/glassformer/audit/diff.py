@@ -1,0 +1,138 @@
+"""Two models on the same labeled examples: what changes, where the second is worse, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from glassformer.audit.predicted import Predicted, metric_of
+from glassformer.audit.slices import ALPHA, Found, Slice, more_losses, significant, slices_of, text_of
+from glassformer.data.findings import excerpt
+from glassformer.errors import ConfigError, InputError
+from glassformer.evaluate.compare import bounds, mcnemar
+from glassformer.explain.methods import explain_input, method_for
+
+SHOWN = 20  # changed predictions that are listed
+EXPLAINED = 5  # of them that are explained
+PARTS = 5  # words or patches of an explanation
+SAME = 1e-9  # scores that differ by less are equal
+RESAMPLES = 2000
+
+
+def diff(a: Predicted, b: Predicted, *, alpha: float = ALPHA, explained: int = EXPLAINED) -> dict[str, Any]:
+    """How the predictions of ``b`` differ from those of ``a``, for JSON.
+
+    Args:
+        alpha: the chance of naming any slice, or all examples, where nothing has changed.
+        explained: of the predictions that became wrong, how many are explained.
+
+    Returns:
+        ``models``, ``n``, ``metric``; ``a`` and ``b`` (its values), ``difference`` (b - a), its 95 %
+        ``interval`` (bootstrap over examples) and ``p`` (McNemar's test; of numbers and label sets the sign
+        test); how many predictions ``changed``, for the ``worse`` and the ``better``; ``slices`` on which
+        ``b`` is worse and ``improved`` ones (``p`` corrected for all slices); ``flips``, the most confident
+        first; and ``is_worse``: whether any slice, or all examples together, got worse beyond chance.
+
+    Raises:
+        ConfigError: they are not of the same examples and labels.
+    """
+    _check_same(a, b)
+    change = b.scores - a.scores
+    losses, gains = change < -SAME, change > SAME
+    changed = np.array([x != y for x, y in zip(a.labels_of(a.chosen), b.labels_of(b.chosen), strict=True)])
+    everything = Slice("all", "all examples", np.ones(len(a), bool))
+    slices = [everything, *slices_of(a)]
+    worse = significant(slices, more_losses(losses, gains), losses, alpha)
+    better = significant(slices, more_losses(gains, losses), gains, alpha)
+    rng = np.random.default_rng(0)
+    means = change[rng.integers(0, len(change), (RESAMPLES, len(change)))].mean(1)
+    metric = metric_of(a)
+    lost = np.flatnonzero(losses)
+    lost = lost[np.argsort(-_confidence(b)[lost], kind="stable")]
+    flips = [_flip(a, b, i) for i in lost[:SHOWN].tolist()]
+    for flip, i in zip(flips[:explained], lost.tolist(), strict=False):
+        flip["why"] = _why(a, b, i)
+    return {
+        "models": [a.name, b.name],
+        "data": str(a.split.origin),
+        "n": len(a),
+        "metric": metric.name,
+        "a": metric.value(a.scores),
+        "b": metric.value(b.scores),
+        "difference": metric.value(b.scores) - metric.value(a.scores),
+        "interval": sorted(metric.sign * x for x in bounds(means)),
+        "p": mcnemar(gains, losses).p,
+        "alpha": alpha,
+        "changed": int(changed.sum()),
+        "worse": int(losses.sum()),
+        "better": int(gains.sum()),
+        "slices_tested": len(slices),
+        "slices": [_told(found, a, b, losses, gains) for found in worse],
+        "improved": [_told(found, a, b, losses, gains) for found in better],
+        "flips": flips,
+        "is_worse": bool(worse),
+    }
+
+
+def _check_same(a: Predicted, b: Predicted) -> None:
+    if len(a) != len(b) or list(map(str, a.split.examples)) != list(map(str, b.split.examples)):
+        what = f"{a.name} reads {len(a):,} examples and {b.name} {len(b):,}, and they are not the same"
+        raise ConfigError(what, where="diff", fix="Name the columns, or correct the rows that one cannot use")
+    if a.gives_numbers != b.gives_numbers or list(map(str, a.split.labels)) != list(map(str, b.split.labels)):
+        what = f"{a.name} and {b.name} do not predict the same kind of label"
+        raise ConfigError(what, where="diff", fix="Compare two models of one task")
+
+
+def _confidence(predicted: Predicted) -> np.ndarray:
+    if predicted.gives_numbers:
+        return -predicted.scores
+    return np.asarray(predicted.clf.kind_.confidence(predicted.outputs, predicted.chosen))
+
+
+def _told(found: Found, a: Predicted, b: Predicted, losses: np.ndarray, gains: np.ndarray) -> dict[str, Any]:
+    rows, metric = found.slice.rows, metric_of(a)
+    return {
+        "slice": found.slice.name,
+        "kind": found.slice.kind,
+        "n": found.slice.n,
+        "a": metric.value(a.scores[rows]),
+        "b": metric.value(b.scores[rows]),
+        "worse": int(losses[rows].sum()),
+        "better": int(gains[rows].sum()),
+        "p": found.p,
+    }
+
+
+def _flip(a: Predicted, b: Predicted, i: int) -> dict[str, Any]:
+    own = {key: p.labels_of(p.chosen[i : i + 1])[0] for key, p in (("a", a), ("b", b))}
+    example = a.split.names()[i] if a.has_images else excerpt(text_of(a.split.examples[i]))
+    chances = {} if a.gives_numbers else {f"p_{k}": float(_confidence(p)[i]) for k, p in (("a", a), ("b", b))}
+    return {"where": a.where(i), "example": example, "label": str(a.split.labels[i]), **own, **chances}
+
+
+def parts_of(clf: Any, example: Any, target: Any = None) -> list[tuple[str, float]]:
+    """Words, or patches by row and column, with their scores for a label; None: the predicted one."""
+    made = explain_input(clf, example, method=method_for(clf), target=target)
+    return made.words() or made.top(made.scores.size)
+
+
+def _why(a: Predicted, b: Predicted, i: int) -> list[dict[str, Any]]:
+    """The parts whose share of the scores for the label that ``b`` predicts has changed most."""
+    label = None if a.gives_numbers or b.clf.kind_.binary else b.labels_of(b.chosen[i : i + 1])[0]
+    shares: list[dict[str, float]] = []
+    try:
+        for p in (a, b):
+            found = parts_of(p.clf, p.split.examples[i], label)
+            whole = sum(abs(score) for _, score in found) or 1.0
+            own: dict[str, float] = {}
+            for name, score in found:
+                own[name] = own.get(name, 0.0) + score / whole
+            shares.append(own)
+    except InputError:  # a label that only one of them knows, or an example that cannot be explained
+        return []
+    names = list(dict.fromkeys([*shares[0], *shares[1]]))
+    moved = {name: shares[1].get(name, 0.0) - shares[0].get(name, 0.0) for name in names}
+    first: Sequence[str] = sorted(names, key=lambda name: -abs(moved[name]))[:PARTS]
+    return [{"part": n, "a": shares[0].get(n, 0.0), "b": shares[1].get(n, 0.0)} for n in first]

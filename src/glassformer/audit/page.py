@@ -1,0 +1,231 @@
+"""The pages of an audit and of a difference: one file each, that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from glassformer.evaluate.metrics import percent
+from glassformer.report.metrics import Table
+from glassformer.report.page import Section, part, render_page, table
+from glassformer.report.wording import p_value
+
+
+def figure(metric: str, value: float | None) -> str:
+    """A metric in words: a share in percent, an error as a number."""
+    if value is None:
+        return "–"
+    return f"{value:.4g}" if metric == "mean absolute error" else percent(value)
+
+
+def gap(metric: str, value: float) -> str:
+    """A difference of two values of a metric."""
+    return f"{value:+.4g}" if metric == "mean absolute error" else f"{100 * value:+.1f} points"
+
+
+def diff_sentences(found: Mapping[str, Any]) -> list[str]:
+    """What a difference comes to, in a few sentences."""
+    metric, (a, b) = found["metric"], found["models"]
+    low, high = (gap(metric, x).removesuffix(" points") for x in found["interval"])
+    change = f"{gap(metric, found['difference'])} (95 % interval {low} to {high})"
+    said = [
+        f"{b} has {metric} {figure(metric, found['b'])} on {found['n']:,} examples, "
+        f"{a} {figure(metric, found['a'])}: {change}",
+        f"{found['changed']:,} predictions change: {found['worse']:,} get worse, {found['better']:,} better",
+    ]
+    if not found["slices"]:
+        tested = found["slices_tested"]
+        return [
+            *said,
+            f"no slice gets worse beyond chance ({tested:,} slices tested, alpha = {found['alpha']:g})",
+        ]
+    worst = found["slices"][0]
+    more = len(found["slices"]) - 1
+    rest = f", and on {more} other slice{'s' * (more > 1)}" if more else ""
+    return [*said, f"{b} is worse on {worst['slice']}: {slice_line(metric, worst)}{rest}"]
+
+
+def slice_line(metric: str, found: Mapping[str, Any]) -> str:
+    """A slice of a difference in words."""
+    values = f"{figure(metric, found['a'])} → {figure(metric, found['b'])}"
+    return f"{values} on {found['n']:,} examples (corrected p = {p_value(found['p'])})"
+
+
+def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
+    """The slices of a difference."""
+    heads = ["slice", "examples", "before", "now", "worse", "better", "corrected p"]
+    rows = [
+        [s["slice"], f"{s['n']:,}", figure(metric, s["a"]), figure(metric, s["b"]), s["worse"], s["better"],
+         p_value(s["p"])]
+        for s in slices
+    ]  # fmt: skip
+    return Table(heads, rows, ours=())
+
+
+def diff_page(found: Mapping[str, Any]) -> str:
+    """The page of ``diff``."""
+    metric, models = found["metric"], found["models"]
+    corrected = "Slices whose examples get worse beyond chance; p is corrected for all slices tested."
+    both = {
+        "slices": ("Where it is worse", f"{corrected} Slices that an earlier one explains are left out."),
+        "improved": ("Where it is better", "The same test in the other direction."),
+    }
+    sections = []
+    for key, (title, note) in both.items():
+        if found[key]:
+            sections.append(Section(key, title, note, table(slice_table(metric, found[key]))))
+    if found["flips"]:
+        note = "Examples that the second model predicts worse, its most confident predictions first."
+        sections.append(Section("flips", "Predictions that got worse", note, _flips(found)))
+    first, *rest = diff_sentences(found)
+    return render_page(
+        "run.html.j2",
+        title=f"{models[0]} → {models[1]}",
+        summary=f"{first}. {rest[0]}.",
+        verdict=f"{rest[1]}.",
+        warned=0,
+        meta={"data": found["data"], "examples": f"{found['n']:,}", "slices tested": found["slices_tested"]},
+        sections=sections,
+    )
+
+
+def _flips(found: Mapping[str, Any]) -> Markup:
+    rows = []
+    for flip in found["flips"]:
+        parts = flip.get("why") or []
+        why = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in parts)
+        rows.append([flip["where"], flip["example"], flip["label"], flip["a"], flip["b"], why or "–"])
+    heads = ["where", "example", "label", "before", "now", "share of the explanation"]
+    return table(Table(heads, rows, ours=(), words=heads[1:])) + part(
+        "parts",
+        "small",
+        "The last column has the words or patches whose share of the explanation for the second model's "
+        "prediction differs most between the two models.",
+    )
+
+
+# --- an audit -----------------------------------------------------------------------------------------
+
+# Of a technical documentation (EU AI Act, Annex IV): its point, in short, and where this page has it.
+ANNEX = (
+    ("1 (a), (b): the system, its version and provider", "The model"),
+    ("2 (b): design, architecture, what it optimizes", "The model; metrics.json of the run"),
+    ("2 (d): training data, their origin and cleaning", "Data; Leaks from training"),
+    ("2 (g): validation, metrics, accuracy, robustness, discriminatory effects",
+     "Performance; Slices; Robustness; Calibration"),
+    ("3: limits, foreseeable errors, accuracy for groups of persons", "Slices; Shortcuts"),
+    ("2 (e), 3: human oversight, interpretation of outputs", "Explanations; the rest is yours to write"),
+    ("9: monitoring after placing on the market", "yours to write; glassformer diff compares versions"),
+)  # fmt: skip
+
+
+def audit_page(found: Mapping[str, Any]) -> str:
+    """The page of ``audit``: five sentences, then each check."""
+    sections = [
+        Section(check["name"], check["title"], NOTES[check["name"]], _check(check))
+        for check in found["checks"]
+    ]
+    facts = [[key.replace("_", " "), _fact(value)] for key, value in found["about"].items()]
+    known = "What is known of it here, for a model card or a documentation."
+    sections.append(Section("model", "The model", known, table(_two("fact", "value", facts))))
+    law = "Where this page helps to write the technical documentation of a high-risk system. It is not legal "
+    law += "advice, and not the documentation itself."
+    points = table(_two("point", "section", list(map(list, ANNEX))))
+    sections.append(Section("annex", "EU AI Act, Annex IV", law, points))
+    first, *rest = found["sentences"]
+    return render_page(
+        "run.html.j2",
+        title=f"Audit of {found['model']}",
+        summary=first,
+        verdict=" ".join(rest),
+        warned=0,
+        meta={
+            "data": found["data"],
+            "examples": f"{found['n']:,}",
+            "warnings": found["warnings"] or "none",
+            "date": found["date"][:10],
+            "version": found["versions"].get("glassformer"),
+        },
+        sections=sections,
+    )
+
+
+NOTES = {
+    "performance": "The metric compared with always predicting the same, and whether label names fit.",
+    "data": "Copies, contradictions, balance, and labels that look wrong by the model's own probabilities.",
+    "leaks": "Examples of this data that the model has seen in training.",
+    "calibration": "Whether a probability of 80 % is right in 80 % of cases.",
+    "slices": "Groups with more errors than all other examples, by label, length, word, mark or any column "
+    "of the table; tested with correction for all of them.",
+    "robustness": "The metric after changes that leave the meaning.",
+    "shortcuts": "Single words, or regions, that turn other examples into a class wherever they are put.",
+    "faithfulness": "Whether explanations of single predictions name what these rest on: each is compared "
+    "with 19 random orders of the same parts under several ways of hiding them.",
+}
+
+
+def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
+    return Table([name, value], rows, ours=(), words=[value])
+
+
+def _check(check: Mapping[str, Any]) -> Markup:
+    if not check["measured"]:
+        return part("parts", "small", f"Not measured: {check['not_measured']}.")
+    findings = check["findings"] or [
+        {"severity": "ok", "message": "Nothing to warn of.", "fix": "", "examples": []}
+    ]
+    body = part("parts", "doctor", findings, [])
+    return body + _values(check["name"], check["values"])
+
+
+def _values(name: str, f: Mapping[str, Any]) -> Markup:
+    """The table behind a check's findings."""
+    if name == "robustness":
+        rows = [
+            [one["change"], f"{one['changed']:,}", f"{one['before']:.4g}", f"{one['value']:.4g}"]
+            for one in f["changes"]
+        ]
+        left = "; ".join(f"{key}: {why}" for key, why in f.get("not_measured", {}).items())
+        body = table(Table(["change", "examples changed", "before", "after"], rows, ours=()))
+        return body + part("parts", "small", f"Not measured: {left}." if left else "")
+    if name == "slices":
+        rows = [
+            [
+                one["slice"],
+                f"{one['n']:,}",
+                *(percent(one[k]) for k in ("errors", "errors_elsewhere")),
+                p_value(one["p"]),
+            ]
+            for one in f["found"]
+        ]
+        said = part("parts", "small", f"{f['tested']:,} slices were tested.")
+        return (
+            table(Table(["slice", "examples", "errors", "errors elsewhere", "corrected p"], rows, ours=()))
+            + said
+        )
+    if name == "shortcuts":
+        rows = [[s["part"], s["label"], percent(s["turned"], 0), s["n"]] for s in f["strongest"]]
+        heads = ["word or region", "turns into", "share", "of examples"]
+        return table(Table(heads, rows, ours=(), words=["turns into"]))
+    if name == "faithfulness":
+        rows = [[key, own["n"], own["passes"]] for key, own in f["operators"].items()]
+        return table(Table(["hidden by", "inputs tested", "pass"], rows, ours=()))
+    plain = [[key.replace("_", " "), _fact(value)] for key, value in f.items()]
+    return table(_two("measured", "value", plain))
+
+
+def _fact(value: Any) -> str:
+    """A fact in words."""
+    if value is None:
+        return "not known here"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_fact(own)}" for key, own in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_fact, value))
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,200 @@
+"""What a model predicts for labeled examples, be it a run, a saved folder or a classifier of the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glassformer.checkpoints.hub import resolve_checkpoint
+from glassformer.data.checks import place
+from glassformer.data.files import pass_over
+from glassformer.data.tables import READERS, read_table
+from glassformer.errors import ConfigError, InputError, NoSuchSplitError, NotForThisModelError
+from glassformer.tasks.catalog import TASKS, build_recipe
+from glassformer.tasks.classifier import Supervised
+from glassformer.tasks.labelled import load_other, with_known_labels
+from glassformer.tasks.load import load
+from glassformer.tasks.run_folder import read_run_recipe, with_bad_rows, with_columns
+from glassformer.tasks.same_data import is_named, own_data, training_part
+from glassformer.tasks.slices import column_as_text
+from glassformer.tasks.task import Log, RunContext
+from glassformer.train.callbacks import Count, uncounted
+
+FURTHEST = 0.2  # share of predicted numbers that count as errors
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A model's outputs for labeled examples.
+
+    Attributes:
+        name: of the model, as the user gave it.
+        split: the examples with their labels.
+        outputs: ``[n, C]`` probabilities, or predicted numbers ``[n, 1]``.
+        targets: ``[n]`` class indices, ``[n, K]`` of 0 and 1, or numbers ``[n]``.
+        columns: the table's other columns, as text: name -> a value for each example.
+        train: the training examples; None: a saved model alone, or its data are gone.
+    """
+
+    clf: Any
+    name: str
+    split: Any
+    outputs: np.ndarray
+    targets: np.ndarray
+    columns: Mapping[str, list[str]]
+    train: Any = None
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    @property
+    def gives_numbers(self) -> bool:
+        return not self.clf.kind_.labels_given
+
+    @property
+    def has_images(self) -> bool:
+        return self.clf.inputs.has_images
+
+    @cached_property
+    def chosen(self) -> np.ndarray:
+        """Predicted class indices ``[n]``, sets ``[n, K]``, or numbers ``[n]``."""
+        return self.outputs[:, 0] if self.gives_numbers else self.clf.chosen(self.outputs)
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """How good each prediction is, ``[n]``, higher is better: 1 or 0 for right or wrong, of label sets
+        the share of labels in common (Jaccard), of numbers minus the absolute error."""
+        if self.gives_numbers:
+            return -np.abs(self.chosen - np.asarray(self.targets, float))
+        if self.targets.ndim == 1:
+            return (self.chosen == self.targets).astype(float)
+        both, either = (self.chosen & (self.targets > 0)).sum(1), (self.chosen | (self.targets > 0)).sum(1)
+        return np.where(either > 0, both / np.maximum(either, 1), 1.0)
+
+    @cached_property
+    def wrong(self) -> np.ndarray:
+        """``[n]`` bool: predictions that are not all right; of numbers the fifth furthest off."""
+        if self.gives_numbers:
+            return self.scores < np.quantile(self.scores, FURTHEST)
+        return self.scores < 1
+
+    def labels_of(self, chosen: np.ndarray) -> list[str]:
+        """Predictions in words."""
+        kind = self.clf.kind_
+        if self.gives_numbers:
+            return [f"{x:.6g}" for x in chosen.tolist()]
+        return [str(x) for x in kind.labels(chosen, self.clf.classes_)]
+
+    def where(self, i: int) -> str:
+        """File and row of an example."""
+        return place(self.split.origin, i, self.split.rows)
+
+
+def predict(
+    model: str | Path,
+    data: str | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    on_bad_row: str | None = None,
+    log: Log = lambda line: None,
+    count: Count = uncounted,
+) -> Predicted:
+    """What a model predicts for labeled examples.
+
+    Args:
+        model: a run, a saved model, a folder of ``transformers``, or a classifier's name on the Hub.
+        data: a data set's name, a table or a folder; None: the split that the run was evaluated on.
+        columns: key of the recipe -> column of ``data``, where they differ from the training's.
+        on_bad_row: ``skip``: leave out rows that cannot be used.
+
+    Raises:
+        InputError: no such model, one that predicts neither labels nor numbers, or data that cannot be used.
+    """
+    folder = Path(model) if Path(model).is_dir() else resolve_checkpoint(model).path
+    context = _context(folder, data, columns or {}, on_bad_row, log, count)
+    clf = context.estimator
+    splits = own_data(context) if data is None else load_other(context.task, context.recipe, clf, data)
+    said = []
+    if context.drop_unreadable:
+        splits, said = context.task.drop_unreadable(replace(splits, train=None, validation=None), context)
+    split = splits.judged
+    if split is None or split.labels is None:
+        where = data or context.recipe.data.source
+        raise NoSuchSplitError("no labeled examples", where=where, fix="Name the column: --label-column NAME")
+    split, unknown = with_known_labels(clf, split, context.drop_unreadable)
+    for line in [*getattr(splits.dataset, "said", ()), *said, *filter(None, [unknown])]:
+        log(line)
+    with count(f"predicting with {model}", len(split)) as told:
+        outputs = clf.outputs(split.examples, progress=told)
+    targets = clf.targets(split.labels, split.origin, split.rows)
+    train = _training(context) if (folder / "config.toml").is_file() else None
+    used = {*(getattr(splits.dataset, "columns", None) or ()), getattr(splits.dataset, "pair_column", None)}
+    return Predicted(clf, str(model), split, outputs, targets, _other_columns(split, used), train)
+
+
+def _context(
+    folder: Path, data: str | None, columns: Mapping[str, str], on_bad_row: str | None, log: Log, count: Count
+) -> RunContext:
+    clf = load(folder)
+    task = next((task for task in TASKS.values() if type(clf) is task.estimator), None)
+    if task is None or not isinstance(clf, Supervised):
+        what = f"holds a {type(clf).__name__}, and only classifiers and regressors can be examined"
+        raise NotForThisModelError(what, where=str(folder))
+    if (folder / "config.toml").is_file():
+        trained = read_run_recipe(folder)
+    elif data is None:
+        what, fix = "is a model without its run and its data", "Name labeled data: --data FILE"
+        raise ConfigError(what, where=str(folder), fix=fix)
+    else:
+        trained = build_recipe({"task": task.name, "data": {"source": data}}, "data")
+    recipe = with_bad_rows(with_columns(trained, columns), on_bad_row, other=data is not None)
+    context = RunContext(task, recipe, folder, log, count, estimator=clf, trained=trained)
+    context.drop_unreadable = on_bad_row == "skip"
+    return context
+
+
+def _training(context: RunContext) -> Any:
+    """The training examples of a run; None where they have changed since, or are gone."""
+    if is_named(context.trained.data.source):
+        with suppress(InputError):
+            return own_data(replace(context, recipe=context.trained), ("train",)).train
+    return training_part(context)
+
+
+def _other_columns(split: Any, used: set[str | None]) -> dict[str, list[str]]:
+    """The columns of the split's table that are neither inputs nor labels."""
+    path = Path(str(split.origin))
+    if split.rows is None or path.suffix.lower() not in READERS or not path.is_file():
+        return {}
+    table = read_table(path, pass_over)
+    found = {}
+    for name in table.names:
+        if name not in used and name is not None:
+            values = column_as_text(table, name)
+            found[name] = [values.get(row, "") for row in split.rows]
+    return found
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What the mean of ``scores`` is called; ``sign`` is -1 where lower values are better."""
+
+    name: str
+    sign: int = 1
+
+    def value(self, scores: np.ndarray) -> float:
+        """The metric of some examples."""
+        return self.sign * float(scores.mean())
+
+
+def metric_of(predicted: Predicted) -> Metric:
+    """The metric that ``scores`` sum up to."""
+    if predicted.gives_numbers:
+        return Metric("mean absolute error", -1)
+    return Metric("accuracy" if predicted.targets.ndim == 1 else "labels in common")

@@ -1,0 +1,248 @@
+"""Groups of examples that share something one can name, and which of them a model is worse on.
+
+Many groups are tested at once. Tarone (1990): a group so small that no outcome could be significant is not
+tested and costs the others nothing; Holm (1979) corrects for the rest, so that the chance of any false group
+is at most ``alpha``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glassformer.audit.predicted import Predicted
+from glassformer.data.image import open_picture
+from glassformer.data.label_sets import each
+from glassformer.data.text_pairs import TextPair
+from glassformer.evaluate.compare import holm
+
+LEAST = 15  # examples of a group
+VALUES = 30  # of a column, as groups of their own; numbers with more are cut into quarters
+WORDS = 400  # the most frequent words that are groups
+OFTEN = 0.6  # share of the examples from which on a word makes no group
+ALPHA = 0.05
+APART, DENSER = 0.05, 0.01  # p below which a slice says more than those before it
+WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+EMOJI = re.compile("[\U0001f300-\U0001faff\u2600-\u27bf]")
+LINK = re.compile(r"https?://|www\.", re.IGNORECASE)
+
+# right and wrong examples of a group and of all -> one-sided p, and the smallest p that these margins allow
+Test = Callable[[np.ndarray], tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Examples that share something.
+
+    Attributes:
+        kind: ``label``, ``length``, ``column``, ``word``, ``text``, ``image``, or ``label and length``.
+        rows: ``[n]`` bool.
+    """
+
+    kind: str
+    name: str
+    rows: np.ndarray
+
+    @property
+    def n(self) -> int:
+        return int(self.rows.sum())
+
+
+@dataclass(frozen=True)
+class Found:
+    """A slice that differs beyond chance; ``p`` is corrected for all slices."""
+
+    slice: Slice
+    p: float
+
+
+def text_of(example: Any) -> str:
+    """What is read of an example; of a pair both texts."""
+    return " ".join(example.sides) if isinstance(example, TextPair) else str(example)
+
+
+def words_in(text: str) -> set[str]:
+    """The distinct words of a text, without case."""
+    return {word.casefold() for word in WORD.findall(text)}
+
+
+def slices_of(predicted: Predicted) -> list[Slice]:
+    """Every group of at least ``LEAST`` examples and not of all; of equal groups the first."""
+    made, seen = [], set()
+    for part in _candidates(predicted):
+        key = np.packbits(part.rows).tobytes()
+        if LEAST <= part.n < len(predicted) and key not in seen:
+            seen.add(key)
+            made.append(part)
+    return made
+
+
+def _candidates(predicted: Predicted) -> Iterator[Slice]:
+    split = predicted.split
+    labels = list(_labels(predicted))
+    yield from labels
+    for name, values in predicted.columns.items():
+        yield from _of_column(name, values)
+    if predicted.has_images:
+        for name, measured in _image_facts(predicted).items():
+            yield from quarters("image", name, measured)
+        return
+    texts = [text_of(x) for x in split.examples]
+    lengths = quarters("length", "words", [len(text.split()) for text in texts])
+    yield from lengths
+    for label in labels:
+        for length in lengths:
+            both = label.rows & length.rows
+            yield Slice("label and length", f"{label.name}, {length.name}", both)
+    yield from _of_texts(texts)
+    yield from _of_words(texts)
+
+
+def _labels(predicted: Predicted) -> Iterator[Slice]:
+    if predicted.gives_numbers:
+        yield from quarters("label", "true number", np.asarray(predicted.targets, float))
+        return
+    given = [set(each([label])) for label in predicted.split.labels]
+    for label in predicted.clf.classes_.tolist():
+        yield Slice("label", f"label {label}", np.array([str(label) in set(map(str, own)) for own in given]))
+
+
+def _of_column(name: str, values: Sequence[str]) -> Iterator[Slice]:
+    counts = Counter(values)
+    if len(counts) > VALUES:
+        with suppress(ValueError):  # words that hardly repeat
+            yield from quarters("column", name, [float(value or "nan") for value in values])
+        return
+    for value in counts:
+        yield Slice("column", f"{name} = {value or '(empty)'}", np.array([own == value for own in values]))
+
+
+def quarters(kind: str, name: str, values: Sequence[float] | np.ndarray) -> list[Slice]:
+    """Four groups of about a quarter of the examples, by a number of each; fewer where numbers repeat."""
+    x = np.asarray(values, float)
+    known = np.isfinite(x)
+    if not known.any():
+        return []
+    edges = np.unique(np.quantile(x[known], [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
+    made, low = [], -np.inf
+    for high in edges[1:] if len(edges) > 1 else edges:
+        rows = known & (x > low) & (x <= high)
+        bounds = [x[rows].min(), x[rows].max()] if rows.any() else [high, high]
+        shown = " to ".join(f"{bound:.4g}" for bound in dict.fromkeys(bounds))
+        made.append(Slice(kind, f"{shown} {name}" if name == "words" else f"{name} {shown}", rows))
+        low = high
+    return made
+
+
+def _of_texts(texts: Sequence[str]) -> Iterator[Slice]:
+    marks: dict[str, Callable[[str], bool]] = {
+        "with a number": lambda text: any(c.isdigit() for c in text),
+        "with a link": lambda text: bool(LINK.search(text)),
+        "with a question mark": lambda text: "?" in text,
+        "with an exclamation mark": lambda text: "!" in text,
+        "with a hashtag": lambda text: bool(re.search(r"#\w", text)),
+        "with an emoji": lambda text: bool(EMOJI.search(text)),
+        "in capitals": lambda text: text.isupper(),
+        "without capitals": lambda text: text.islower(),
+        "with letters other than a to z": lambda text: any(c.isalpha() and not c.isascii() for c in text),
+    }
+    for name, has in marks.items():
+        yield Slice("text", name, np.array([has(text) for text in texts]))
+
+
+def _of_words(texts: Sequence[str]) -> Iterator[Slice]:
+    found = [words_in(text) for text in texts]
+    counts = Counter(word for words in found for word in words)
+    often = [word for word, n in counts.most_common() if LEAST <= n <= OFTEN * len(texts)]
+    for word in often[:WORDS]:
+        yield Slice("word", f"with {word!r}", np.array([word in words for words in found]))
+
+
+def _image_facts(predicted: Predicted) -> Mapping[str, list[float]]:
+    facts: dict[str, list[float]] = {}
+    for image in predicted.split.examples:
+        opened = open_picture(image)
+        gray = np.asarray(opened.convert("L").resize((64, 64)), float) / 255
+        found = {
+            "brightness": round(float(gray.mean()), 3),
+            "contrast": round(float(gray.std()), 3),
+            "width in pixels": opened.width,
+            "width : height": round(opened.width / opened.height, 2),
+        }
+        for name, value in found.items():
+            facts.setdefault(name, []).append(value)
+    return facts
+
+
+# --- tests ----------------------------------------------------------------------------------------
+
+
+def more_errors(wrong: np.ndarray) -> Test:
+    """Fisher's exact test, one-sided: has the group more errors than all others?
+
+    Args:
+        wrong: ``[n]`` bool.
+    """
+    from scipy.stats import hypergeom
+
+    n, errors = len(wrong), int(wrong.sum())
+
+    def test(rows: np.ndarray) -> tuple[float, float]:
+        size = int(rows.sum())
+        law = hypergeom(n, errors, size)
+        return float(law.sf(int(wrong[rows].sum()) - 1)), float(law.sf(min(size, errors) - 1))
+
+    return test
+
+
+def more_losses(losses: np.ndarray, gains: np.ndarray) -> Test:
+    """The exact sign test (McNemar's), one-sided: does a model lose more examples of the group than it gains?
+
+    Args:
+        losses, gains: ``[n]`` bool, examples on which it is worse, and better, than the other.
+    """
+    from scipy.stats import binom
+
+    def test(rows: np.ndarray) -> tuple[float, float]:
+        lost, apart = int(losses[rows].sum()), int((losses | gains)[rows].sum())
+        return float(binom.sf(lost - 1, apart, 0.5)), 0.5**apart
+
+    return test
+
+
+def significant(slices: Sequence[Slice], test: Test, events: np.ndarray, alpha: float = ALPHA) -> list[Found]:
+    """The slices that the test finds, the smallest p first; those that earlier ones explain are left out.
+
+    A slice is explained where its examples outside the slices before it do not show the effect (p > 0.05),
+    and where inside of those it has no more events than they have anyway (Fisher's test, p > 0.01).
+
+    Args:
+        events: ``[n]`` bool, what the test counts: errors, or losses.
+    """
+    tested = [(part, *test(part.rows)) for part in slices]
+    floors = np.sort([floor for _, _, floor in tested])
+    among = next((k for k in range(1, len(tested) + 1) if (floors <= alpha / k).sum() <= k), len(tested))
+    able = [(part, p) for part, p, floor in tested if floor <= alpha / among]
+    corrected = holm([p for _, p in able]) if able else []
+    found: list[Found] = []
+    covered = np.zeros(len(events), bool)
+    for i in np.argsort(corrected, kind="stable").tolist():
+        part = able[i][0]
+        if corrected[i] > alpha:
+            break
+        new = part.rows & ~covered
+        inside = part.rows[covered]
+        if (
+            not found
+            or (new.any() and test(new)[0] <= APART)
+            or (inside.any() and more_errors(events[covered])(inside)[0] <= DENSER)
+        ):
+            found.append(Found(part, corrected[i]))
+            covered |= part.rows
+    return found

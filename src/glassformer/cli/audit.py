@@ -1,0 +1,184 @@
+"""``glassformer audit`` and ``diff``: may a model be used, and what changes with another one?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glassformer.cli.options import (
+    COLUMNS,
+    DATA,
+    BadRow,
+    OtherData,
+    argument,
+    check_bad_row,
+    check_choice,
+    default_folder,
+    flag,
+    free_beside,
+    one_data,
+    option,
+    refuse_columns,
+    tell,
+    with_columns,
+)
+from glassformer.cli.output import AsJson, say, say_json, show, show_table
+from glassformer.cli.similar import check_page
+from glassformer.errors import BadValueError, ExistsError, NotForThisModelError
+
+WORSE = 3  # exit code: the command ran, and the model fails
+SHOWN = 5  # flips on the terminal
+
+CHECKS = (
+    "performance",
+    "data",
+    "leaks",
+    "calibration",
+    "slices",
+    "robustness",
+    "shortcuts",
+    "faithfulness",
+)  # of audit/checks.py
+
+ModelA = Annotated[Path, argument("MODEL", "Model in use: a run, a saved model, or a classifier of the Hub.")]
+ModelB = Annotated[Path, argument("NEW_MODEL", "Model that is to replace it.")]
+Data = Annotated[str | None, option("PATH", "Labeled data: a data set name, table or folder.", panel=DATA)]
+Page = Annotated[Path | None, option("FILE.html", "Write a page.")]
+
+
+@with_columns(*COLUMNS)
+def diff_command(
+    model: ModelA,
+    new_model: ModelB,
+    path: OtherData = None,
+    data: Data = None,
+    on_bad_row: BadRow = None,
+    alpha: Annotated[float, option("P", "Chance of naming any slice where nothing has changed.")] = 0.05,
+    out: Page = None,
+    json: AsJson = False,
+    **columns: str | None,
+) -> None:
+    """Compare two models on the same examples: predictions that change, slices that get worse, and why.
+
+    Exits with 3 if all examples, or a slice of them, get worse beyond chance.
+    """
+    data = one_data(path, data, "diff")
+    check_bad_row(on_bad_row)
+    if not 0 < alpha < 1:
+        raise BadValueError(f"{alpha:g} is not between 0 and 1", where="--alpha", fix="Use 0.05")
+    if out is not None:
+        check_page(out)
+    named = refuse_columns(columns, data)
+    found = compare(model, new_model, data, named, on_bad_row, alpha)
+    from glassformer.audit.page import diff_page, diff_sentences, slice_table
+    from glassformer.outputs import write_text_whole
+
+    if out is not None:
+        write_text_whole(out, diff_page(found))
+    if json:
+        say_json(found | {"page": out})
+    else:
+        for line in diff_sentences(found):
+            say(line)
+        for key, title in (("slices", "worse"), ("improved", "better")):
+            if found[key]:
+                show(title, slice_table(found["metric"], found[key]))
+        _show_flips(found)
+        if out is not None:
+            say(f"page: {out}")
+    if found["is_worse"]:
+        raise typer.Exit(WORSE)
+
+
+def compare(
+    model: Path, new_model: Path, data: str | None, columns: Any, on_bad_row: str | None, alpha: float
+) -> dict[str, Any]:
+    """What ``audit.diff`` finds, with progress bars."""
+    from glassformer.audit.diff import diff
+    from glassformer.audit.predicted import predict
+    from glassformer.train.callbacks import Progress
+
+    count = Progress().count
+    a, b = (
+        predict(m, data, columns=columns, on_bad_row=on_bad_row, log=tell, count=count)
+        for m in (model, new_model)
+    )
+    return diff(a, b, alpha=alpha)
+
+
+def _show_flips(found: dict[str, Any]) -> None:
+    """The first predictions that got worse, and what they rest on now."""
+    rows = []
+    for flip in found["flips"][:SHOWN]:
+        why = ", ".join(one["part"] for one in flip.get("why") or ())
+        rows.append([flip["example"], flip["label"], flip["a"], flip["b"], why])
+    if rows:
+        columns = ("example", "label", "before", "now", "words that count more or less")
+        show_table("predictions that got worse", columns, rows)
+
+
+# --- audit --------------------------------------------------------------------------------------------
+
+
+@with_columns(*COLUMNS)
+def audit_command(
+    model: Annotated[Path, argument("MODEL", "A run, a saved model, or a classifier of the Hub.")],
+    path: OtherData = None,
+    data: Data = None,
+    on_bad_row: BadRow = None,
+    out: Annotated[
+        Path | None, option("DIR", "Folder to write into.", show_default="runs/MODEL-audit")
+    ] = None,
+    check: Annotated[
+        list[str] | None, option("NAME", f"Make this check only; may be repeated: {', '.join(CHECKS)}.")
+    ] = None,
+    fail_under: Annotated[
+        float | None, option("SHARE", "Exit with 3 if the metric is below SHARE (0 to 1).")
+    ] = None,
+    fail_on_warning: Annotated[
+        bool, flag("--fail-on-warning", "Exit with 3 if there is any warning.")
+    ] = False,
+    json: AsJson = False,
+    **columns: str | None,
+) -> None:
+    """Audit a classifier or regressor on labeled data: slices, leaks, wrong labels, robustness, shortcuts.
+
+    Without training; writes a page, audit.json and a table of all predictions.
+    """
+    data = one_data(path, data, "audit")
+    check_bad_row(on_bad_row)
+    for name in check or ():
+        check_choice("--check", name, CHECKS)
+    if fail_under is not None and not 0 <= fail_under <= 1:
+        raise BadValueError(
+            f"{fail_under:g} is not a share", where="--fail-under", fix="Use 0 to 1, such as 0.9"
+        )
+    folder = out or default_folder(model.resolve().name, "-audit")
+    if folder.exists():
+        fix = f"Choose another: --out {free_beside(folder)}"
+        raise ExistsError("the output folder exists", where=str(folder), fix=fix)
+    named = refuse_columns(columns, data)
+    from glassformer.audit.audit import audit
+    from glassformer.audit.files import write_audit
+    from glassformer.audit.predicted import predict
+    from glassformer.train.callbacks import Progress
+
+    count = Progress().count
+    predicted = predict(model, data, columns=named, on_bad_row=on_bad_row, log=tell, count=count)
+    if fail_under is not None and predicted.gives_numbers:
+        what = "a mean absolute error is not a share"
+        raise NotForThisModelError(what, where="--fail-under", fix="Leave it out, and read audit.json")
+    found = audit(predicted, checks=check, count=count, log=tell)
+    write_audit(folder, found, predicted)
+    if json:
+        say_json(found | {"folder": folder})
+    else:
+        for number, line in enumerate(found["sentences"], 1):
+            say(f"{number}. {line}")
+        say(f"page: {folder / 'audit.html'}")
+    value = found["checks"][0].get("values", {}).get("value")
+    too_low = fail_under is not None and (value is None or value < fail_under)
+    if too_low or (fail_on_warning and found["warnings"]):
+        raise typer.Exit(WORSE)

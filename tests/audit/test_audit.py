@@ -1,0 +1,173 @@
+"""``audit``: planted defects are found, one at a time, and clean data have none."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.audit.conftest import ACCENTED, fitted, messages, write
+
+import glassformer as gf
+from glassformer.audit.audit import audit
+from glassformer.audit.checks import CHECKS
+from glassformer.audit.perturb import IMAGE_CHANGES, TEXT_CHANGES, changed
+from glassformer.audit.predicted import predict
+from glassformer.cli.app import main
+from glassformer.data.text_pairs import TextPair
+
+
+def codes(found) -> set[str]:
+    return {f["code"] for one in found["checks"] for f in one["findings"] if f["severity"] == "warning"}
+
+
+def test_a_clean_model_on_clean_data_has_no_warning(judged):
+    found = audit(judged(messages(401, 7)))
+    assert codes(found) == set()
+    assert found["warnings"] == 0
+    measured = {one["name"]: one["measured"] for one in found["checks"]}
+    assert [*measured] == [*CHECKS]
+    assert [name for name, so in measured.items() if not so] == ["leaks"]  # a model without its run
+    assert len(found["sentences"]) == 5
+
+
+def duplicated(rows):
+    return rows + rows[:20]
+
+
+def flipped(rows):
+    names = [*{label for _, label in rows}]
+    return [(t, names[names.index(y) - 1] if i % 20 == 0 else y) for i, (t, y) in enumerate(rows)]
+
+
+def renamed(rows):
+    names = {"refund": "delivery", "delivery": "account", "account": "refund"}
+    return [(t, names[y]) for t, y in rows]
+
+
+def imbalanced(rows):
+    return [row for i, row in enumerate(rows) if row[1] != "account" or i % 36 == 2]
+
+
+@pytest.mark.parametrize(
+    ("plant", "code"),
+    [
+        (duplicated, "duplicates"),
+        (flipped, "wrong-labels"),
+        (renamed, "label-map"),
+        (imbalanced, "imbalance"),
+    ],
+)
+def test_a_defect_of_the_data_is_found_and_nothing_else(judged, plant, code):
+    found = audit(judged(plant(messages(601, 8))), checks=["performance", "data", "calibration"])
+    wanted = {code} | ({"miscalibrated", "no-better-than-constant"} if code == "label-map" else set())
+    assert code in codes(found)
+    assert codes(found) <= wanted | ({"miscalibrated"} if code == "wrong-labels" else set())
+
+
+def test_flipped_labels_are_the_rows_that_are_shown(judged):
+    rows = flipped(messages(601, 8))
+    found = audit(judged(rows), checks=["data"])
+    shown = next(f for one in found["checks"] for f in one["findings"] if f["code"] == "wrong-labels")
+    for line in shown["examples"]:
+        row = int(line.rpartition(", row ")[2].partition(":")[0])
+        assert (row - 2) % 20 == 0
+
+
+def test_a_word_that_decides_alone_is_found(judged, tmp_path):
+    rows = messages(331, 0)
+    trained = [(f"{t} zq", "refund") if i % 9 == 0 else (t, y) for i, (t, y) in enumerate(rows)]
+    bad = fitted(trained, tmp_path / "bad")
+    # Enough of the word to be seen among the predictions; a linear model needs a large weight to be turned by it.
+    new = [(f"{t} zq zq zq", y) if i % 25 == 0 else (t, y) for i, (t, y) in enumerate(messages(401, 9))]
+    strongest = next(
+        one["values"]["strongest"]
+        for one in audit(judged(new, of=bad), checks=["shortcuts"])["checks"]
+        if one["measured"]
+    )
+    assert ("zq", "refund") in {(one["part"], one["label"]) for one in strongest}
+
+
+def test_the_run_knows_its_training_data(tmp_path, monkeypatch, capsys):
+    """Rows of the training are a leak; accents that the training's texts had are missed."""
+    monkeypatch.chdir(tmp_path)
+    rows = messages(331, 0)
+    write(Path("train.csv"), rows)
+    assert main(["train", "--text", "train.csv", "--model", "tfidf", "--out", "run"]) == 0
+    new = [(" ".join(w for w in t.split() if w not in ACCENTED), y) for t, y in messages(201, 10)]
+    write(Path("new.csv"), new + rows[:30])
+    capsys.readouterr()
+    assert main(["audit", "run", "new.csv", "--out", "audit", "--fail-on-warning", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert {"leak", "accents-lost"} <= codes(found)
+    assert found["folder"] == "audit"
+    assert json.loads(Path("audit/audit.json").read_text())["n"] == len(new) + 30
+    table = list(csv.DictReader(Path("audit/predictions.csv").read_text().splitlines()))
+    assert table[3]["where"] == "new.csv, row 5"
+    assert np.mean([row["wrong"] == "0" for row in table]) == found["checks"][0]["values"]["value"]
+    page = Path("audit/audit.html").read_text()
+    for title in ("Leaks from training", "EU AI Act, Annex IV", "Not measured: negation"):
+        assert title in page
+    assert main(["audit", "run", "--check", "performance", "--out", "own", "--fail-under", "1"]) in (0, 3)
+    assert Path("own/audit.html").read_text().count("Not measured: it was not asked for") == 7
+
+
+def test_a_watermark_in_images_of_one_class_is_found(tmp_path):
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        label = ["dark", "light"][i % 2]
+        image = rng.integers(90, 160, (24, 24, 3)).astype(np.uint8)
+        if label == "light":
+            image[:6, :6] = 255
+        (tmp_path / "all" / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "all" / label / f"{i}.png")
+    files = sorted((tmp_path / "all").rglob("*.png"))
+    model = gf.ImageClassifier("hog", threads=1).fit(files, [f.parent.name for f in files])
+    model.save(tmp_path / "model")
+    found = audit(predict(tmp_path / "model", str(tmp_path / "all")), checks=["shortcuts", "robustness"])
+    shown = [f["message"] for one in found["checks"] for f in one["findings"] if f["code"] == "shortcut"]
+    assert any("row 1, column 1 of 4 x 4" in line and "into light" in line for line in shown)
+    changes = next(one["values"]["changes"] for one in found["checks"] if one["name"] == "robustness")
+    assert [one["change"] for one in changes] == [*IMAGE_CHANGES]
+    assert len(changes) == 15
+
+
+def test_numbers_have_the_checks_that_fit_them(tmp_path, judged):
+    rows = [(text, str(len(text.split()))) for text, _ in messages(211, 11)]
+    gf.TextRegressor("tfidf", threads=1).fit([t for t, _ in rows], [float(x) for _, x in rows]).save(
+        tmp_path / "m"
+    )
+    found = audit(judged(rows, of=tmp_path / "m"))
+    assert {one["name"] for one in found["checks"] if not one["measured"]} == {
+        "leaks",
+        "calibration",
+        "shortcuts",
+    }
+    assert found["checks"][0]["values"]["metric"] == "mean absolute error"
+
+
+@pytest.mark.parametrize("name", [*TEXT_CHANGES])
+def test_a_change_of_texts_is_the_same_again_and_keeps_the_words_in_number(name):
+    text = "Très bien, the parcel ARRIVED yesterday"
+    assert changed(text, name, 3) == changed(text, name, 3)
+    assert len(changed(text, name, 3).split()) == len(text.split())
+    assert isinstance(changed(TextPair(text, text), name, 3), TextPair)
+
+
+def test_what_texts_become():
+    assert changed("Crème đường", "accents dropped", 0) == "Creme duong"
+    assert changed("Well, no!", "punctuation dropped", 0) == "Well no"
+    assert changed("?!", "punctuation dropped", 0) == "?!"
+    assert changed("Aa", "upper case", 0) == "AA"
+
+
+@pytest.mark.parametrize("name", [*IMAGE_CHANGES])
+def test_a_change_of_images_keeps_size_and_range_and_is_the_same_again(name):
+    image = np.random.default_rng(0).integers(0, 256, (37, 23, 3)).astype(np.uint8)
+    once, again = (changed(image, name, 5) for _ in range(2))
+    assert (once.shape, once.dtype) == (image.shape, np.uint8)
+    assert (once == again).all()
+    assert (once != image).any()
