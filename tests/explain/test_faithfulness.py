@@ -87,11 +87,11 @@ def test_the_truth_beats_random_and_its_opposite_loses():
         low, high = table["coin"][name]["better"]["interval"]
         assert low < 0 < high
         assert table["truth"][name]["n"] == 30
-    assert f.verdict(table["truth"]).startswith("Believe it:")
-    assert f.verdict(table["lie"]).startswith("Do not believe it: worse than random")
-    assert f.verdict(table["coin"]).startswith("No reason to believe it")
-    assert f.verdict(table["truth"], randomized=0.8).startswith("Do not believe it: it hardly changes")
-    assert f.verdict(table["truth"], randomized=0.1).startswith("Believe it:")
+    assert f.verdict(table["truth"]).startswith("Passes the faithfulness test:")
+    assert f.verdict(table["lie"]).startswith("Fails the faithfulness test: worse than random")
+    assert f.verdict(table["coin"]).startswith("Fails the faithfulness test: not better")
+    assert f.verdict(table["truth"], randomized=0.8).startswith("Fails the faithfulness test: it hardly changes")
+    assert f.verdict(table["truth"], randomized=0.1).startswith("Passes the faithfulness test:")
     assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
 
 

@@ -272,16 +272,16 @@ def verdict(row: dict[str, Any], randomized: float | None = None) -> str:
         return f"Too few inputs to say: {evidence}."
     if randomized is not None and randomized >= 0.5:
         doubt = f"it hardly changes when the weights are noise (rank correlation {randomized:.2f})"
-        return f"Do not believe it: {doubt}, so it cannot show what the model learned; {evidence}."
+        return f"Fails the faithfulness test: {doubt}, so it cannot show what the model learned; {evidence}."
     if len(won) == len(FIGURES):
-        return f"Believe it: better than random in all four figures; {evidence}."
+        return f"Passes the faithfulness test: better than random in all four metrics; {evidence}."
     if lost and not won:
-        return f"Do not believe it: worse than random in {' and '.join(lost)}; {evidence}."
+        return f"Fails the faithfulness test: worse than random in {' and '.join(lost)}; {evidence}."
     if won:
         rest = [name for name in FIGURES if name not in won]
         partly = f"better than random in {', '.join(won)}, not in {', '.join(rest)}"
-        return f"Believe it with care: {partly}; {evidence}."
-    return f"No reason to believe it: not better than random in any figure; {evidence}."
+        return f"Passes the faithfulness test in part: {partly}; {evidence}."
+    return f"Fails the faithfulness test: not better than random in any metric; {evidence}."
 
 
 def verdict_on_one(
