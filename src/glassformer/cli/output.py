@@ -132,10 +132,11 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
     """Every metric of one classifier, ``measure`` first, and precision, recall and F1 of every class."""
     from glassformer.report.metrics import leading, value_table
     from glassformer.report.wording import count, digits_for, percent
-    from glassformer.targets.multiclass import OF_LABELS
+    from glassformer.targets import target_of
 
     digits = digits_for(scores["n"])
-    show(title, value_table(scores, [*dict(leading(measure, scores)), *OF_LABELS], digits))
+    keys = dict.fromkeys([*dict(leading(measure, scores)), *target_of(scores).metrics])
+    show(title, value_table(scores, [*keys], digits))
     columns = ("class", "precision", "recall", "F1", "examples")
     rows = [
         [c["label"], *(percent(c[key], digits) for key in ("precision", "recall", "f1")), count(c["support"])]

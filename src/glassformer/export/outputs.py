@@ -235,17 +235,7 @@ class Labels(Outputs):
         return self.clf.kind_.max_abs_difference(after, self.clf.kind_.export_outputs(before))
 
     def left_out(self) -> list[str]:
-        clf = self.clf
-        if self.numbers:
-            return []
-        temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
-        usual = 0.5 if clf.kind_.binary else None  # of several labels, in transformers too
-        has = {
-            "temperature": not np.all(np.asarray(temperature) == 1),
-            "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
-            "abstention": getattr(clf, "abstain_below_", None) is not None,
-        }
-        return [name for name, so in has.items() if so]
+        return self.clf.kind_.left_out(self.clf)
 
 
 class TextLabels(Labels):

@@ -271,7 +271,7 @@ def _both(
         meter = kind.meter(clf.classes_.tolist())
         meter.update(p, targets, predicted=kind.predicted_index(p, cut))
         scores = meter.result(bootstrap=n)
-        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", "micro_f1")
+        kept = ("accuracy", "accuracy_interval", "macro_f1", "macro_f1_interval", *kind.leads)
         out[name] = kind.describe(p, targets, n) | {k: scores[k] for k in kept if k in scores}
         if below is not None and name == "after":
             out[name]["abstention"] = abstention(kind, p, targets, cut, below)

@@ -9,7 +9,6 @@ scores, and nobody knows a kind by name; which one it is, is settled here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from glassformer.errors import CheckpointError
 from glassformer.targets.answer_span import AnswerSpan
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.multilabel import LabelSets
-from glassformer.targets.regression import ON_HUB, SAVED, Numbers
+from glassformer.targets.regression import ON_HUB, Numbers
 from glassformer.targets.similarity import Similarity
 from glassformer.targets.target import Target
 from glassformer.targets.target_text import TargetText
@@ -55,13 +54,11 @@ def kind_of_targets(y: Any) -> Classes:
 
 def kind_saved(about: Mapping[str, Any], where: str) -> Classes:
     """The kind that a saved folder names; raises CheckpointError for one that is not known."""
-    known: dict[Any, Classes] = {None: Classes(), "label-sets": LabelSets(), "label-matrix": LabelSets(True)}
     name = about.get("targets")
-    if isinstance(name, str) and name in SAVED:
-        return Numbers.saved(about, where)
-    if not isinstance(name, str | None) or name not in known:
+    kinds = (kind for kind in TARGETS if isinstance(kind, Classes) and name in kind.saved_names)
+    if (kind := next(kinds, None)) is None:
         raise CheckpointError(f"targets = {shown(name)} is of no kind that is known here", where=where)
-    return replace(known[name], truth=about.get("truth_values") is True)
+    return kind.saved(about, where)
 
 
 def kind_on_hub(settings: Mapping[str, Any], outputs: int) -> Classes:

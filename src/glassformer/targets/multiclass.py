@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -107,6 +107,7 @@ class Classes(Target):
     each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "log_loss")  # metrics kept of a fold
     file: ClassVar[str] = "predictions.csv"
     problem_type: ClassVar[str | None] = None  # of ``config.json``; None: the field's default needs no word
+    saved_names: ClassVar[Sequence[str | None]] = (None,)  # its names in ``glassformer.json``; see ``about``
     word: ClassVar[str] = "labels"  # what targets are called in messages
     decides: ClassVar[str] = "classes"  # the file in scripts/ that an exported folder decides with
     binary: ClassVar[bool] = False  # whether each logit is a yes or no of its own
@@ -268,6 +269,11 @@ class Classes(Target):
         """What ``glassformer.json`` says of the kind; nothing of one class an example."""
         return {"truth_values": True} if self.truth else {}
 
+    @classmethod
+    def saved(cls, about: Mapping[str, Any], where: str) -> Self:
+        """The reverse of ``about``; raises CheckpointError for settings that cannot be."""
+        return cls(truth=about.get("truth_values") is True)
+
     def script(self, form: str) -> str:
         """Python that the ``run.py`` of an exported folder decides and prints with.
 
@@ -285,6 +291,17 @@ class Classes(Target):
         below = getattr(clf, "abstain_below_", None)
         least = {} if below is None else {"abstain_below": below}
         return {"several": True} if self.binary else least
+
+    def left_out(self, clf: Any) -> list[str]:
+        """What predictions are made with here, and not in transformers."""
+        temperature, threshold = getattr(clf, "temperature_", 1.0), getattr(clf, "threshold_", None)
+        usual = 0.5 if self.binary else None  # of several labels, in transformers too
+        has = {
+            "temperature": not np.all(np.asarray(temperature) == 1),
+            "threshold": threshold is not None and not np.all(np.asarray(threshold) == usual),
+            "abstention": getattr(clf, "abstain_below_", None) is not None,
+        }
+        return [name for name, so in has.items() if so]
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         """Temperature and threshold of a saved folder; raises CheckpointError for impossible ones."""

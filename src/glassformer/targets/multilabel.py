@@ -6,10 +6,10 @@ Each label is a yes or no of its own: a probability, a threshold above which it 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -92,6 +92,7 @@ class LabelSets(Classes):
     measure: ClassVar[str | None] = "macro_f1"
     each_fold: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "micro_f1", "log_loss")
     decides: ClassVar[str] = "label_sets"
+    saved_names: ClassVar[Sequence[str | None]] = ("label-sets", "label-matrix")
     binary: ClassVar[bool] = True
     joint: ClassVar[bool] = False
 
@@ -221,6 +222,10 @@ class LabelSets(Classes):
 
     def about(self) -> dict[str, Any]:
         return super().about() | {"targets": "label-matrix" if self.matrix else "label-sets"}
+
+    @classmethod
+    def saved(cls, about: Mapping[str, Any], where: str) -> Self:
+        return replace(super().saved(about, where), matrix=about["targets"] == "label-matrix")
 
     def read_calibration(self, about: Mapping[str, Any], where: str, outputs: int) -> tuple[Any, Any]:
         temperature, threshold = (

@@ -128,6 +128,7 @@ class Numbers(ByPermutation, Classes):
     wide: ClassVar[bool] = True
     problem_type: ClassVar[str | None] = "regression"
     decides: ClassVar[str] = "numbers"
+    saved_names: ClassVar[Sequence[str | None]] = tuple(SAVED)
     word: ClassVar[str] = "targets"
     measure: ClassVar[str | None] = "r2"
     each_fold: ClassVar[tuple[str, ...]] = tuple(metrics)
@@ -282,6 +283,9 @@ class Numbers(ByPermutation, Classes):
             factor = None if half is None else math.exp(min(half, HIGHEST))
             return about | {"half_width": None, "factor": factor}
         return about | {"half_width": half}
+
+    def left_out(self, clf: Any) -> list[str]:
+        return []
 
     @classmethod
     def saved(cls, about: Mapping[str, Any], where: str) -> Self:
