@@ -90,7 +90,9 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     assert f.verdict(table["truth"]).startswith("Passes the faithfulness test:")
     assert f.verdict(table["lie"]).startswith("Fails the faithfulness test: worse than random")
     assert f.verdict(table["coin"]).startswith("Fails the faithfulness test: not better")
-    assert f.verdict(table["truth"], randomized=0.8).startswith("Fails the faithfulness test: it hardly changes")
+    assert f.verdict(table["truth"], randomized=0.8).startswith(
+        "Fails the faithfulness test: it hardly changes"
+    )
     assert f.verdict(table["truth"], randomized=0.1).startswith("Passes the faithfulness test:")
     assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
 
