@@ -107,7 +107,7 @@ def spellings() -> list[Step]:
         doctor("HTML in the texts", html, "hold HTML tags", "clean = 'html'"),
         train("HTML taken out", html, sets=("clean=html",)),
         train("Vietnamese", vietnamese, sets=("strip_accents=false",)),
-        train("Vietnamese without accents", vietnamese, "takes the accents", "strip_accents=false", sets=("strip_accents=true",)),
+        train("Vietnamese without accents", vietnamese, "strips accents", "strip_accents=false", sets=("strip_accents=true",)),
         doctor("classes in several spellings", cased, "'BAD'.*and 'bad'", "merge_labels=spelling"),
         train("classes in several spellings merged", cased, "merge_labels: ", "2 classes", sets=("merge_labels=spelling",)),
         train("classes merged by a table", cased, "merge_labels: 'BAD' is 'bad'",

@@ -62,7 +62,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
                 kill_tests.signals),
     "interruptions": ("`kill -9`, SIGTERM, Ctrl-C or SIGHUP at a random instant of the whole life of `train` (text, "
                       "pictures, word vectors), `evaluate`, `predict --data` and `export`: exit code 130 and one line "
-                      "(but for `kill -9`), nothing left where nothing was begun, and the same command, with "
+                      "(but for `kill -9`), no files left if nothing was started, and the same command, with "
                       "`--resume` for a run that was begun, ends with the same bytes, the clock aside", 200,
                       interrupt_tests.interruptions),
     "races": ("two trainings into one folder (new and new, resumed and resumed, new and resumed), a training beside "

@@ -17,7 +17,7 @@ from glassformer.cli import demo as demos
 from glassformer.cli import doctor as doctor_module
 from glassformer.cli.app import main
 from glassformer.cli.data import describe
-from glassformer.cli.demo import OURS, demo
+from glassformer.cli.demo import REPLACEABLE, demo
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import wordpiece_tokenizer
@@ -129,7 +129,7 @@ def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.Captu
     assert (
         {p.name for p in folder.iterdir()}
         == RUN_FILES
-        == OURS - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
+        == REPLACEABLE - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
     )
     assert recipe.name == "europe"
     (folder / "report.html").write_text("old", encoding="utf-8")
@@ -146,7 +146,7 @@ def test_demo_looks_at_pictures_too(tmp_path: Path):
     quick = ["epochs=1", "limit=151", "bootstrap=20", "baselines=false"]
     run, recipe = demo(tmp_path / "demo-digits", quick, name="digits")
     assert recipe.task == "image-classification"
-    assert {p.name for p in run.folder.iterdir()} - OURS == set()
+    assert {p.name for p in run.folder.iterdir()} - REPLACEABLE == set()
     demo(tmp_path / "demo-digits", quick, name="digits")
     (run.folder / "config.toml").write_text('name = "mine"\n', encoding="utf-8")
     with pytest.raises(ConfigError, match="not an earlier demo"):

@@ -67,7 +67,7 @@ def test_the_figures_of_trust_are_written(ok, trained, tmp_path):
 def test_an_unfinished_integral_is_noted(ok, trained):
     options = ("--set", "steps=1", "--set", "max_steps=1", "--set", "tolerance=0")
     result = ok("explain", trained, TEXT, "--method", "integrated_gradients", *options)
-    assert "note: the scores are complete up to" in result.err
+    assert "note: the scores sum to the logit difference only within" in result.err
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_too_many_inputs_and_no_run(refused, trained):
 def test_several_inputs_are_told_apart_and_special_tokens_said(gf, trained):
     out = gf("explain", trained, "a splendid film", "a dreadful plot").out
     assert out.index("1 of 2: a splendid film") < out.index("2 of 2: a dreadful plot")
-    assert out.count("beside the words: [CLS] 0.") == 2
+    assert out.count("special tokens: [CLS] 0.") == 2
     assert "1 of" not in gf("explain", trained, "a splendid film").out
 
 

@@ -1,4 +1,4 @@
-"""A signal at each stage of a command: one line, exit code 130, nothing left where nothing was begun, and going on."""
+"""A signal at each stage of a command: one line, exit code 130, no files left if nothing was started, and going on."""
 
 from __future__ import annotations
 

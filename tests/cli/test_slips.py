@@ -199,7 +199,7 @@ def test_an_encoding_is_refused_before_the_model_is_loaded(refused, run, tmp_pat
 def test_a_training_ends_with_what_comes_next_and_with_how_many_warnings(ok, tmp_path):
     table = write_csv(tmp_path / "twice.csv", [*sentences(40), *sentences(20)])
     result = ok("train", "--text", table, "--out", "run", *settings())
-    assert '"A TEXT OF YOUR OWN", or a table: FILE.csv --out ANSWERS.csv' in result.out
+    assert '"A TEXT OF YOUR OWN", or a table: FILE.csv --out PREDICTIONS.csv' in result.out
     warned = re.search(r"note: (\d+ warnings?) about the data: above, and in the report", result.err)
     assert warned is not None
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from glassformer.data import DoctorReport, TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
-from glassformer.data.doctor import kinship
+from glassformer.data.doctor import neighbor_similarity
 from glassformer.data.findings import Finding, in_lines, warnings_said
 
 
@@ -313,10 +313,10 @@ def reviews(films: int, each: int) -> list[str]:
 
 def test_reviews_of_one_film_next_to_each_other_are_found():
     texts = reviews(60, 9)
-    found = kinship(texts)
+    found = neighbor_similarity(texts)
     assert found is not None
     assert found.ratio > 10
-    mixed = kinship([texts[i] for i in RNG.permutation(len(texts))])
+    mixed = neighbor_similarity([texts[i] for i in RNG.permutation(len(texts))])
     assert mixed is not None
     assert mixed.ratio < 2
 
@@ -324,11 +324,11 @@ def test_reviews_of_one_film_next_to_each_other_are_found():
 def test_neither_classes_nor_repeats_pass_for_kin():
     bad = [f"dull{i % 40} slow{i % 37} bad film {i}" for i in RNG.permutation(600).tolist()]
     good = [f"fine{i % 40} warm{i % 37} good film {i}" for i in RNG.permutation(600).tolist()]
-    by_class = kinship([*bad, *good], ["bad"] * 600 + ["good"] * 600)
+    by_class = neighbor_similarity([*bad, *good], ["bad"] * 600 + ["good"] * 600)
     assert by_class is not None
     assert by_class.ratio < 2
     repeated = [text for i in RNG.permutation(400).tolist() for text in [f"rare{i} same{i % 20}"] * 5]
-    found = kinship(repeated)
+    found = neighbor_similarity(repeated)
     assert found is not None
     assert found.ratio < 2
 
@@ -336,14 +336,14 @@ def test_neither_classes_nor_repeats_pass_for_kin():
 def test_classes_that_take_turns_keep_their_order():
     pairs = zip(reviews(60, 9), reviews(60, 9))
     texts = [text for pair in pairs for text in pair]
-    found = kinship(texts, ["a", "b"] * (len(texts) // 2))
+    found = neighbor_similarity(texts, ["a", "b"] * (len(texts) // 2))
     assert found is not None
     assert found.ratio > 10
 
 
 def test_too_few_rows_say_nothing():
-    assert kinship(["one film", "two films"] * 20) is None
-    assert kinship([f"{chr(97 + i % 26)}{i}" for i in range(500)]) is None  # no word twice
+    assert neighbor_similarity(["one film", "two films"] * 20) is None
+    assert neighbor_similarity([f"{chr(97 + i % 26)}{i}" for i in range(500)]) is None  # no word twice
 
 
 def test_the_doctor_tells_it_and_the_way_out():

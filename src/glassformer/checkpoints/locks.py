@@ -1,10 +1,10 @@
-"""One writer at a time: a lock on a folder that its holder keeps to its end, and short ones around moves.
+"""Locks: one that a writer holds on its folder until it ends, and short-lived ones while a folder is moved.
 
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes there
 
-The kernel holds the lock (``flock``) and lets go of it when the process ends, however it ends: a file that a
-kill has left behind locks nothing. Where a file system has no such locks, the note in the file decides: a
-process of this machine that has ended counts no more, one of another machine counts until the file is
+The kernel holds the lock (``flock``) and releases it when the process ends, also after a crash or a kill; the
+file that then remains locks nothing. On file systems without such locks the note in the file decides: a
+process of this machine that has ended no longer counts, one of another machine counts until the file is
 removed. Readers take no lock.
 """
 
@@ -29,18 +29,18 @@ from glassformer.finite import json_text
 
 try:
     import fcntl
-except ImportError:  # Windows: the note alone decides
+except ImportError:  # on Windows, only the note decides
     fcntl = None
 
 LOCK = ".lock"
-MOST_NOTE = 4096  # bytes of a note that are read
-GRACE = 10  # times 20 ms for one that only looks whether the lock is free
-WAIT = 1200  # times 50 ms for another process to finish moving a folder into its place
+MAX_NOTE_BYTES = 4096  # a longer note is read up to here
+LOCK_ATTEMPTS = 10  # 20 ms apart: another process may hold the lock only to test whether it is free
+MOVE_ATTEMPTS = 1200  # 50 ms apart: another process may need that long to move a folder into its place
 _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
 def try_lock(handle: int) -> bool | None:
-    """Lock an open file or folder for this process: whether it got it; None: the file system has no locks."""
+    """Lock an open file or folder for this process; returns whether it succeeded (None: no locks here)."""
     if fcntl is None:
         return None
     try:
@@ -52,11 +52,11 @@ def try_lock(handle: int) -> bool | None:
 
 @contextmanager
 def writing(folder: str | Path) -> Iterator[Path]:
-    """Hold the lock of ``folder`` (made if it is not there); folders that stay empty are removed at the end.
+    """Hold the lock of ``folder``, created if missing; folders that stay empty are removed at the end.
 
     Raises:
-        ConfigError: another process, or another thread of this one, writes there; the message says which.
-        GlassformerError: the folder or its lock cannot be made.
+        ConfigError: another process, or another thread of this one, writes there; the message names it.
+        GlassformerError: the folder or its lock cannot be created.
     """
     folder = Path(folder)
     made = _missing(folder)
@@ -68,14 +68,14 @@ def writing(folder: str | Path) -> Iterator[Path]:
 
 
 def refuse_held(folder: str | Path) -> None:
-    """Raises ConfigError where another process holds the lock of ``folder``; nothing is made."""
+    """Raise ConfigError if another process holds the lock of ``folder``; creates nothing."""
     path = Path(folder) / LOCK
     try:
         handle = os.open(path, os.O_RDWR | _SAFE)
     except OSError:
         return
     try:
-        for _ in range(GRACE):
+        for _ in range(LOCK_ATTEMPTS):
             if _ours(handle):
                 return
             time.sleep(0.02)
@@ -86,20 +86,20 @@ def refuse_held(folder: str | Path) -> None:
 
 
 def holds_nothing(folder: Path) -> bool:
-    """Whether there is nothing in a folder but the lock that a kill may have left."""
+    """Whether a folder is empty but for a lock file that a killed process may have left."""
     return all(name == LOCK for name in os.listdir(folder))
 
 
 @contextmanager
 def moving(folder: Path) -> Iterator[None]:
-    """Alone, for an instant, among processes that make, move or clear folders in ``folder``; waits for them.
+    """Keep other processes from creating, moving or removing folders in ``folder``; waits for those that do.
 
     Raises:
-        GlassformerError: another process has been at it for a minute.
+        GlassformerError: another process has held the lock for a minute.
     """
     handle = _open_folder(folder)
     try:
-        for _ in range(WAIT):
+        for _ in range(MOVE_ATTEMPTS):
             if handle is None or try_lock(handle) is not False:
                 break
             time.sleep(0.05)
@@ -113,7 +113,7 @@ def moving(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def alive(folder: Path) -> Iterator[None]:
-    """Mark a temporary folder as one whose writer lives, so that nobody clears it; see ``is_alive``."""
+    """Mark a temporary folder as in use, so that no other process removes it; see ``is_alive``."""
     handle = _open_folder(folder)
     if handle is not None:
         try_lock(handle)
@@ -125,7 +125,7 @@ def alive(folder: Path) -> Iterator[None]:
 
 
 def is_alive(folder: Path, pid: int) -> bool:
-    """Whether a temporary folder's writer lives; without locks, any process with the number that it bears."""
+    """Whether a temporary folder's writer is running; without locks, any process with the PID in its name."""
     handle = _open_folder(folder)
     if handle is None:
         return False
@@ -147,7 +147,7 @@ def _take(folder: Path) -> int:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFE, 0o666)
-        except FileNotFoundError:  # the holder before has just removed the folder with its lock
+        except FileNotFoundError:  # the previous holder has just removed the folder with its lock
             continue
         except OSError as error:
             raise CannotWriteError.of(path, error) from error
@@ -156,22 +156,22 @@ def _take(folder: Path) -> int:
                 raise CannotWriteError(f"{path}: is not a plain file; remove it")
             if not _ours(handle):
                 refused += 1
-                if refused > GRACE:
+                if refused > LOCK_ATTEMPTS:
                     raise _refusal(folder, handle)
                 time.sleep(0.02)
             elif _same(handle, path) and os.fstat(handle).st_nlink > 1:
-                path.unlink()  # a copy of hard links names it too: the next turn makes one of our own
+                path.unlink()  # also hard-linked elsewhere: the next turn creates a new file
             elif _same(handle, path):
                 _write_note(handle, path)
                 return handle
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # refused, or removed by its holder before it let go: the next one is another file
+        os.close(handle)  # locked by another process, or removed before its holder released it: try again
 
 
 def _ours(handle: int) -> bool:
-    """Whether this open lock file is now locked by us, or free by its note where there are no locks."""
+    """Whether we now hold this open lock file; without locks, whether its note says that it is free."""
     free = try_lock(handle)
     if free is not None:
         return free
@@ -187,7 +187,7 @@ def _release(folder: Path, handle: int, made: list[Path]) -> None:
         if _same(handle, path):
             path.unlink()
         for one in made:
-            one.rmdir()  # not where something was written
+            one.rmdir()  # fails if something was written there
     os.close(handle)
 
 
@@ -199,7 +199,7 @@ def _same(handle: int, path: Path) -> bool:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """The folders that would have to be made, the innermost first."""
+    """The missing folders of a path, the innermost first."""
     folder = folder.absolute()
     return [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
 
@@ -225,8 +225,8 @@ def _write_note(handle: int, path: Path) -> None:
 def _read_note(handle: int) -> dict[str, Any]:
     try:
         os.lseek(handle, 0, os.SEEK_SET)
-        note = json.loads(os.read(handle, MOST_NOTE).decode())
-    except (OSError, ValueError, RecursionError):  # being written, or nothing of ours
+        note = json.loads(os.read(handle, MAX_NOTE_BYTES).decode())
+    except (OSError, ValueError, RecursionError):  # being written, or not one of our notes
         return {}
     return note if isinstance(note, dict) else {}
 
@@ -245,7 +245,7 @@ def _refusal(folder: Path, handle: int) -> ConfigError:
 
 
 def _exists(pid: Any) -> bool:
-    """Whether there is a process of that number on this machine."""
+    """Whether a process with this PID runs on this machine."""
     if type(pid) is not int or pid <= 0 or os.name == "nt":
         return os.name == "nt"
     try:
@@ -260,5 +260,5 @@ def _exists(pid: Any) -> bool:
 def _open_folder(folder: Path) -> int | None:
     try:
         return os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE)
-    except OSError:  # it is gone, it is a file, or this system opens no folders
+    except OSError:  # it is gone, it is a file, or this system cannot open folders
         return None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 class Demo:
     """One recipe of the demo."""
 
-    folder: Path  # of its run
-    about: str  # lines that are printed first
-    quick: Sequence[str]  # settings of --quick
-    explained: Sequence[str] = ()  # texts
+    folder: Path  # folder of the run
+    about: str  # lines printed before the run
+    quick: Sequence[str]  # settings for --quick
+    explained: Sequence[str] = ()  # texts whose predictions are explained
 
 
 RECIPE, FALLBACK, IMAGES = "messages", "europe", "digits"
@@ -56,8 +56,8 @@ DEMOS = {
         quick=("epochs=3", "bootstrap=200"),
     ),
 }
-# What a run folder may hold; anything else is somebody's own and keeps the folder from being replaced.
-OURS = {
+# Files and folders that a run creates; anything else belongs to the user, so the folder is not replaced.
+REPLACEABLE = {
     "config.toml",
     "history.jsonl",
     "checkpoints",
@@ -75,14 +75,14 @@ OURS = {
 
 
 def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tuple[Run, Recipe]:
-    """Run a demo's recipe in ``folder`` in place of an earlier demo.
+    """Run a demo's recipe in ``folder``, replacing an earlier demo.
 
     Args:
-        settings: ``KEY=VALUE`` laid over the recipe.
-        name: the recipe, a key of ``DEMOS``.
+        settings: ``KEY=VALUE`` pairs that override the recipe.
+        name: name of the recipe, a key of ``DEMOS``.
 
     Raises:
-        ConfigError: something that is not an earlier demo stands there.
+        ConfigError: ``folder`` holds something other than an earlier demo.
     """
     from glassformer.tasks.catalog import load_recipe
 
@@ -94,7 +94,7 @@ def demo(folder: Path, settings: Sequence[str] = (), name: str = RECIPE) -> tupl
 
 
 def explain(run: Run, texts: Sequence[str]) -> None:
-    """Print the prediction for each text, and the three words that it owes most to."""
+    """Print the prediction for each text, and the three words with the highest scores."""
     from glassformer.tasks.load import load
 
     model, rows = load(run.folder), []
@@ -113,7 +113,7 @@ def clear(folder: Path) -> None:
     """Remove an earlier demo.
 
     Raises:
-        ConfigError: there is something else, or a demo that is still running; nothing is removed.
+        ConfigError: the folder holds something else, or a demo that is still running; nothing is removed.
     """
     from glassformer.checkpoints.locks import refuse_held
 
@@ -122,17 +122,18 @@ def clear(folder: Path) -> None:
     config = folder / "config.toml"
     ours = not folder.is_symlink() and config.is_file() and all(map(_is_ours, folder.iterdir()))
     if not ours or read_toml(config).get("name") not in DEMOS:
-        fix = "Move it away, or call the demo in another folder"
-        raise ExistsError(
-            "stands where the demo writes and is not an earlier demo", where=str(folder), fix=fix
-        )
+        fix = "Move it away, or run the demo in another folder"
+        raise ExistsError("already exists and is not an earlier demo", where=str(folder), fix=fix)
     refuse_held(folder)
     shutil.rmtree(folder)
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a run makes a file or folder of that name, or leaves one when it is killed while it writes."""
-    return path.name in OURS or re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name) in OURS
+    """Whether a run creates a file or folder with this name, or leaves one if it is killed while writing."""
+    return (
+        path.name in REPLACEABLE
+        or re.sub(r"^\.|\.(\d+(-[0-9a-f]{8})?\.tmp|old)$", "", path.name) in REPLACEABLE
+    )
 
 
 def demo_command(

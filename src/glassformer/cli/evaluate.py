@@ -1,4 +1,4 @@
-"""``glassformer evaluate`` and ``report``: judge a trained model again, and write a page anew."""
+"""``glassformer evaluate`` and ``report``: evaluate a trained model again, and rewrite its report."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ from glassformer.errors import NotARunError, NotForThisModelError
 # --- --by COLUMN ----------------------------------------------------------------------------------
 
 
-WIDEST = 30  # characters of a value
+MAX_VALUE_WIDTH = 30  # characters
 
 
 def show_slices(found: Mapping[str, Any], measure: str) -> None:
-    """A line for each value of the column, the most frequent first: examples and the leading figures, which
-    fit 80 characters."""
+    """Print one line per value of the column, the most frequent first: the number of examples and the main
+    metrics, within 80 characters."""
     from glassformer.report.metrics import cells, heads
     from glassformer.targets import target_of
 
     target = target_of(found["groups"][0])
     keys = target.narrow(measure, found["groups"][0])
     rows = [[named(g), *cells(g, ["n", *keys], target, target.digits(g["n"]))] for g in found["groups"]]
-    column = excerpt(one_line(found["column"]), WIDEST)
-    # Behind the column a space: no name of ours, which would stand to the right.
+    column = excerpt(one_line(found["column"]), MAX_VALUE_WIDTH)
+    # The trailing space keeps a user's column name apart from our own names, which are right-aligned.
     columns = (f"{column} ", *heads(["n", *keys], target, short=True))
     show_table(f"by {column}", columns, rows, right=columns[1:])
 
 
 def named(group: Mapping[str, Any]) -> str:
-    """What a group is called in the table."""
+    """Name of a group in the table."""
     if group["value"] is None:
         return f"({group['values']:,} rarer values)"
-    return excerpt(group["value"], WIDEST) or "(empty)"
+    return excerpt(group["value"], MAX_VALUE_WIDTH) or "(empty)"
 
 
 # --- the verb -------------------------------------------------------------------------------------
@@ -84,15 +84,15 @@ def evaluate(
     every_epoch: bool = False,
     by: str | None = None,
 ) -> dict[str, Any]:
-    """The figures of a run's model; see ``ClassificationMeter.result``.
+    """The metrics of a run's model; see ``ClassificationMeter.result``.
 
     Args:
-        columns: of ``data``, where they are called otherwise than the run's: key of its recipe -> name.
-        every_epoch: of the weights of each epoch that were kept; see ``tasks.epochs.judge_epochs``.
-        by: a column of the judged table; figures of each of its values, see ``tasks.slices``.
+        columns: names of columns in ``data`` that differ from the run's: recipe key -> name.
+        every_epoch: evaluate the kept weights of each epoch; see ``tasks.epochs.judge_epochs``.
+        by: also compute the metrics for each value of this column of the data; see ``tasks.slices``.
 
     Raises:
-        InputError: no such run, one that has not ended, a damaged model, or data that cannot be judged.
+        InputError: no such run, an unfinished run, a damaged model, or data that cannot be evaluated.
     """
     check_bad_row(on_bad_row)
     folder = check_run(folder)
@@ -107,7 +107,7 @@ def check_run(folder: str | Path) -> Path:
     """The folder, if it holds a finished run.
 
     Raises:
-        ConfigError: it does not; the message says what it is instead.
+        ConfigError: it holds something else, which the message names.
     """
     folder = check_folder(folder)
     if not (folder / "config.toml").is_file():
@@ -200,7 +200,7 @@ def show_similarities(title: str, figures: dict[str, Any]) -> None:
 
 
 def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
-    """A classifier's figures in words, on its own split beside the simple models'; of other kinds nothing."""
+    """A classifier's metrics in words, on its own split next to the baselines; empty for other kinds."""
     from glassformer.checkpoints.files import read_json
     from glassformer.report.wording import verdict_of
     from glassformer.targets import target_of
@@ -216,7 +216,7 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
         own = metrics.get("test") or metrics.get("validation") or {}
         split = metrics.get("judged", "test") if metrics.get("test") else "validation"
         known |= {"judged": split, "baselines": metrics.get("baselines") or {}}
-        if own.get("accuracy") != figures["accuracy"]:  # its differences were of other answers
+        if own.get("accuracy") != figures["accuracy"]:  # its paired differences belong to other predictions
             drop = {"difference"}
             known["baselines"] = {
                 name: {k: v for k, v in b.items() if k not in drop} for name, b in known["baselines"].items()
@@ -225,7 +225,7 @@ def _verdict(run: Path, figures: dict[str, Any], data: str | None) -> str:
 
 
 def _measure(run: Path, figures: dict[str, Any]) -> str:
-    """The figure that the run was judged by: of several labels macro-F1, else what chose its best weights."""
+    """Main metric of the run: macro-F1 for multi-label, otherwise the one that selected its weights."""
     from glassformer.targets import target_of
     from glassformer.tasks.judging import measure_of
     from glassformer.tasks.run_folder import read_run_recipe
@@ -234,7 +234,7 @@ def _measure(run: Path, figures: dict[str, Any]) -> str:
 
 
 def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """A line an epoch."""
+    """Print one line per epoch."""
     rows = [
         [
             e["epoch"],
@@ -250,7 +250,7 @@ def show_epochs(title: str, epochs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _of_epoch(epoch: Mapping[str, Any]) -> str:
-    """The interval of an epoch's accuracy, where there is one."""
+    """The interval of an epoch's accuracy; empty if there is none."""
     from glassformer.report.wording import share_interval
 
     known = epoch["accuracy_interval"]
@@ -258,24 +258,24 @@ def _of_epoch(epoch: Mapping[str, Any]) -> str:
 
 
 def numbers_in(figures: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, float]]:
-    """Every number of nested figures, under the words that lead to it."""
+    """Every number in nested metrics, named by its path."""
     for name, value in figures.items():
-        said = f"{above} {name.replace('_', ' ')}".strip()
+        path = f"{above} {name.replace('_', ' ')}".strip()
         if isinstance(value, Mapping):
-            yield from numbers_in(value, said)
+            yield from numbers_in(value, path)
         elif isinstance(value, int | float):
-            yield said, value
+            yield path, value
 
 
 # --- the page ---------------------------------------------------------------------------------------
 
 
 def report(folder: str | Path) -> list[Path]:
-    """The pages that the folder has the figures for, written anew from its files.
+    """Rewrite the report pages of a folder from its files; returns their paths.
 
     Raises:
-        ConfigError: there is nothing to report.
-        DataError: a damaged file, which is named.
+        ConfigError: the folder has nothing to report.
+        DataError: a file is damaged; the message names it.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -293,13 +293,13 @@ def report(folder: str | Path) -> list[Path]:
     pages = [write(folder) for name, write in kinds.items() if (folder / name).is_file()]
     if not pages:
         refuse_unfinished(folder)
-        fix = "Is it a run, and did it end?"
+        fix = "Name the folder of a finished run, study, cross-validation or label review"
         raise NotARunError(f"nothing to report: none of {', '.join(kinds)}", where=str(folder), fix=fix)
     return pages
 
 
 def _write_run_page(folder: Path) -> Path:
-    """The page that a run of this task gets."""
+    """Write the report page of a run."""
     from glassformer.tasks.catalog import known_recipe, task_of
 
     return task_of(folder).render_report(folder, known_recipe(folder))

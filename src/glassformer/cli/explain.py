@@ -1,4 +1,4 @@
-"""``glassformer explain``: which words (or patches) an answer rests on, as a table, a page or JSON."""
+"""``glassformer explain``: which words (or patches) a prediction rests on, as a table, a page or JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from glassformer.errors import ConfigError, NotForThisModelError, with_article
 from glassformer.finite import json_text
 from glassformer.outputs import write_text_whole
 
-MOST = 20  # inputs of one page
-SHOWN = 10  # words of one table
-LEAST = 0.001  # where no score reaches it, four decimals would say nothing
-USUAL = "rollout"
-LOOKED = ("rollout", "attention")  # methods of which words were read, whatever was made of them
-BETTER = "for the words that it rests on: --method integrated_gradients --trust"
+MAX_INPUTS = 20  # per page
+MAX_WORDS = 10  # per table
+MIN_SCORE = 0.001  # if all scores are smaller, they are printed in scientific notation
+DEFAULT_METHOD = "rollout"
+ATTENTION_METHODS = ("rollout", "attention")  # show what the model attended to, not what it used
+BETTER_METHOD = "for the words that it rests on: --method integrated_gradients --trust"
 
 
 def explain(
@@ -51,17 +51,17 @@ def explain(
     """Explanations of texts, files of texts, or images.
 
     Args:
-        folder: of a run or of a saved model.
-        method: None: rollout, and occlusion of a model without attention.
+        folder: folder of a run or of a saved model.
+        method: None: rollout, or occlusion for a model without attention.
         target: the label to explain; None: the predicted one.
-        trust: test each explanation against random orders, in about 320 variants of the input for each way
-            of hiding.
+        trust: test the faithfulness of each explanation against random orders, with about 320 variants of
+            the input for each way of masking.
         maps: keep the attention maps for a page.
-        text_column: of tables; None takes the one of the training, or finds it by its usual names.
-        pair_column: of the second texts, for a model of pairs; None: likewise.
-        cross: of pairs, the words of both texts against each other.
-        rows: of files, those that are explained, as the files count them; none: all.
-        options: of the method.
+        text_column: column of the texts in tables; None: the one used in training, or detected by its name.
+        pair_column: column of the second texts, for a model of pairs; None: likewise.
+        cross: for pairs, the effect of the words of one text on those of the other.
+        rows: row numbers in the files; empty: all rows.
+        options: options of the method.
 
     Raises:
         InputError: no such model, method, option or label, or an input that cannot be used.
@@ -71,19 +71,19 @@ def explain(
     from glassformer.tasks.load import describe
 
     if (saved := describe(folder).inputs) is not None:
-        saved.refuse(given)  # before the model, which takes longer
+        saved.refuse(given)  # before the model is loaded, which takes longer
     clf = _classifier(folder)
     if method is None and hasattr(clf, "EXPLAINED_BY"):
         method = clf.EXPLAINED_BY
     elif method is None:
-        method = USUAL if USUAL in methods_for(clf.model_) else methods_for(clf.model_)[0]
-    # Rows that are not asked for may be as they are.
+        method = DEFAULT_METHOD if DEFAULT_METHOD in methods_for(clf.model_) else methods_for(clf.model_)[0]
+    # Rows that are not selected are not validated.
     words = as_given(Path(folder), given, text_column, pair_column, skip=bool(rows))
     reads = inputs_of(clf, pair_column)
     inputs = reads.explained(words, rows)
-    if len(inputs) > MOST:
+    if len(inputs) > MAX_INPUTS:
         raise ConfigError(
-            f"{len(inputs)} inputs are too many for one page (at most {MOST})", fix="Give fewer"
+            f"{len(inputs)} inputs are too many for one page (at most {MAX_INPUTS})", fix="Give fewer"
         )
     settings: dict[str, Any] = {"method": method, "target": target, "trust": trust, "maps": maps, **options}
     settings |= {"cross": True} if cross else {}
@@ -95,7 +95,7 @@ def explain(
 
 
 def _classifier(folder: str | Path) -> Any:
-    """The classifier in a folder; raises ConfigError where there is none."""
+    """The classifier in a folder; raises ConfigError if it holds none."""
     from glassformer.cli.predictions import asked_by
     from glassformer.tasks.catalog import TASKS
     from glassformer.tasks.load import load
@@ -112,7 +112,7 @@ def _classifier(folder: str | Path) -> Any:
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` as keyword arguments; a value that is no number, true, false or null is text."""
+    """``KEY=VALUE`` pairs as keyword arguments; a value other than a number, true, false or null is text."""
     options = {}
     for pair in pairs:
         key, sign, value = pair.partition("=")
@@ -186,7 +186,9 @@ def explain_command(
     if is_embedder(run):
         if set_ or target or trust or row or cross or word is not None or named or len(given) != 2:
             fix = "Give two texts, and no --method, --set, --target, --trust, --row, --cross or --word"
-            raise NotForThisModelError("holds an Embedder: a cosine is explained", where=str(run), fix=fix)
+            raise NotForThisModelError(
+                "this is an Embedder, which explains the similarity of two texts", where=str(run), fix=fix
+            )
         show_explained(explain_pairs(str(run), [(given[0], given[1])]), out, as_json)
         return
     options = parse_options(set_ or [])
@@ -208,10 +210,10 @@ def explain_command(
 
 
 def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
-    """Explanations on the terminal, in a file or as JSON; what is not complete is said."""
+    """Write explanations to the terminal, a file or as JSON; warns of incomplete ones."""
     if out is not None:
         _write(out, made)
-        for e in made[:SHOWN]:
+        for e in made[:MAX_WORDS]:
             say(f"{excerpt(e.name or e.text)}: {_answer(e)}")
         say(f"{len(made)} explained by {made[0].method}: {out}")
     if as_json:
@@ -223,61 +225,66 @@ def _tell(made: Sequence[Any], out: Path | None, as_json: bool) -> None:
         _show(e)
     for e in made:
         if e.settings.get("converged") is False:
-            note(f"the scores are complete up to {e.error:.1e} only; more with --set max_steps=4096")
+            note(
+                f"the scores sum to the logit difference only within {e.error:.1e}; for more precision: "
+                "--set max_steps=4096"
+            )
 
 
 def _check_options(method: str, target: str | None, options: dict[str, Any]) -> None:
-    """Before a model is loaded: is there such a method, and has it these options?"""
+    """Check the method and its options before a model is loaded."""
     from glassformer.explain.methods import check_method, options_of
 
     check_method(method, target, {name: value for name, value in options.items() if name != "maps"})
-    if "maps" in options:  # the library's; here a page has them and nothing else does
+    if "maps" in options:  # an option of the library; here only a page keeps the maps
         known = ", ".join(sorted(options_of(method))) or "it has none"
         raise ConfigError(f"{method} has no option 'maps'", where="--set", fix=f"Known: {known}")
 
 
 def _answer(e: Any) -> str:
-    """A label and its probability; a number alone."""
+    """The predicted label and its probability, or the predicted number."""
     return str(e.label) if e.number else f"{e.label} {e.probability:.4f}"
 
 
 def _show(e: Any) -> None:
-    """The strongest words or patches (of a pair for each text), and what special tokens have."""
+    """Print the strongest words or patches (for pairs: of each text), and the scores of special tokens."""
     from glassformer.data.text_pairs import SIDES
 
     about = f" for {e.target}" if e.target is not None else ""
     about += f" {e.of_target:.4f}" if e.of_target is not None else ""
     say(f"{_answer(e)} · {e.method}{about}")
-    if e.method in LOOKED and e.sides is None and e.cross is None:
-        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER}")
+    if e.method in ATTENTION_METHODS and e.sides is None and e.cross is None:
+        say(f"{e.method} shows where the model looked, not why it answers so: {BETTER_METHOD}")
     words = sorted(e.words() or e.top(e.scores.size), key=lambda pair: -abs(pair[1]))
-    small = not words or abs(words[0][1]) < LEAST
+    small = not words or abs(words[0][1]) < MIN_SCORE
     if e.sides is None:
-        rows = [[one_line(word), _figure(score, small)] for word, score in words[:SHOWN]]
+        rows = [[one_line(word), _formatted(score, small)] for word, score in words[:MAX_WORDS]]
         what = "word" if e.image is None else "patch (row, column)"
         show_table("", (what, "score"), rows, right=("score",))
     for side, name in enumerate(SIDES) if e.sides is not None else ():
-        strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:SHOWN]
-        rows = [[one_line(word), _figure(score, small)] for word, score in strongest]
+        strongest = sorted(e.words_of(side), key=lambda pair: -abs(pair[1]))[:MAX_WORDS]
+        rows = [[one_line(word), _formatted(score, small)] for word, score in strongest]
         show_table(f"{name} text", ("word", "score"), rows, right=("score",))
     if e.cross is not None:
         rows = [[one_line(a), one_line(b), f"{value:+.4f}"] for a, b, value in e.cross["strongest"]]
-        title = f"what words of the second text give to {e.cross['target']} because of words of the first"
+        title = (
+            f"effect on the logit of {e.cross['target']}: words of the second text given words of the first"
+        )
         show_table(title, ("first", "second", "logit"), rows, right=("logit",))
     if e.image is None and words:
         elsewhere = [
-            f"{name} {_figure(float(score), small)}"
+            f"{name} {_formatted(float(score), small)}"
             for name, score, number in zip(e.tokens, e.scores, e.numbers, strict=True)
             if number < 0 and score
         ]
         if elsewhere:
-            say(f"beside the words: {', '.join(elsewhere)}")
+            say(f"special tokens: {', '.join(elsewhere)}")
     for line in e.notes:
         say(line)
 
 
-def _figure(score: float, small: bool) -> str:
-    """Four decimals, unless they would all be nought."""
+def _formatted(score: float, small: bool) -> str:
+    """A score with four decimals, or in scientific notation if all would be zero."""
     return f"{score:.1e}" if small and score else f"{score:.4f}"
 
 

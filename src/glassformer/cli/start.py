@@ -1,4 +1,4 @@
-"""Where the program begins: signals are listened to before anything slow is imported."""
+"""Entry point of the program: signal handlers are installed before slow imports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from glassformer.cli.stopping import INTERRUPTED, own_process
 
 
 def run() -> int:
-    """The ``glassformer`` program: one command with the arguments of this process; returns the exit code."""
+    """Run the ``glassformer`` command with the arguments of this process; returns the exit code."""
     listening = own_process()
     try:
         from glassformer.cli.app import main
     except KeyboardInterrupt:
         listening.code = INTERRUPTED
-        os.write(2, b"error: interrupted; nothing was begun, give the same command again\n")
+        os.write(2, b"error: interrupted; nothing was started, run the same command again\n")
         return INTERRUPTED
     return main()

@@ -82,7 +82,7 @@ def train(
         return run_task(recipe, folder, resume=resume, log=tell, callbacks=calls, best_so_far=True)
     except KeyboardInterrupt:
         if not (folder / "config.toml").exists():
-            raise Interrupted("interrupted; nothing was begun, give the same command again") from None
+            raise Interrupted("interrupted; nothing was started, run the same command again") from None
         raise Interrupted(f"interrupted; continue with: {again}") from None
     except Interrupted as stopped:  # the run's own recipe holds every setting that was given
         if stopped.run is not None:

@@ -17,11 +17,11 @@ from glassformer.outputs import check_new_file
 
 
 def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[tuple[str, float]]:
-    """The nearest words to one word, or to ``a - b + c`` of three (king man woman); of two, their cosine.
+    """Nearest words of one word; for two words their cosine; for three the nearest words of ``a - b + c``.
 
     Raises:
-        ConfigError: no word, or more than three.
-        InputError: no such vectors, or a word without one (the nearest are named).
+        ConfigError: no word was given, or more than three.
+        InputError: no such vectors, or a word has none (the message names similar words).
     """
     if len(words) not in (1, 2, 3):
         fix = "Give one word, two for their cosine, or three: king man woman is king - man + woman"
@@ -40,7 +40,7 @@ def look_up(source: str | Path, words: Sequence[str], count: int = 10) -> list[t
 
 
 def convert(source: str | Path, out: Path) -> None:
-    """Write the vectors of a run or file in word2vec's format; ``.bin`` is binary.
+    """Write the vectors of a run or file in word2vec's format; binary if ``out`` ends with ``.bin``.
 
     Raises:
         ConfigError: the file exists.
@@ -53,7 +53,7 @@ def convert(source: str | Path, out: Path) -> None:
 
 
 def _check_source(source: str | Path) -> None:
-    """Raises CheckpointError where there is neither a file nor a folder, before anything slow is imported."""
+    """Raise CheckpointError if there is neither a file nor a folder, before anything slow is imported."""
     if not Path(source).exists():
         from glassformer.checkpoints.files import missing_run
 

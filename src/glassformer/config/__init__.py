@@ -461,17 +461,19 @@ class TableKeys(Section):
 
     source: str = setting("", "a path to a file or folder")
     encoding: str | None = setting(
-        None, "of tables that are not UTF-8, such as cp1252; None: as --encoding says"
+        None, "encoding of tables that are not UTF-8, such as cp1252; None: the value of --encoding"
     )
     quoting: typing.Literal["csv", "none"] | None = setting(
         None,
-        "of CSV and TSV. csv: a quoted cell may have line breaks; none: quotes are plain characters, each "
-        "line is a row; None: csv, and a cell that looks like several rows is an error",
+        "quoting of CSV and TSV files. csv: a quoted cell may contain line breaks; none: quotes are "
+        "plain characters and each line is a row; None: like csv, but a cell that looks like several "
+        "rows is an error",
     )
     header: typing.Literal["yes", "no"] | None = setting(
         None,
-        "whether the first row of CSV and TSV has the names of the columns; no: they are called column1, "
-        "column2 ...; None: yes, and a first row that looks like data is an error",
+        "whether the first row of a CSV or TSV file holds the column names; no: the columns are "
+        "called column1, column2 ...; None: like yes, but a first row that looks like data is an "
+        "error",
     )
 
 

@@ -1,4 +1,4 @@
-"""Checks of questions and answers: places, repeats, leaks, lengths, windows."""
+"""Checks of question-answering data: offsets, duplicates, leakage, lengths, windows."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from glassformer.data.findings import DoctorReport, Finding, at_rows, excerpt, f
 from glassformer.data.questions import is_whole
 from glassformer.data.windows import NOWHERE, QuestionRows
 
-LONG_ANSWER = 20  # words: more is seldom an answer
+LONG_ANSWER = 20  # in words; longer ones are rarely answers
 
 
 def examine_answered(dataset: Dataset, rows: dict[str, QuestionRows] | None = None) -> DoctorReport:
-    """Every check on questions with answers.
+    """Run every check on questions with answers.
 
     Args:
-        rows: of each split its windows as a model reads them: how much is windowed, and what of the answers
-            is lost by it; None: not looked at.
+        rows: the windows of each split as a model reads them, to count contexts that need several windows
+            and answers that are lost by it; None: not checked.
     """
     figures: dict[str, Any] = {"splits": {k: _figures(split) for k, split in dataset.splits.items()}}
     checks = [each_split(_repeats), _leaks, _balance, each_split(_borders), each_split(_long)]
@@ -48,17 +48,17 @@ def _figures(split: AnsweredSplit) -> dict[str, Any]:
 
 
 def _repeats(name: str, split: AnsweredSplit) -> Iterable[Finding]:
-    """Questions that are asked of one context more than once, and such that have different answers."""
+    """Questions asked more than once on the same context, and those with different answers."""
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for i, question in enumerate(split.questions):
         seen[alike(question.question), question.context].append(i)
     again = [own for own in seen.values() if len(own) > 1]
     if not again:
-        yield Finding("ok", "duplicates", f"{name}: no question is asked twice of one context")
+        yield Finding("ok", "duplicates", f"{name}: no question is asked twice on the same context")
         return
     count = sum(len(own) - 1 for own in again)
     shown = tuple(excerpt(split.questions[own[0]].question) for own in again[:3])
-    message = f"{name}: questions that are asked of their context before: {count:,} of {len(split):,}"
+    message = f"{name}: duplicate questions on the same context: {count:,} of {len(split):,}"
     yield Finding("warning", "duplicates", message, count, shown, "leave repeats out")
     answers = split.answers or []
     apart = [own for own in again if answers and len({answers[i].texts[:1] for i in own}) > 1]
@@ -71,7 +71,7 @@ def _repeats(name: str, split: AnsweredSplit) -> Iterable[Finding]:
 
 
 def _leaks(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> Iterable[Finding]:
-    """Contexts in two splits: their questions are judged on a text that was learned."""
+    """Contexts in two splits: their questions are evaluated on a context seen in training."""
     keys = {name: {alike(text): text for text in set(split.texts)} for name, split in splits.items()}
     figures["leaks"] = {}
     for a, b in itertools.combinations(splits, 2):
@@ -101,7 +101,7 @@ def _balance(splits: Mapping[str, AnsweredSplit], figures: dict[str, Any]) -> It
 
 
 def _borders(name: str, split: AnsweredSplit) -> Iterable[Finding]:
-    """Answers that begin or end inside a word: places that are off, or text that was joined."""
+    """Answers that begin or end inside a word: wrong character offsets, or words joined without a space."""
     if split.answers is None:
         return
     off = []
@@ -109,13 +109,13 @@ def _borders(name: str, split: AnsweredSplit) -> Iterable[Finding]:
         places = zip(own.texts, own.starts, strict=True)
         off += [i] * (not all(is_whole(question.context, at, at + len(text)) for text, at in places))
     message = f"{name}: answers that begin or end inside a word: {len(off):,}"
-    fix = "look at their places: a model gives whole words or pieces of them"
+    fix = "check answer_start: models predict whole words or word pieces"
     shown, ok = _answers_at(split, off), f"{name}: every answer begins and ends with whole words"
     yield from found("warning", "answer-borders", off, message, fix, shown=shown, ok=ok)
 
 
 def _answers_at(split: AnsweredSplit, rows: list[int]) -> list[str]:
-    """Where the first of some answers stand, with what stands around them."""
+    """The places of the first few answers, with the text around them."""
 
     def around(i: int) -> str:
         own, context = (split.answers or [])[i], split.questions[i].context
@@ -136,7 +136,7 @@ def _long(name: str, split: AnsweredSplit) -> Iterable[Finding]:
 def _windowed(
     splits: Mapping[str, AnsweredSplit], figures: dict[str, Any], rows: Mapping[str, QuestionRows]
 ) -> Iterable[Finding]:
-    """How many contexts are read in several windows, and which answers stand in none of them as a whole."""
+    """How many contexts are read in several windows, and which answers no window contains completely."""
     for name, own in rows.items():
         split, each = splits[name], np.bincount(own.owners, minlength=len(splits[name]))
         several, new = int((each > 1).sum()), np.diff(own.owners, prepend=-1) > 0
@@ -154,6 +154,6 @@ def _windowed(
         there = np.zeros(len(split), bool)
         np.logical_or.at(there, own.owners, (own.targets(split.answers) != NOWHERE).any(1))
         lost = [i for i, answer in enumerate(split.answers) if answer.texts and not there[i]]
-        message = f"{name}: answers that stand whole in no window: {len(lost):,}"
+        message = f"{name}: answers that no window contains completely: {len(lost):,}"
         fix = "raise doc_stride or max_length"
         yield from found("warning", "lost-answers", lost, message, fix, shown=_answers_at(split, lost))

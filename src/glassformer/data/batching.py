@@ -1,7 +1,7 @@
-"""Which examples go into which batch, and the packed batch itself. No padding anywhere.
+"""Batches: which examples go into which batch, and packed batches without padding.
 
-Training: examples are shuffled, sorted by length inside windows of so many batches, cut, and the batches
-shuffled again, so that the sequences of a batch are of nearly one length and the order is still random.
+Training: examples are shuffled, sorted by length within windows of ``length_window`` batches, split, and the
+batches shuffled again, so that a batch's sequences have similar lengths and the order is still random.
 Evaluation: sorted by length once. Everything is a pure function of (lengths, settings, seed, epoch).
 """
 
@@ -23,18 +23,18 @@ from glassformer.runtime import send
 
 @dataclass(frozen=True)
 class TextBatch:
-    """A packed batch: ids ``[N]``, their packing, and which examples they are ``[B]``."""
+    """A packed batch: ids ``[N]``, their packing, and the numbers of the examples ``[B]``."""
 
     ids: Tensor
     segments: Tensor | None
     packing: Packing
     index: np.ndarray
-    values: Tensor | None = None  # [N] fp32, where ids are features
+    values: Tensor | None = None  # [N] fp32, if ids are features
 
 
 @dataclass(frozen=True)
 class ResidentTable:
-    """A ``TokenTable`` whose tokens stay in a device's memory, where batches are gathered."""
+    """A ``TokenTable`` whose tokens stay in a device's memory; batches are gathered there."""
 
     table: Any
     ids: Tensor
@@ -46,7 +46,7 @@ class ResidentTable:
         return ResidentTable(table, *parts)  # type: ignore[arg-type]  # two parts
 
     def pack(self, index: np.ndarray) -> TextBatch:
-        """As ``pack_texts``."""
+        """The texts ``index`` as a packed batch, like ``pack_texts``."""
         packing = Packing(tuple(self.table.lengths[index].tolist()), self.ids.device)
         starts = send(torch.from_numpy(self.table.starts[index]), self.ids.device)
         rows = starts[packing.sequence_ids] + packing.positions  # [N] places in the table
@@ -55,7 +55,7 @@ class ResidentTable:
 
 
 def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> TextBatch:
-    """The texts ``index`` of a ``TokenTable``, end to end."""
+    """The texts ``index`` of a ``TokenTable``, concatenated."""
     starts, ends = table.starts[index], table.starts[index + 1]
     rows = np.concatenate([np.arange(s, e) for s, e in zip(starts, ends, strict=True)])
     ids, values = table.ids[rows], None
@@ -72,10 +72,10 @@ def pack_texts(table, index: np.ndarray, device: torch.device | str = "cpu") -> 
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How to cut. A batch ends at ``batch_size`` sequences or before ``batch_tokens`` real tokens are passed.
+    """Limits of a batch: it ends at ``batch_size`` sequences, or before it would exceed ``batch_tokens``.
 
     Raises:
-        ConfigError: neither limit given.
+        ConfigError: neither limit is given.
     """
 
     batch_size: int = 32
@@ -90,7 +90,7 @@ class BatchSettings:
 
 
 def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, epoch: int) -> list[np.ndarray]:
-    """The batches of one epoch: every example once, in an order that ``seed`` and ``epoch`` decide."""
+    """The batches of one epoch: every example once, in an order determined by ``seed`` and ``epoch``."""
     rng = np.random.default_rng([seed, epoch])
     order = rng.permutation(len(lengths))
     if settings.length_window == 0:
@@ -101,21 +101,21 @@ def training_batches(lengths: np.ndarray, settings: BatchSettings, seed: int, ep
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-SEARCH_TOKENS = 2048  # of the sources that are searched together
-WIDE = 16  # hypotheses of a beam that takes fewer of them
-GPU_TOKENS = 32_768  # in prediction, if they have room: a GPU takes as long for some thousands
+SEARCH_TOKENS = 2048  # source tokens decoded together in beam search
+WIDE_BEAM = 16  # beams wider than this get fewer source tokens per batch
+GPU_TOKENS = 32_768  # per batch in prediction: a GPU needs as long for a few thousand tokens as for this many
 
 
 def evaluation_batches(
     lengths: np.ndarray, batch_tokens: int = 8192, device: torch.device | str = "cpu"
 ) -> list[np.ndarray]:
-    """All examples in batches of similar length, the batch of most tokens first.
+    """All examples in batches of similar length, the batch with most tokens first.
 
     Args:
-        batch_tokens: in a batch at most; on a GPU no fewer than ``GPU_TOKENS``.
+        batch_tokens: maximum number of tokens per batch; on a GPU raised to ``GPU_TOKENS``.
 
-    Running out of memory would show at once, and what a batch frees has room for all that the next one asks
-    for: in any other order the allocator is left with holes that are a little too small (decision 0023).
+    With the largest batch first, a lack of memory shows at once, and the memory freed by one batch always
+    suffices for the next; any other order fragments the allocator's memory (decision 0023).
     """
     if torch.device(device).type == "cuda":
         batch_tokens = max(batch_tokens, GPU_TOKENS)
@@ -125,12 +125,12 @@ def evaluation_batches(
 
 
 def search_tokens(beam: int, device: torch.device) -> int:
-    """Tokens of the sources that are searched together: fewer the wider a beam of more than 16 is, since all
-    of its hypotheses are in memory. A GPU takes more of narrow ones.
+    """Number of source tokens decoded together. Beams wider than 16 get fewer, since all hypotheses are in
+    memory; on a GPU narrow beams get more.
     """
     if not isinstance(beam, int) or beam < 1:
-        return SEARCH_TOKENS  # the search refuses such beams
-    least = SEARCH_TOKENS * WIDE // max(beam, WIDE)
+        return SEARCH_TOKENS  # the search raises an error for such beams
+    least = SEARCH_TOKENS * WIDE_BEAM // max(beam, WIDE_BEAM)
     return max(least, GPU_TOKENS // beam) if device.type == "cuda" else least
 
 
@@ -142,7 +142,7 @@ def _window_size(lengths: np.ndarray, settings: BatchSettings) -> float:
 
 
 def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list[np.ndarray]:
-    """``order`` cut where a limit is reached; a text longer than ``batch_tokens`` stands alone."""
+    """Split ``order`` where a limit is reached; a text longer than ``batch_tokens`` gets its own batch."""
     batches, start, tokens = [], 0, 0
     for i, length in enumerate(lengths[order].tolist()):
         full = settings.batch_size and i - start == settings.batch_size
@@ -156,13 +156,13 @@ def cut(order: np.ndarray, lengths: np.ndarray, settings: BatchSettings) -> list
 
 
 def divided(lengths: np.ndarray, size: int) -> list[np.ndarray]:
-    """A batch's rows in ``size`` parts of nearly as many tokens: longest first, to whom has the fewest.
+    """Split a batch into ``size`` parts with similar token counts: longest first, each to the smallest part.
 
     Args:
-        lengths: ``[B]`` tokens of each row.
+        lengths: ``[B]``, number of tokens of each sequence.
 
     Returns:
-        Row numbers of each part, in their order; the first parts are filled first, the last may be empty.
+        Sorted sequence numbers of each part; the first parts are filled first, the last may be empty.
     """
     tokens, parts = [0] * size, [[] for _ in range(size)]
     for row in np.argsort(-lengths, kind="stable").tolist():
@@ -179,34 +179,34 @@ def grouped(batches: Sequence[np.ndarray], accumulate: int) -> Iterator[Sequence
 
 
 # --- packed batches of pairs ----------------------------------------------------------------------
-# Sources end to end, targets end to end, each with its own packing.
+# Sources and targets are each concatenated, with a packing of their own.
 
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Teacher forcing: at each place of ``target`` (from [CLS]) ``labels`` (to [SEP]) has the next token."""
+    """Teacher forcing: for each token of ``target`` (from [CLS]) ``labels`` (up to [SEP]) has the next."""
 
     source: Tensor  # [M]
     source_packing: Packing
     target: Tensor  # [N]
     labels: Tensor  # [N]
-    packing: Packing  # of the target; the loop counts its tokens
+    packing: Packing  # of the targets; the training loop counts their tokens
     index: np.ndarray
 
 
 def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device | str = "cpu") -> PairBatch:
-    """The pairs ``index`` of two tables of tokens, whose texts begin with [CLS] and end with [SEP]."""
+    """The pairs ``index`` of two token tables, whose texts begin with [CLS] and end with [SEP]."""
     left, right = pack_texts(source, index), pack_texts(target, index)
     lengths = right.packing.length_tensor
     ends = right.packing.first_rows + lengths - 1
-    spoken = torch.ones(right.packing.total, dtype=torch.bool)
-    labels = spoken.clone()
-    spoken[ends] = False  # the last token is said, never heard
+    decoder_inputs = torch.ones(right.packing.total, dtype=torch.bool)
+    labels = decoder_inputs.clone()
+    decoder_inputs[ends] = False  # the last token is a label but never a decoder input
     labels[right.packing.first_rows] = False
     return PairBatch(
         left.ids.to(device),
         Packing(left.packing.lengths, torch.device(device)),
-        right.ids[spoken].to(device),
+        right.ids[decoder_inputs].to(device),
         right.ids[labels].to(device),
         Packing(tuple((lengths - 1).tolist()), torch.device(device)),
         index,
@@ -215,7 +215,7 @@ def pack_pairs(source: Any, target: Any, index: np.ndarray, device: torch.device
 
 @dataclass(frozen=True)
 class PairStream:
-    """The batches of every epoch; ``batch_tokens`` counts both sides. An example is one token to say."""
+    """Batches of every epoch; ``batch_tokens`` counts both sides, the loss averages over target tokens."""
 
     source: TokenTable
     target: TokenTable
@@ -226,11 +226,11 @@ class PairStream:
 
     @property
     def examples(self) -> int:
-        """Tokens to say in an epoch: the loss is their mean, whatever batch they are in."""
+        """Number of target tokens per epoch; the loss is their mean, whatever batch they are in."""
         return int((self.target.lengths - 1).sum())
 
     def steps(self, epoch: int) -> list:
-        """The optimizer steps of an epoch, each a list of arrays of pair numbers."""
+        """The optimizer steps of an epoch, each a list of batches (arrays of pair numbers)."""
         lengths = self.source.lengths + self.target.lengths
         return list(grouped(training_batches(lengths, self.settings, self.seed, epoch), self.accumulate))
 
@@ -239,6 +239,6 @@ class PairStream:
         return pack_pairs(self.source, self.target, index, self.device)
 
     def cut(self, index: np.ndarray, rank: int, size: int) -> np.ndarray | None:
-        """The pairs of a batch that one of ``size`` processes computes; None where none are left for it."""
+        """The pairs of a batch that process ``rank`` of ``size`` computes; None if it gets none."""
         rows = divided(self.source.lengths[index] + self.target.lengths[index], size)[rank]
         return index[rows] if len(rows) else None

@@ -1,4 +1,4 @@
-"""Checks of texts with labels: repeats, leaks, cuts, unknown words, rows that belong together."""
+"""Checks of labeled texts: duplicates, leakage, truncation, unknown words, related neighboring rows."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from glassformer.data.text_pairs import SIDES, TextPair, are_pairs, encode_input
 from glassformer.errors import DataError
 
 # --- neighbors ------------------------------------------------------------------------------------
-# Do rows that stand next to each other belong together (reviews of one film, comments of one author)? Where
-# they do, a part held out at random has relatives of its rows in training and flatters the model.
+# Neighboring rows may belong together (reviews of one film, comments of one author). Then a random held-out
+# split has related rows in training, and its score is too high.
 
-CHUNK = 25  # neighboring rows looked at in one place
-CHUNKS = 120  # such places
-# a word in more than this share of the texts looked at (or 20 of them) tells nothing of their kinship
+CHUNK = 25  # neighboring rows in one chunk of the sample
+CHUNKS = 120  # number of chunks
+# a word in more than this share of the sampled texts (or 20 of them) is too common to show a relation
 RARE = 0.01
-LEAST = 100  # pairs of neighbors, below which nothing is said
+MIN_NEIGHBORS = 100  # with fewer pairs of neighbors, nothing is reported
 
 
 @dataclass(frozen=True)
-class Kinship:
-    """Rare words that two rows of one class share, on average: neighboring rows, and rows far apart."""
+class NeighborSimilarity:
+    """Mean number of rare words that two rows of one class share: neighboring rows, and rows far apart."""
 
     near: float
     far: float
@@ -56,45 +56,47 @@ class Kinship:
 
     @property
     def ratio(self) -> float:
-        """How many times as often neighbors share a rare word; 1: the order of rows says nothing."""
-        return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # one word counts for little
+        """How many times as often neighbors share a rare word; 1: the order of the rows is random."""
+        return (self.near * self.pairs + 1.0) / (self.far * self.pairs + 1.0)  # add-one smoothing
 
 
-def kinship(texts: Sequence[str], labels: Sequence[Any] | None = None) -> Kinship | None:
-    """Compare neighbors with rows far apart, on a sample of runs of neighboring rows; skips repeats.
+def neighbor_similarity(
+    texts: Sequence[str], labels: Sequence[Any] | None = None
+) -> NeighborSimilarity | None:
+    """Compare neighbors with rows far apart, on sampled chunks of neighboring rows; skips duplicates.
 
     Args:
         labels: one per text; only rows of one class are compared, since tables are often sorted by class.
 
     Returns:
-        None where there are too few rows.
+        None if there are too few rows.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
     rows, starts = _sampled_rows(texts, labels)
-    if len(rows) - len(starts) < LEAST:
+    if len(rows) - len(starts) < MIN_NEIGHBORS:
         return None
     most = max(20, round(RARE * len(rows)))
     counter = CountVectorizer(binary=True, min_df=2, max_df=most, token_pattern=r"(?u)\w+")
     try:
         words: Any = counter.fit_transform([texts[i] for i in rows])
-    except ValueError:  # no word stands in two texts, or none is rare
+    except ValueError:  # no word occurs in two texts, or none is rare
         return None
-    first = np.setdiff1d(np.arange(len(rows)), starts)  # those whose neighbor stands before them
+    first = np.setdiff1d(np.arange(len(rows)), starts)  # rows whose neighbor is the row before them
     label = np.asarray([str(labels[i]) for i in rows] if labels is not None else [""] * len(rows))
     first = first[label[first] == label[first - 1]]
-    if len(first) < LEAST:
+    if len(first) < MIN_NEIGHBORS:
         return None
-    # Partners far away: the same rows against those of another chunk of the same class, in a fixed order.
+    # Rows far apart: the same rows, paired with rows of another chunk of the same class, in a fixed order.
     classes = [first[label[first] == name] for name in np.unique(label)]
     far = np.concatenate(classes), np.concatenate([np.roll(own, len(own) // 2) for own in classes])
     near, apart = (float(words[a].multiply(words[b]).sum() / len(a)) for a, b in ((first, first - 1), far))
-    return Kinship(near, apart, len(first))
+    return NeighborSimilarity(near, apart, len(first))
 
 
 def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> tuple[list[int], np.ndarray]:
-    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class are neighbors
-    whatever stands between them, since some tables mix the classes and keep the order within each."""
+    """Rows of the sample, and the positions in it at which a chunk begins. Rows of a class count as neighbors
+    even if rows of other classes are between them: some tables mix the classes but keep the order in each."""
     order = [*range(len(texts))]
     if labels is not None:
         order.sort(key=lambda i: str(labels[i]))  # stable: the order within a class stays
@@ -108,14 +110,14 @@ def _sampled_rows(texts: Sequence[str], labels: Sequence[str | int] | None) -> t
 
 
 # --- pairs ----------------------------------------------------------------------------------------
-# Texts in two splits on either side, pairs that stand there swapped.
+# Texts in two splits on either side, and swapped pairs.
 
-HELD_OUT = 0.1  # of a table without splits, as ``train`` takes it
-MANY = 0.5  # of a split's rows; where so many share a text with training, its figures speak of known texts
+HELD_OUT = 0.1  # share that ``train`` holds out of a table without splits
+MANY = 0.5  # if a larger share of a split's rows has a text of training, its score is measured on known texts
 
 
 def sides(splits: Mapping[str, TextSplit], figures: dict[str, Any]) -> Iterable[Finding]:
-    """What is particular to pairs; nothing where the texts are none."""
+    """Checks of pairs of texts; yields nothing if the texts are not pairs."""
     if not any(are_pairs(split.texts) for split in splits.values()):
         return
     figures["sides"] = {"splits": {}, "leaks": {}}
@@ -147,11 +149,13 @@ def _within(
     message = f"{name}: pairs whose two texts are the same: {len(same):,}"
     examples = [excerpt(split.texts[i].split("\n")[0]) for i in same[:3]]
     yield from found("note", "same-sides", same, message, shown=examples)
-    message = f"{name}: pairs that occur the other way round, too: {len(swapped):,}"
+    message = f"{name}: pairs that also occur swapped: {len(swapped):,}"
     fix = "a random split keeps them together, as it does copies"
     yield from found("note", "swapped", swapped, message, fix, shown=_texts_at(split, swapped))
     if not same and not swapped:
-        yield Finding("ok", "swapped", f"{name}: no pair stands there swapped, none is of one text twice")
+        yield Finding(
+            "ok", "swapped", f"{name}: no pair also occurs swapped, and no pair has the same text twice"
+        )
 
 
 def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
@@ -159,7 +163,7 @@ def _texts_at(split: TextSplit, rows: Sequence[int]) -> list[str]:
 
 
 def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, Any]) -> Iterable[Finding]:
-    """What a test part would know that training holds out of these pairs at random, copies kept together."""
+    """How many rows of a random held-out test split share a text with training (copies kept together)."""
     try:
         kept, held = grouped_split(split.labels or [0] * len(split), groups_of(split), HELD_OUT, 0)
     except DataError:  # too few of a class: training will say so
@@ -173,13 +177,13 @@ def _to_come(split: TextSplit, keys: list[tuple[str, str]], figures: dict[str, A
     if len(shared) <= MANY * len(held):
         return
     share = f"{len(shared):,} of {len(held):,} ({percent(len(shared), len(held))})"
-    message = "rows of a part held out at random with a text that is in a pair of train, on either side: "
-    message += f"{share}; figures would speak of pairs of known texts"
+    message = f"rows of a random held-out test split that share a text with a training pair: {share}; "
+    message += "the scores would not hold for new texts"
     severity, code, fix = "warning", "known-sides", "keep them apart with --set copies=sides"
     if largest > MANY * len(split):
         severity, code = "note", "side-leaks"
-        fix = f"{largest:,} of {len(split):,} pairs hang together by their texts, so that copies=sides "
-        fix += "cannot part them: judge on texts of their own, in a file test.csv beside train.csv"
+        fix = f"{largest:,} of {len(split):,} pairs are linked by shared texts, so copies=sides cannot "
+        fix += "separate them: evaluate on new texts, in a file test.csv next to train.csv"
     yield from found(severity, code, shared, message, fix, shown=_texts_at(split, shared))
 
 
@@ -197,28 +201,28 @@ def _between(
         "both": len(both),
         "swapped": len(swapped),
     }
-    message = f"pairs of {b} that are in {a} the other way round: {len(swapped):,}"
+    message = f"pairs of {b} that are also in {a}, swapped: {len(swapped):,}"
     fix = "leave them out of one of them"
     yield from found("warning", "swapped", swapped, message, fix, shown=_texts_at(splits[b], swapped))
     severity: Severity = "warning" if len(shared) > MANY * len(keys[b]) else "note"
     counts = ", ".join(f"the {which} {len(found):,}" for which, found in rows.items())
     message = (
-        f"rows of {b} with a text that is in a pair of {a}, on either side: {len(shared):,} "
+        f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
         f"({percent(len(shared), len(keys[b]))}; {counts}, both {len(both):,})"
     )
-    fix = "figures speak of pairs of known texts; a random split keeps texts apart with copies = 'sides'"
+    fix = "the scores may not hold for new texts; a random split keeps texts apart with copies = 'sides'"
     shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
     yield from found(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
 
 # --- the examination ------------------------------------------------------------------------------
 
-SAMPLE = 5_000  # texts for whatever needs the tokenizer
-FEW = 3  # texts that are named, where they make
-MOST = 0.5  # of the tokens that are cut, or more
-KIN = 3.0  # times as many rare words shared with a neighbor: the order of the rows means something
-SHORT = 3  # words; fewer make a text very short
-JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # syllables of one word, as segmenters of Vietnamese write them
+SAMPLE = 5_000  # number of texts that are tokenized
+MAX_NAMED = 3  # at most this many rows are named as the cause of truncation,
+MIN_SHARE = 0.5  # and only if they hold at least this share of the truncated tokens
+RELATED = 3.0  # if neighbors share this many times as many rare words as other rows, they belong together
+SHORT = 3  # a text with fewer words is very short
+JOINED = re.compile(r"[^\W\d_]_[^\W\d_]")  # joined syllables, as word segmenters for Vietnamese write them
 VIETNAMESE = re.compile("[ăđơưĂĐƠƯ\u1ea0-\u1ef9]")
 NAMES = re.compile(r"[@#]\w+|\w+://\S+|www\.\S+")
 HeldOut = Literal["rows", "blocks"]
@@ -232,12 +236,12 @@ def examine(
     clean: Clean = "none",
     held_out: HeldOut | None = None,
 ) -> DoctorReport:
-    """Every check on ``dataset``; those on tokens need a tokenizer and look at a sample.
+    """Run every check on ``dataset``; those of tokens need a tokenizer and use a sample of the texts.
 
     Args:
-        max_length: tokens at which texts are going to be cut, special ones included.
-        clean: as the texts are going to be cleaned before they are tokenized.
-        held_out: how parts were taken out of ``train``, as the key ``hold_out`` has it; None: none was.
+        max_length: number of tokens to which texts will be truncated, special ones included.
+        clean: how the texts will be cleaned before they are tokenized.
+        held_out: how splits were taken out of ``train``, a value of the key ``hold_out``; None: none were.
     """
     splits = dataset.splits
     checks: list[Check] = [
@@ -262,7 +266,7 @@ def examine(
 
 
 def _columns(dataset: TextDataset) -> Iterable[Finding]:
-    """Which columns were taken; that there are no labels to look at, where several columns may hold them."""
+    """Which columns were used; a warning if labels were not checked because several columns may hold them."""
     unseen = dataset.label_candidates and not any(split.labels for split in dataset.splits.values())
     for said in dataset.said:
         message = f"no labels were checked: {said}" if unseen else said
@@ -290,18 +294,18 @@ def _spread(values: np.ndarray) -> dict[str, int]:
 def _neighbors(
     splits: Mapping[str, TextSplit], figures: dict[str, Any], held_out: HeldOut | None
 ) -> Iterable[Finding]:
-    """Whether rows that belong together stand together, so that a random held-out part would flatter."""
+    """Whether neighboring rows belong together, so that the score of a random held-out split is too high."""
     train = splits.get("train")
-    kin = kinship(train.texts, train.labels) if train is not None else None
+    kin = neighbor_similarity(train.texts, train.labels) if train is not None else None
     if kin is None:
         return
     figures["neighbours"] = asdict(kin) | {"ratio": kin.ratio}
-    if kin.ratio < KIN:
+    if kin.ratio < RELATED:
         message = "train: rows next to each other are no more alike than rows far apart"
         yield Finding("ok", "neighbours", message)
         return
     message = f"train: neighboring rows share rare words {kin.ratio:.0f} times as often as rows far apart: "
-    message += "rows that belong together (of one film, one author) stand together"
+    message += "they probably belong together (reviews of one film, texts of one author)"
     severity: Severity = "warning" if held_out == "rows" else "note"
     advice = '. Hold out with hold_out = "blocks", since random rows have relatives in training'
     if held_out == "blocks":
@@ -339,7 +343,7 @@ def _markup(splits: Mapping[str, TextSplit], figures: dict[str, Any], clean: Cle
 def _segmentation(
     splits: Mapping[str, TextSplit], figures: dict[str, Any], tokenizer: Tokenizer | None, clean: Clean
 ) -> Iterable[Finding]:
-    """Vietnamese whose words are joined by underscores in one place and not in another."""
+    """Vietnamese texts in which only some words are joined by underscores."""
     shares = {}
     for name, split in splits.items():
         texts = (split.texts[i] for i in _chosen(len(split), SAMPLE))
@@ -368,31 +372,31 @@ def _is_segmented(text: str) -> bool:
 
 
 def _chosen(count: int, size: int) -> list[int]:
-    """Where the texts of a sample stand, in their order."""
+    """Sorted positions of the texts of a sample."""
     if count <= size:
         return list(range(count))
     return np.sort(np.random.default_rng(0).choice(count, size, replace=False)).tolist()
 
 
 def _most_cut(lost: np.ndarray, chosen: Sequence[int], split: TextSplit) -> tuple[str, tuple[str, ...]]:
-    """The few rows that make most of what is cut, as a sentence and as examples; empty where many do."""
-    ranked = np.argsort(-lost, kind="stable")[:FEW]
+    """The few rows that hold most of the truncated tokens, in words and as examples; else empty."""
+    ranked = np.argsort(-lost, kind="stable")[:MAX_NAMED]
     share = np.cumsum(lost[ranked]) / max(lost.sum(), 1)
-    enough = int(np.searchsorted(share, MOST)) + 1
-    if enough > FEW or (lost > 0).sum() == 0:
+    enough = int(np.searchsorted(share, MIN_SHARE)) + 1
+    if enough > MAX_NAMED or (lost > 0).sum() == 0:
         return "", ()
     rows = [int(i) for i in ranked[:enough] if lost[i]]
     places = [place(split.origin, chosen[i], split.rows) for i in rows]
     short = [f"row {split.rows[chosen[i]]}" for i in rows] if split.rows else places
-    said = f", {share[enough - 1]:.0%} of them in {listed(short)}"
-    return said, tuple(
+    summary = f", {share[enough - 1]:.0%} of them in {listed(short)}"
+    return summary, tuple(
         f"{where}: {lost[i]:,} tokens cut: {excerpt(split.texts[chosen[i]], 60)}"
         for i, where in zip(rows, places, strict=True)
     )
 
 
 class _Sample(NamedTuple):
-    """Texts of each split, where they stand there, and how they are read."""
+    """Sampled texts of each split, their positions in it, and how they are tokenized."""
 
     texts: dict[str, list[str]]
     places: dict[str, list[int]]
@@ -431,7 +435,7 @@ def _tokens(
 
 
 def _accents(splits: Mapping[str, TextSplit], figures: dict[str, Any], sample: _Sample) -> Iterable[Finding]:
-    """Words whose accents the tokenizer's normaliser takes away."""
+    """Words whose accents the tokenizer's normalizer strips."""
     find_words = re.compile(r"[^\W\d_]+").findall
     total, accented = 0, Counter[str]()
     for text in itertools.chain.from_iterable(sample.texts.values()):
@@ -447,9 +451,9 @@ def _accents(splits: Mapping[str, TextSplit], figures: dict[str, Any], sample: _
         yield Finding("ok", "accents", "the tokenizer keeps accents")
         return
     examples = tuple(f"{w} -> {plain[w]}" for w in sorted(lost, key=lambda w: (-lost[w], w))[:5])
-    message = f"the tokenizer takes the accents from {share:.2%} of the words"
+    message = f"the tokenizer strips accents from {share:.2%} of the words"
     if share > 0.01:
-        message += "; words that differ in accents only become one"
+        message += "; words that differ only in accents become the same"
     fix = "choose a model whose tokenizer keeps accents; where strip_accents=true is set, leave it out"
     severity: Severity = "warning" if share > 0.01 else "note"
     yield Finding(severity, "accents", message, sum(lost.values()), examples, fix)

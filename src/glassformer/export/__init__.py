@@ -1,1 +1,1 @@
-"""Trained classifiers as folders for other programs: checked, or not written"""
+"""Export of trained models; an export that does not reproduce the model's predictions is not written."""

@@ -21,15 +21,21 @@ from glassformer.config import (
 class DrawnData(TableKeys):
     """How many examples there are, and which of them are held out."""
 
-    validation_size: float | None = setting(None, "share (< 1) or count (>= 1) held out of train; None: none")
-    test_size: float | None = setting(None, "likewise for a test split, where the source has none")
-    train_size: int | None = setting(None, "at most this many training examples, all classes in proportion")
-    limit: int | None = setting(None, "at most this many examples of every split: a quick look")
-    split_seed: int = setting(0, "of every choice of examples")
+    validation_size: float | None = setting(
+        None, "share (< 1) or number (>= 1) of training examples held out for validation; None: none"
+    )
+    test_size: float | None = setting(
+        None,
+        "share (< 1) or number (>= 1) of training examples held out for testing, if the source has no "
+        "test split; None: none",
+    )
+    train_size: int | None = setting(None, "maximum number of training examples; class proportions are kept")
+    limit: int | None = setting(None, "maximum number of examples of each split, for a quick trial")
+    split_seed: int = setting(0, "random seed for splits and for samples of examples")
     copies: Literal["together", "apart"] | None = setting(
         None,
-        "of one example, first text or context: on one side of a random split; None: together in new runs on "
-        "one's own data",
+        "together: copies of an example (with the same first text or context) go to the same random "
+        "split; apart: copies may go to different splits; None: together in new runs on your own data",
     )
 
 
@@ -38,7 +44,8 @@ class TextRows(Section):
     """What becomes of rows that cannot be used."""
 
     on_bad_row: Literal["refuse", "skip"] = setting(
-        "refuse", "skip: rows that cannot be used go to rejected.jsonl"
+        "refuse",
+        "refuse: an unusable row is an error; skip: unusable rows are left out and listed in rejected.jsonl",
     )
 
 
@@ -46,9 +53,11 @@ class TextRows(Section):
 class ImageFiles(Section):
     """Which column has the images, and what becomes of those that cannot be read."""
 
-    image_column: str | None = setting(None, "found by itself when there is one candidate only")
+    image_column: str | None = setting(
+        None, "column with the images; None: detected if only one column can be meant"
+    )
     broken: Literal["refuse", "skip"] = setting(
-        "refuse", "skip: images that cannot be read are left out and counted"
+        "refuse", "refuse: an unreadable image is an error; skip: unreadable images are left out and counted"
     )
 
 
@@ -56,14 +65,19 @@ class ImageFiles(Section):
 class TextColumns(TextRows):
     """Which columns have the texts, of pairs both."""
 
-    text_column: str | None = setting(None, "found by itself when there is one candidate only")
+    text_column: str | None = setting(
+        None, "column with the texts; None: detected if only one column can be meant"
+    )
     pair_column: str = setting(
-        "auto", "of the second text of pairs; auto: found by its name or content; none: one text a row"
+        "auto",
+        "column with the second text of each pair; auto: detected by its name or content; none: one "
+        "text per row",
     )
     copies: Literal["together", "apart", "sides"] | None = setting(
         None,
-        "of one example: on one side of a random split; sides: pairs that share a text too; None: together "
-        "in new runs on one's own data",
+        "together: copies of an example go to the same random split; apart: copies may go to "
+        "different splits; sides: pairs that share a text also go to the same split; None: together "
+        "in new runs on your own data",
     )
 
 
@@ -71,10 +85,15 @@ class TextColumns(TextRows):
 class LabeledData(DrawnData):
     """Examples with a label or a number each."""
 
-    label_column: str | None = setting(None, "of labels or numbers; found by itself, likewise")
-    hold_out: Literal["rows", "blocks"] = setting("rows", "blocks: neighboring rows stay together")
+    label_column: str | None = setting(
+        None, "column with the labels or numbers; None: detected if only one column can be meant"
+    )
+    hold_out: Literal["rows", "blocks"] = setting(
+        "rows",
+        "how examples are held out. rows: single rows at random; blocks: neighboring rows stay together",
+    )
     drop_duplicates: bool = setting(
-        False, "leave out repeats, and what of train is also in validation or test"
+        False, "drop duplicates, and training examples that are also in validation or test"
     )
 
 
@@ -83,12 +102,17 @@ class ClassData(LabeledData):
     """Examples with one label or several."""
 
     label_column: str | None = setting(
-        None, "found by itself; several of 0 and 1, one for each label, with commas between them: a,b,c"
+        None,
+        "column with the labels; None: detected; for multi-label data with one 0/1 column per label, "
+        "list them with commas: a,b,c",
     )
-    label_separator: str | None = setting(None, "of several labels in a cell of a table, such as | or ;")
+    label_separator: str | None = setting(
+        None, "separator between the labels in one cell of a table, such as | or ;, for multi-label data"
+    )
     merge_labels: str | dict[str, Any] = setting(
         "none",
-        "spelling: classes that differ in case or white space become one; or a table old = new, empty: out",
+        "spelling: classes that differ only in case or white space are merged; or a table old = new, "
+        "in which an empty new label drops the class",
     )
 
 
@@ -96,9 +120,11 @@ class ClassData(LabeledData):
 class NumberData(LabeledData):
     """Examples with a number each."""
 
-    target: Literal["number"] = setting("number", "what is learned of each example")
+    target: Literal["number"] = setting("number", "kind of value that the model learns to predict")
     far_numbers: Literal["keep", "skip"] = setting(
-        "keep", "skip: numbers far from all others are left out of training and validation, and counted"
+        "keep",
+        "what happens to outliers. skip: numbers far from all others are left out of training and "
+        "validation, and counted",
     )
 
 
@@ -109,36 +135,52 @@ class NumberData(LabeledData):
 class NewTokenizer(Section):
     """A tokenizer that is trained on the texts, where the checkpoint has none."""
 
-    lowercase: bool = setting(True, "for tokenizers trained here", obeyed=SEARCH | LINEAR)
-    strip_accents: bool = setting(
-        False, "for tokenizers trained here; True destroys Vietnamese", obeyed=SEARCH | LINEAR
+    lowercase: bool = setting(
+        True, "lowercase texts; only for newly trained tokenizers", obeyed=SEARCH | LINEAR
     )
-    vocab_size: int = setting(30_000, "for tokenizers trained here", obeyed=LINEAR)
-    min_count: int = setting(2, "a word must be seen this often to enter a word vocabulary", obeyed=LINEAR)
+    strip_accents: bool = setting(
+        False,
+        "strip accents; only for newly trained tokenizers; True makes Vietnamese unreadable",
+        obeyed=SEARCH | LINEAR,
+    )
+    vocab_size: int = setting(
+        30_000, "number of tokens in the vocabulary of a newly trained tokenizer", obeyed=LINEAR
+    )
+    min_count: int = setting(
+        2, "minimum number of occurrences for a word to enter a word vocabulary", obeyed=LINEAR
+    )
 
 
 @section
 class PixelConfig(Section):
     """From images to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
 
-    image_size: int | None = setting(None, "pixels along each side that the model reads")
+    image_size: int | None = setting(None, "side length of the model's square input, in pixels")
     framing: Literal["squash", "crop"] | None = setting(
-        None, "squash: scaled to that; crop: shorter side to resize, center cut"
+        None,
+        "squash: both sides are scaled to image_size; crop: the shorter side is scaled to resize, "
+        "then the center is cut out",
     )
-    resize: int | None = setting(None, "shorter side before a crop")
-    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = setting(None, "of scaling")
-    mean: tuple[float, ...] = setting((), "of each channel, for pixels from 0 to 1")
-    std: tuple[float, ...] = setting((), "likewise")
-    channels: int | None = setting(None, "3, or 1 for gray (from-scratch architectures only)")
+    resize: int | None = setting(None, "length of the shorter side before a crop, in pixels")
+    interpolation: Literal["nearest", "bilinear", "bicubic", "lanczos"] | None = setting(
+        None, "interpolation used for scaling"
+    )
+    mean: tuple[float, ...] = setting((), "mean that is subtracted from each channel, for pixels from 0 to 1")
+    std: tuple[float, ...] = setting(
+        (), "standard deviation that each channel is divided by, for pixels from 0 to 1"
+    )
+    channels: int | None = setting(
+        None, "number of color channels: 3, or 1 for gray (from-scratch architectures only)"
+    )
     image_range: float | None = setting(
         None,
-        "white, in images of more than 8 bits that do not state it, such as 4095; None: of 16 full bits",
+        "pixel value of white in images of more than 8 bits that do not state it, such as 4095; None: 65535",
         obeyed=SEARCH,
     )
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
-        "none", "the ladder in data/augment.py"
+        "none", "augmentation of the training images, from none to the strongest, stacked"
     )
-    flip: bool = setting(True, "left and right may change places where images are augmented")
+    flip: bool = setting(True, "augmentation may mirror images horizontally")
 
 
 # --- model ------------------------------------------------------------------------------------------
@@ -149,9 +191,9 @@ class EncoderSizes(Section):
     """A checkpoint's revision, or the sizes of an encoder that is trained from scratch."""
 
     revision: str | None = setting(None, "commit of a Hub checkpoint")
-    d_model: int | None = setting(None, "width of the rows; this and all below: from scratch only")
-    num_layers: int | None = setting(None, "encoder layers")
-    num_heads: int | None = setting(None, "attention heads of a layer; divides d_model")
+    d_model: int | None = setting(None, "hidden size; this and all keys below: from scratch only")
+    num_layers: int | None = setting(None, "number of encoder layers")
+    num_heads: int | None = setting(None, "attention heads per layer; must divide d_model")
     d_ff: int | None = setting(None, "hidden units of the feed-forward network")
 
 
@@ -160,55 +202,72 @@ class WordVectors(Section):
     """The table of words that an encoder begins with."""
 
     embedding_dim: int | None = setting(
-        None, "numbers a token; where it is not d_model, an encoder projects them"
+        None, "size of the token embeddings; if it differs from d_model, the encoder projects them"
     )
     vectors: str | None = setting(
-        None, "word2vec: trained on the training texts; or a run, or a file in word2vec's format"
+        None,
+        "initial word vectors. word2vec: trained on the training texts; or a run folder, or a file in "
+        "word2vec's format",
     )
-    freeze_vectors: bool = setting(False, "word vectors stay as they are; special tokens are trained")
+    freeze_vectors: bool = setting(False, "freeze the word vectors; special tokens are still trained")
 
 
 @section
 class EncoderConfig(EncoderSizes):
     """An encoder whose every part may be set, under a head. None: as the preset or the checkpoint has it."""
 
-    head_hidden: int | None = setting(None, "width of the mlp head; None: d_model")
-    head_dropout: float = setting(0.0, "before the last linear layer")
-    head_activation: Literal["relu", "gelu", "none"] = setting("relu", "of the mlp head's hidden layer")
-    head_input_dropout: float = setting(0.0, "before the mlp head's hidden layer")
-    dropout: float | None = setting(None, "on embeddings and on each sub-layer's output")
-    embedding_dropout: float | None = setting(None, "on embeddings, where it is not dropout's")
+    head_hidden: int | None = setting(None, "hidden units of the mlp head; None: d_model")
+    head_dropout: float = setting(0.0, "dropout before the last linear layer")
+    head_activation: Literal["relu", "gelu", "none"] = setting(
+        "relu", "activation of the mlp head's hidden layer"
+    )
+    head_input_dropout: float = setting(0.0, "dropout before the mlp head's hidden layer")
+    dropout: float | None = setting(None, "dropout on the embeddings and on each sub-layer's output")
+    embedding_dropout: float | None = setting(None, "dropout on the embeddings; None: the value of dropout")
     feed_forward_dropout: float | None = setting(
-        None, "inside the feed-forward network, after its activation"
+        None, "dropout inside the feed-forward network, after its activation"
     )
-    attention_dropout: float | None = setting(None, "on attention weights (needs the explicit branch)")
+    attention_dropout: float | None = setting(
+        None, "dropout on the attention weights (uses the eager implementation)"
+    )
     stochastic_depth: float = setting(
-        0.0, "share of the layers skipped in training, growing towards the last"
+        0.0, "share of layers skipped in training (stochastic depth), growing towards the last layer"
     )
-    norm: Literal["pre", "post"] | None = setting(None, "before each sub-layer, or after its residual sum")
-    norm_eps: float | None = setting(None, "inside the root of every norm")
-    activation: Literal["relu", "gelu", "gelu_tanh"] | None = setting(None, "of the feed-forward network")
+    norm: Literal["pre", "post"] | None = setting(
+        None, "position of the norms. pre: before each sub-layer; post: after its residual sum"
+    )
+    norm_eps: float | None = setting(None, "epsilon inside the square root of every norm")
+    activation: Literal["relu", "gelu", "gelu_tanh"] | None = setting(
+        None, "activation of the feed-forward network"
+    )
     positions: Literal["learned", "sinusoidal", "none"] | None = setting(
-        None, "what says where a token stands; of patches sinusoidal: of row and column"
+        None, "position embeddings; for patches, sinusoidal encodes row and column"
     )
-    final_norm: bool | None = setting(None, "a norm after the last layer")
-    zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
+    final_norm: bool | None = setting(None, "add a norm after the last layer")
+    zero_init: bool | None = setting(
+        None, "initialize residual branches to 0, so that the encoder starts as the identity"
+    )
     attention: Literal["full", "local", "linear"] | None = setting(
-        None, "local: each row sees those near it; linear: no softmax; both cost less on long inputs"
+        None,
+        "local: each token attends to its neighbors only; linear: no softmax; both cost less on long inputs",
     )
-    attention_window: int | None = setting(None, "of local attention: places seen on either side; None: 64")
-    init_std: float | None = setting(None, "of new linear weights")
+    attention_window: int | None = setting(
+        None, "for local attention: number of tokens seen on either side; None: 64"
+    )
+    init_std: float | None = setting(None, "standard deviation of newly initialized linear weights")
 
 
 @section
 class TokenHeadConfig(EncoderSizes, WordVectors):
     """An encoder under a linear layer over its tokens. None: as the preset or the checkpoint has it."""
 
-    head_dropout: float = setting(0.0, "before the linear layer")
+    head_dropout: float = setting(0.0, "dropout before the linear layer")
     dropout: float | None = setting(
-        None, "on embeddings and on each sub-layer's output; None: 0 of a checkpoint"
+        None, "dropout on the embeddings and on each sub-layer's output; None: 0 for checkpoints"
     )
-    attention_dropout: float | None = setting(None, "on attention weights (needs the explicit branch)")
+    attention_dropout: float | None = setting(
+        None, "dropout on the attention weights (uses the eager implementation)"
+    )
 
 
 # --- judging ----------------------------------------------------------------------------------------
@@ -218,23 +277,23 @@ class TokenHeadConfig(EncoderSizes, WordVectors):
 class EvaluateKeys(Section):
     """What is judged after training."""
 
-    split: str = setting("test", "looked at once, at the end")
-    baselines: bool = setting(True, "simple models and untrained encoders beside it")
-    bootstrap: int = setting(1000, "resamples for the 95 % interval")
+    split: str = setting("test", "split that is evaluated once, at the end")
+    baselines: bool = setting(True, "also evaluate simple models and untrained encoders")
+    bootstrap: int = setting(1000, "number of bootstrap resamples for the 95 % interval")
 
 
 @section
 class ShownNumbers(EvaluateKeys):
     """What is judged and shown of predicted numbers."""
 
-    shown: int = setting(12, "evaluated examples that go into the report, those furthest off")
+    shown: int = setting(12, "number of evaluated examples in the report, largest errors first")
 
 
 @dataclass(frozen=True)
 class RecipeKeys:
     """What every recipe begins with."""
 
-    name: str = setting("", "of the run folder; by default the file's")
-    task: str = setting("", "which engine runs it")
-    summary: str = setting("", "one line for lists and reports")
-    expect: str = setting("", "score with its spread over seeds, and where it was measured")
+    name: str = setting("", "name of the run folder; default: the name of the recipe file")
+    task: str = setting("", "task that the recipe trains for")
+    summary: str = setting("", "one-line description, shown in lists and reports")
+    expect: str = setting("", "expected score with its spread over seeds, and where it was measured")

@@ -35,66 +35,95 @@ class FitConfig(Section):
     """What every fit in the one loop can be told; a task's own settings extend it."""
 
     epochs: int = setting(3, "passes over the training examples")
-    lr: float = setting(5e-5, "the highest rate, reached at the end of the warm-up")
+    lr: float = setting(5e-5, "peak learning rate, reached at the end of the warm-up")
     optimizer: Literal["adamw", "adam", "muon", "adamw-hat"] = setting(
         "adamw",
-        "adam: decay goes through the gradient; adamw-hat: adam_eps counts before bias correction",
+        "adam: weight decay is part of the gradient; adamw-hat: adam_eps is added before bias correction",
     )
-    weight_decay: float = setting(0.01, "not on biases, norms and embeddings of position")
-    betas: tuple[float, ...] = setting((0.9, 0.999), "decay of the two running means of Adam")
-    adam_eps: float = setting(1e-8, "added to the root of the running mean of squares, in Adam and AdamW")
-    schedule: Literal["linear", "cosine", "constant"] = setting("linear", "after the warm-up")
-    warmup: float = setting(0.06, "share of all steps")
+    weight_decay: float = setting(0.01, "weight decay; not applied to biases, norms and position embeddings")
+    betas: tuple[float, ...] = setting((0.9, 0.999), "decay rates of Adam's two running means")
+    adam_eps: float = setting(
+        1e-8, "epsilon of Adam and AdamW, added to the root of the running mean of squares"
+    )
+    schedule: Literal["linear", "cosine", "constant"] = setting(
+        "linear", "learning-rate schedule after the warm-up"
+    )
+    warmup: float = setting(0.06, "share of all steps in which the learning rate rises")
     layer_decay: float = setting(
-        1.0, "learning rate of layer i is lr * layer_decay ** (layers above it, the head one of them)"
+        1.0,
+        "layer-wise learning-rate decay: layer i uses lr * layer_decay ** (number of layers above it, "
+        "including the head)",
     )
     embedding_lr: float = setting(
-        1.0, "factor on the learning rate of embeddings, not of positions and segments"
+        1.0, "factor on the learning rate of the token embeddings, not of positions and segments"
     )
-    batch_size: int = setting(32, "sequences (of texts, 0: batch_tokens decides)")
-    accumulate: int = setting(1, "batches per optimizer step; the loss stays that of one large batch")
-    clip: float = setting(1.0, "norm of the gradient; 0: none")
+    batch_size: int = setting(32, "examples per batch; for texts, 0: limited by batch_tokens only")
+    accumulate: int = setting(
+        1, "number of batches per optimizer step; the loss equals that of one large batch"
+    )
+    clip: float = setting(1.0, "maximum norm of the gradient; 0: no clipping")
     train_layers: int | None = setting(
-        None, "head and the last so many encoder layers learn; 0: the head alone; None: all"
+        None,
+        "number of last encoder layers that are trained with the head; 0: only the head; None: all layers",
     )
     unfreeze_every: int = setting(
-        0, "epochs after which one more layer from the top begins to learn; 0: all from the start"
+        0,
+        "gradual unfreezing: number of epochs after which one more layer from the top is trained; 0: "
+        "all from the start",
     )
     lora_rank: int = setting(
-        0, "of low-rank updates of the lora_targets, the encoder staying as it is; 0: none"
+        0, "rank of the LoRA updates of lora_targets; the encoder itself stays frozen; 0: no LoRA"
     )
-    lora_alpha: float = setting(16.0, "the updates are scaled by lora_alpha / lora_rank")
+    lora_alpha: float = setting(16.0, "LoRA updates are scaled by lora_alpha / lora_rank")
     lora_targets: str | tuple[str, ...] = setting(
         LORA_TARGETS,
-        "which have updates: q, k, v, o (the attention's output), up, down (feed-forward), or all-linear",
+        "linear layers with LoRA updates: q, k, v, o (attention output), up, down (feed-forward), or "
+        "all-linear",
     )
     average: float = setting(
-        0.0, "decay of the running mean of the weights (EMA), at most 1 - 3 / steps; 0: none"
+        0.0, "decay of the moving average of the weights (EMA), at most 1 - 3 / steps; 0: no averaging"
     )
     validation_fraction: float = setting(
-        0.0, "held out of fit's data when no validation set is given", obeyed=SEARCH | LINEAR
+        0.0,
+        "share of the training data that fit holds out if no validation set is given",
+        obeyed=SEARCH | LINEAR,
     )
-    early_stopping: int = setting(0, "evaluations without improvement before the end; 0: off")
+    early_stopping: int = setting(
+        0, "number of evaluations without improvement after which training stops; 0: off"
+    )
     monitor: Literal["accuracy", "loss"] = setting(
         "accuracy",
-        "what decides which weights are best; of equal ones the lower loss does",
+        "metric that selects the best weights; ties are decided by the lower loss",
         obeyed=SEARCH | LINEAR,
     )
     keep_best: bool = setting(
-        True, "end with the best evaluated weights (needs a validation set)", obeyed=SEARCH | LINEAR
+        True,
+        "keep the best evaluated weights instead of the last (needs a validation set)",
+        obeyed=SEARCH | LINEAR,
     )
-    evaluate_every: int = setting(0, "steps, and at the end; 0: after each epoch", obeyed=LINEAR)
-    checkpoint_every: int = setting(0, "steps; 0: after each epoch", obeyed=SEARCH | LINEAR)
-    seed: int = setting(0, "of the weights, the order of the examples and dropout", obeyed=EVERY_MODEL)
+    evaluate_every: int = setting(
+        0, "number of steps between evaluations; 0: after each epoch", obeyed=LINEAR
+    )
+    checkpoint_every: int = setting(
+        0, "number of steps between checkpoints; 0: after each epoch", obeyed=SEARCH | LINEAR
+    )
+    seed: int = setting(
+        0, "random seed of the weights, the order of the examples and dropout", obeyed=EVERY_MODEL
+    )
     precision: Literal["auto", "fp32", "bf16"] = setting(
-        "auto", "auto: bf16 where the hardware multiplies in it", obeyed=SEARCH | LINEAR
+        "auto", "precision of the computation; auto: bf16 if the hardware supports it", obeyed=SEARCH | LINEAR
     )
-    device: str = setting("auto", "auto: the GPU where there is one", obeyed=EVERY_MODEL)
-    threads: int = setting(0, "0: as torch has it", obeyed=EVERY_MODEL)
+    device: str = setting(
+        "auto", "device that computes, such as cpu or cuda; auto: the GPU if there is one", obeyed=EVERY_MODEL
+    )
+    threads: int = setting(0, "number of CPU threads; 0: PyTorch's default", obeyed=EVERY_MODEL)
     strategy: Literal["auto", "ddp", "fsdp"] = setting(
-        "auto", "under torchrun; fsdp: each process keeps a part of the weights", obeyed=SEARCH | LINEAR
+        "auto",
+        "distributed training under torchrun. ddp: each process holds all weights; fsdp: each holds a "
+        "part of them",
+        obeyed=SEARCH | LINEAR,
     )
-    verbose: int = setting(0, "1: a progress bar", obeyed=SEARCH | LINEAR)
+    verbose: int = setting(0, "1: show a progress bar; 0: show nothing", obeyed=SEARCH | LINEAR)
 
     def __post_init__(self) -> None:
         if self.lora_targets != LORA_TARGETS:
@@ -117,10 +146,14 @@ class TokenBatches(Section):
     """What fits of texts add: a batch is bounded by its tokens too."""
 
     batch_tokens: int = setting(
-        8192, "real tokens at most; with batch_size 0 the only limit", obeyed=SEARCH | LINEAR
+        8192,
+        "maximum number of tokens per batch (there is no padding); the only limit if batch_size is 0",
+        obeyed=SEARCH | LINEAR,
     )
     length_window: int = setting(
-        50, "batches among which lengths are sorted; 0: lengths are not looked at", obeyed=SEARCH | LINEAR
+        50,
+        "number of batches whose examples are sorted by length together; 0: no sorting",
+        obeyed=SEARCH | LINEAR,
     )
 
 
@@ -130,7 +163,7 @@ class SearchLimit(Section):
 
     time_limit: float | None = setting(
         None,
-        "seconds after which model = auto begins no further candidate; None: it tries all",
+        "for model = auto: seconds after which no further candidate is tried; None: all are tried",
         obeyed=SEARCH,
     )
 
@@ -154,8 +187,8 @@ class Maskable(Section):
 
     maskable: bool = setting(
         False,
-        "half of the examples of each step have 0 to 100 % of their tokens (or patches) hidden, so that "
-        "hiding parts is nothing new to the model and its explanations can be tested fairly",
+        "train on masked inputs: half of the examples of each step have 0 to 100 % of their tokens "
+        "(or patches) masked, so that explanations can be tested fairly by masking",
     )
 
 
@@ -165,15 +198,16 @@ class SolvedFitConfig(Maskable, SuitedFitConfig):
 
     head_start: Literal["solved", "random"] = setting(
         "solved",
-        "where the linear head of a checkpoint starts; solved: a regression on the frozen encoder's vectors, "
-        "pooled as the checkpoint says; cross-validation chooses its strength",
+        "initial weights of the linear head on a checkpoint. solved: a logistic (or ridge) regression "
+        "on the frozen encoder's vectors, with a strength chosen by cross-validation; random: random "
+        "weights",
         in_file="random",
         obeyed=SEARCH,
     )
     start_share: str | float = setting(
         "auto",
-        "share of the weights that a checkpoint's training began with in those that are evaluated and kept; "
-        "auto: after a solved start, what does best on the validation examples, else 0",
+        "weight interpolation towards the initial checkpoint (WiSE-FT), 0 to 1; auto: with head_start "
+        "= solved the share that does best on the validation examples, otherwise 0",
         in_file=0.0,
         obeyed=SEARCH,
     )
@@ -194,38 +228,43 @@ class ClassifierFitConfig(SolvedFitConfig):
 
     calibration: Literal["auto", "none"] = setting(
         "auto",
-        "auto: a temperature is fitted on the validation examples, where there are 100 or more",
+        "calibration of the probabilities; auto: a temperature is fitted if there are at least 100 "
+        "validation examples",
         in_file="none",
         obeyed=SEARCH,
     )
-    label_smoothing: float = setting(0.0, "share of the target spread over all classes")
+    label_smoothing: float = setting(0.0, "share of the target probability that is spread over all classes")
     class_weight: str | dict | None = setting(
-        None, '"balanced" or {label: weight}, as in scikit-learn', obeyed=SEARCH | LINEAR
+        None,
+        'weight of each class in the loss: "balanced" or {label: weight}, as in scikit-learn',
+        obeyed=SEARCH | LINEAR,
     )
     pos_weight: str | float | dict | None = setting(
         None,
-        'several labels: what a yes counts: a number, {label: weight}, "balanced" (no : yes), "root" of it',
+        "for multi-label: weight of positive examples in the loss: a number, {label: weight}, "
+        '"balanced" (negatives / positives) or "root" (its square root)',
         obeyed=SEARCH | LINEAR,
     )
     tune_thresholds: bool = setting(
         True,
-        "several labels: one a label, for the best F1 on the validation examples; else all at 0.5",
+        "for multi-label: tune one threshold per label for the best F1 on the validation examples; "
+        "False: all are 0.5",
         obeyed=EVERY_MODEL,
     )
     monitor: Literal["accuracy", "macro_f1", "loss"] = setting(
         "accuracy",
-        "what decides which weights are best; of equal ones the lower loss does; with several labels an "
-        "example, accuracy is macro_f1",
+        "metric that selects the best weights; ties are decided by the lower loss; for multi-label, "
+        "accuracy means macro_f1",
         obeyed=SEARCH | LINEAR,
     )
     precision: Literal["auto", "fp32", "bf16", "int8"] = setting(  # type: ignore[assignment]  # one more
         "auto",
-        "auto: bf16 where the hardware multiplies in it; int8: as auto in training, products of 8 bits in "
-        "prediction if validation labels stay",
+        "precision of the computation. auto: bf16 if the hardware supports it; int8: like auto in "
+        "training, int8 in prediction if enough validation predictions stay the same",
         obeyed=SEARCH | LINEAR,
     )
     keep_epochs: bool = setting(
-        False, "the weights of each epoch are kept, and evaluated once at the end: nothing is chosen by them"
+        False, "keep the weights of each epoch and evaluate them once, at the end, without selecting any"
     )
 
     def __post_init__(self) -> None:
@@ -241,12 +280,12 @@ class NumberFitConfig(SolvedFitConfig):
 
     monitor: Literal["loss", "pearson", "spearman"] = setting(
         "loss",
-        "what decides which weights are best; loss: the squared error, as R² does",
+        "metric that selects the best weights; loss: the squared error, which ranks like R²",
         obeyed=SEARCH | LINEAR,
     )
     number_scale: Literal["linear", "log"] = setting(
         "linear",
-        "log: learns logarithms, for numbers above 0 that span orders of magnitude, such as prices",
+        "log: train on logarithms, for positive numbers that span orders of magnitude, such as prices",
         obeyed=SEARCH | LINEAR,
     )
 
@@ -262,34 +301,46 @@ OF_CLASSIFIERS = {
 class VectorsConfig:
     """One fit."""
 
-    dim: int = setting(100, "numbers a word")
+    dim: int = setting(100, "size of the word vectors")
     window: int = setting(
-        5, "words on either side at most; the half-width is drawn from 1 ... window for each center"
+        5,
+        "maximum number of words on either side; the half-width is drawn from 1 to window for each "
+        "center word",
     )
-    negative: int = setting(5, "words drawn at random for each window (sgd) or each center (adam)")
-    min_count: int = setting(5, "a word seen less often has no vector")
-    max_words: int = setting(0, "words at most, the most frequent ones; 0: no limit")
-    subsample: float = setting(1e-3, "frequent words above this share are thinned out; 0: none are")
+    negative: int = setting(
+        5, "number of negative words drawn for each window (sgd) or each center word (adam)"
+    )
+    min_count: int = setting(5, "minimum number of occurrences for a word to get a vector")
+    max_words: int = setting(0, "maximum number of words, the most frequent ones; 0: no limit")
+    subsample: float = setting(
+        1e-3, "words more frequent than this share of all words are subsampled; 0: none are"
+    )
     exponent: float = setting(0.75, "negatives are drawn in proportion to count ** exponent")
     optimizer: Literal["sgd", "adam"] = setting(
-        "sgd", "sgd: compiled, for work; adam: the readable model, in batches"
+        "sgd", "sgd: fast compiled training; adam: the readable PyTorch model, in batches"
     )
-    positives: int = setting(2, "of each center, with adam; sgd takes the whole window")
+    positives: int = setting(2, "number of context words per center word (adam); sgd uses the whole window")
     centers: Literal["places", "words"] = setting(
         "places",
-        "with adam; words: an epoch meets each word once, positives drawn with replacement from all contexts",
+        "what an epoch iterates over (adam). places: every position of the corpus; words: each word "
+        "once, with positives drawn with replacement from all its contexts",
     )
-    batch_size: int = setting(256, "centers, with adam")
-    lr: float | None = setting(None, "at the start; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)")
+    batch_size: int = setting(256, "center words per batch (adam)")
+    lr: float | None = setting(
+        None, "initial learning rate; None: 0.025 falling to 0.0001 (sgd), 0.001 (adam)"
+    )
     add_contexts: bool = setting(
-        False, "a word's vector is the sum of its two: what stands together is alike too"
+        False,
+        "add the context vector to each word vector, so that words that occur together are also similar",
     )
     epochs: int = setting(5, "passes over the corpus")
     checkpoint_every: int = setting(
-        0, "rounds of about half a million words (sgd) or steps (adam); 0: after each epoch"
+        0,
+        "number of rounds of about half a million words (sgd) or steps (adam) between checkpoints; 0: "
+        "after each epoch",
     )
-    seed: int = setting(0, "of the first vectors, the windows and the negatives")
-    threads: int = setting(0, "0: all; 1 gives the same vectors each time")
+    seed: int = setting(0, "random seed of the initial vectors, the windows and the negatives")
+    threads: int = setting(0, "number of CPU threads; 0: all; 1 makes runs reproducible")
 
     def __post_init__(self) -> None:
         check_ranges(self, VECTOR_RANGES)

@@ -37,9 +37,11 @@ class ImageDataConfig(ImageFiles, ClassData):
 class ImageConfig(PixelConfig):
     """From images to pixel values. None and empty mean: as the checkpoint or the architecture has it."""
 
-    mix: Literal["none", "mixup", "cutmix", "both"] = setting("none", "pairs of images, with soft labels")
-    mix_share: float = setting(1.0, "of the batches that are mixed")
-    mix_alpha: float = setting(1.0, "of the Beta distribution that says how much of each")
+    mix: Literal["none", "mixup", "cutmix", "both"] = setting(
+        "none", "augmentation that mixes pairs of images and their labels"
+    )
+    mix_share: float = setting(1.0, "share of batches that are mixed, 0 to 1")
+    mix_alpha: float = setting(1.0, "parameter of the Beta distribution that the mixing ratio is drawn from")
 
 
 @section
@@ -54,13 +56,19 @@ class ImageModelConfig(EncoderConfig):
         obeyed=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "first-mean", "max", "attention", "pooler"] = setting(
-        "auto", "what the head reads; first-mean: [CLS] beside the mean of the patches"
+        "auto", "vector that the head reads; first-mean: [CLS] concatenated with the mean of the patches"
     )
-    head: Literal["auto", "linear", "mlp"] = setting("auto", "mlp: Linear, ReLU, Dropout, Linear")
-    patch_dropout: float = setting(0.0, "share of the patches left out of each image in training")
-    patch_size: int | None = setting(None, "this and all below: from-scratch architectures only")
-    stem: int | None = setting(None, "channels of a two-layer convolution stem before the patches; 0: none")
-    class_token: bool | None = setting(None, "[CLS] before the patches")
+    head: Literal["auto", "linear", "mlp"] = setting(
+        "auto", "layers of the head; mlp: Linear, ReLU, Dropout, Linear"
+    )
+    patch_dropout: float = setting(0.0, "share of patches dropped from each image in training")
+    patch_size: int | None = setting(
+        None, "side length of a patch in pixels; this and all keys below: from-scratch architectures only"
+    )
+    stem: int | None = setting(
+        None, "channels of a two-layer convolution stem before the patches; 0: no stem"
+    )
+    class_token: bool | None = setting(None, "add a [CLS] token before the patches")
 
 
 @section
@@ -72,10 +80,14 @@ class ImageFitConfig(SearchLimit, ClassifierFitConfig):
 class ImageEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "logistic regression on small pixels beside it")
-    robustness: bool = setting(False, "evaluate changed crops, lighting, blur, noise, JPEG and rotation too")
-    robustness_limit: int = setting(0, "how many evaluated images are changed, drawn with the seed 0; 0: all")
-    grid: bool = setting(True, "one image per class with true and predicted label")
+    baselines: bool = setting(True, "also evaluate logistic regression on downscaled pixels")
+    robustness: bool = setting(
+        False, "also evaluate on changed images: crops, lighting, blur, noise, JPEG, rotation"
+    )
+    robustness_limit: int = setting(
+        0, "number of evaluated images that are changed, drawn with seed 0; 0: all"
+    )
+    grid: bool = setting(True, "write a grid of images, one per class, with true and predicted labels")
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,7 @@ class ImageRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("image-classification", 'print(model.predict(["picture.png"]))')
 
-    task: Literal["image-classification"] = setting("image-classification", "which engine runs it")
+    task: Literal["image-classification"] = setting("image-classification", "task that the recipe trains for")
     data: ImageDataConfig = field(default_factory=ImageDataConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     model: ImageModelConfig = field(default_factory=ImageModelConfig)

@@ -27,7 +27,9 @@ class ImageNumberFitConfig(SearchLimit, NumberFitConfig):
 class ImageNumberEvaluateConfig(ShownNumbers):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "the mean of the training numbers, and ridge on small pixels, beside it")
+    baselines: bool = setting(
+        True, "also evaluate the mean of the training numbers, and ridge regression on downscaled pixels"
+    )
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ImageNumberRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
     CARD = (ImageRecipe.CARD[0], 'print(model.predict(["picture.png"]))')
 
-    task: Literal["image-regression"] = setting("image-regression", "which engine runs it")
+    task: Literal["image-regression"] = setting("image-regression", "task that the recipe trains for")
     data: ImageNumberDataConfig = field(default_factory=ImageNumberDataConfig)
     image: ImageConfig = field(default_factory=ImageConfig)
     model: ImageModelConfig = field(default_factory=ImageModelConfig)

@@ -19,21 +19,27 @@ class CorpusConfig(TableKeys):
     source: str = setting(
         "", "a named source (imdb, europe), or a path as for classification, or a .txt with one text per line"
     )
-    text_column: str | None = setting(None, "found by itself when there is one candidate only")
+    text_column: str | None = setting(
+        None, "column with the texts; None: detected if only one column can be meant"
+    )
     splits: tuple[str, ...] = setting(
-        ("train", "unsupervised"), "whose texts are learnt from, where the source has them"
+        ("train", "unsupervised"), "splits whose texts are used for training, if the source has them"
     )
     exclude: tuple[str, ...] = setting(
-        ("test", "validation"), "texts that are in these splits are never learnt from"
+        ("test", "validation"), "splits whose texts are never used for training"
     )
     validation_size: float = setting(
-        1000, "share (< 1) or count (>= 1) held out, to evaluate the masked words on"
+        1000, "share (< 1) or number (>= 1) of texts held out to evaluate the predictions of masked words"
     )
-    limit: int | None = setting(None, "at most this many texts of every split: a quick look")
-    split_seed: int = setting(0, "of every choice of texts")
-    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")
+    limit: int | None = setting(None, "maximum number of texts of each split, for a quick trial")
+    split_seed: int = setting(0, "random seed for splits and for samples of texts")
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "refuse", "refuse: an unusable row is an error; skip: unusable rows are left out"
+    )
     copies: Literal["together", "apart"] | None = setting(
-        None, "of one text: on one side of a random split; None: together in new runs on one's own data"
+        None,
+        "together: copies of a text go to the same random split; apart: copies may go to different "
+        "splits; None: together in new runs on your own data",
     )
 
 
@@ -41,17 +47,25 @@ class CorpusConfig(TableKeys):
 class MaskTextConfig(NewTokenizer):
     """From text to masked token ids."""
 
-    max_length: int = setting(256, "tokens, special ones included; a longer text gives several examples")
+    max_length: int = setting(
+        256, "maximum number of tokens, special ones included; longer texts are split into several examples"
+    )
     tokenizer: str = setting(
-        "wordpiece", "wordpiece | word: learnt here; or a tokenizer.json; auto: the checkpoint's own"
+        "wordpiece",
+        "wordpiece, word: trained on these texts; or a tokenizer.json file; auto: the tokenizer of "
+        "the checkpoint",
     )
     clean: Literal["none", "html", "words", "syllables"] = setting(
-        "none", "html: tags out; words: also all but letters, digits; syllables: underscores too"
+        "none",
+        "cleaning of the texts. html: removes tags; words: also keeps only letters and digits; "
+        "syllables: also removes underscores",
     )
-    vocab_size: int = setting(16_000, "for tokenizers trained here")
-    mask_share: float = setting(0.15, "of the tokens, to be guessed")
-    whole_words: bool = setting(False, "all pieces of a word are masked together")
-    next_sentence: bool = setting(False, "two segments, and whether the second follows the first in its text")
+    vocab_size: int = setting(16_000, "number of tokens in the vocabulary of a newly trained tokenizer")
+    mask_share: float = setting(0.15, "share of tokens that are masked and predicted")
+    whole_words: bool = setting(False, "mask all pieces of a word together")
+    next_sentence: bool = setting(
+        False, "also train next-sentence prediction: whether the second of two segments follows the first"
+    )
 
     def __post_init__(self) -> None:
         if not 0.0 < self.mask_share < 1.0:  # also what is no number
@@ -70,19 +84,24 @@ class PretrainModelConfig(Section):
         meaning="bert: from scratch, in the sizes below; else a checkpoint (name, folder, Hub id)",
     )
     revision: str | None = setting(None, "commit of a Hub checkpoint")
-    d_model: int = setting(256, "width of the rows; this and below: from scratch only")
-    num_layers: int = setting(4, "encoder layers")
-    num_heads: int = setting(4, "attention heads of a layer; divides d_model")
+    d_model: int = setting(256, "hidden size; this and all keys below: from scratch only")
+    num_layers: int = setting(4, "number of encoder layers")
+    num_heads: int = setting(4, "attention heads per layer; must divide d_model")
     d_ff: int = setting(1024, "hidden units of the feed-forward network")
-    dropout: float = setting(0.0, "on embeddings and on each sub-layer's output")
-    attention_dropout: float = setting(0.0, "on attention weights (needs the explicit branch)")
-    max_positions: int = setting(512, "of learned positions")
+    dropout: float = setting(0.0, "dropout on the embeddings and on each sub-layer's output")
+    attention_dropout: float = setting(
+        0.0, "dropout on the attention weights (uses the eager implementation)"
+    )
+    max_positions: int = setting(512, "number of learned position embeddings")
     neighbours: bool = setting(
-        True, "heads begin by looking at the tokens beside them, meant to learn sooner", before=False
+        True,
+        "initialize attention heads so that they attend to neighboring tokens, meant to speed up training",
+        before=False,
     )
     vectors: str | None = setting(
         None,
-        "word2vec: the token table begins as word vectors of these texts; or a run, or a file of vectors",
+        "initial token embeddings. word2vec: word vectors trained on these texts; or a run folder, or "
+        "a file of vectors",
     )
 
 
@@ -90,11 +109,11 @@ class PretrainModelConfig(Section):
 class PretrainFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but the loss is a mean over masked tokens, and these are the defaults."""
 
-    epochs: int = setting(5, "passes over the texts, masked anew in each")
-    lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
-    betas: tuple[float, ...] = setting((0.9, 0.98), "decay of the two running means of Adam")
-    batch_size: int = setting(0, "sequences; 0: batch_tokens decides")
-    monitor: Literal["accuracy", "loss"] = setting("loss", "what decides which weights are best")
+    epochs: int = setting(5, "passes over the texts, with new masks in each")
+    lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
+    betas: tuple[float, ...] = setting((0.9, 0.98), "decay rates of Adam's two running means")
+    batch_size: int = setting(0, "sequences per batch; 0: limited by batch_tokens only")
+    monitor: Literal["accuracy", "loss"] = setting("loss", "metric that selects the best weights")
 
     RETIRED: ClassVar = OF_CLASSIFIERS | {
         "label_smoothing": (
@@ -108,8 +127,8 @@ class PretrainFitConfig(TokenBatches, FitConfig):
 class PretrainEvaluateConfig(Section):
     """What is shown after training."""
 
-    sentences: tuple[str, ...] = setting((), "with [MASK] in them: filled at the end")
-    top: int = setting(5, "words for each")
+    sentences: tuple[str, ...] = setting((), "texts with [MASK], which the model fills in at the end")
+    top: int = setting(5, "number of predicted words per [MASK]")
 
 
 @dataclass(frozen=True)
@@ -119,7 +138,7 @@ class PretrainRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("fill-mask", "print(model.fill(text))  # a text with the mask token of model.tokenizer_")
 
-    task: Literal["masked-lm"] = setting("masked-lm", "which engine runs it")
+    task: Literal["masked-lm"] = setting("masked-lm", "task that the recipe trains for")
     data: CorpusConfig = field(default_factory=CorpusConfig)
     text: MaskTextConfig = field(default_factory=MaskTextConfig)
     model: PretrainModelConfig = field(default_factory=PretrainModelConfig)

@@ -19,14 +19,20 @@ class PicturesConfig(TableKeys):
         "",
         "a named source (cifar10, flowers, digits), a table, or a folder of images with or without classes",
     )
-    also: tuple[str, ...] = setting((), "more sources, whose images are added")
-    image_column: str | None = setting(None, "found by itself when there is one candidate only")
-    splits: tuple[str, ...] = setting(("train",), "whose images are learned from, where the source has them")
-    validation_size: float = setting(500, "share (< 1) or count (>= 1) held out, to evaluate the painting on")
-    limit: int | None = setting(None, "at most this many images of every source: a quick look")
-    split_seed: int = setting(0, "of every choice of images")
+    also: tuple[str, ...] = setting((), "further sources, whose images are added")
+    image_column: str | None = setting(
+        None, "column with the images; None: detected if only one column can be meant"
+    )
+    splits: tuple[str, ...] = setting(
+        ("train",), "splits whose images are used for training, if the source has them"
+    )
+    validation_size: float = setting(
+        500, "share (< 1) or number (>= 1) of images held out to evaluate the reconstruction"
+    )
+    limit: int | None = setting(None, "maximum number of images of each source, for a quick trial")
+    split_seed: int = setting(0, "random seed for splits and for samples of images")
     broken: Literal["refuse", "skip"] = setting(
-        "refuse", "skip: images that cannot be read are left out and counted"
+        "refuse", "refuse: an unreadable image is an error; skip: unreadable images are left out and counted"
     )
 
 
@@ -35,9 +41,9 @@ class PatchImageConfig(PixelConfig):
     """From images to patches, seen and hidden. None and empty mean: as the model has it."""
 
     augment: Literal["none", "shift", "light", "medium", "strong", "stacked"] = setting(
-        "none", "how images are changed before they are hidden; light is what the paper uses"
+        "none", "augmentation before patches are masked; light is what the paper uses"
     )
-    mask_share: float = setting(0.75, "of the patches of each image, hidden and to be painted")
+    mask_share: float = setting(0.75, "share of patches of each image that are masked and reconstructed")
 
     def __post_init__(self) -> None:
         if not 0.0 < self.mask_share < 1.0:  # also what is no number
@@ -54,35 +60,45 @@ class PatchModelConfig(EncoderSizes):
         default="vit-tiny",
         meaning="a from-scratch architecture, or a checkpoint to continue from",
     )
-    patch_size: int | None = setting(None, "this and all below, up to the decoder's: from scratch only")
-    positions: Literal["learned", "sinusoidal", "none"] | None = setting(
-        None, "sinusoidal: of row and column"
+    patch_size: int | None = setting(
+        None,
+        "side length of a patch in pixels; this and all keys below, up to those of the decoder: from "
+        "scratch only",
     )
-    class_token: bool | None = setting(None, "[CLS] before the patches")
-    zero_init: bool | None = setting(None, "residual branches start at 0: the encoder starts as the identity")
-    decoder_width: int = setting(128, "of the decoder's rows")
-    decoder_layers: int = setting(2, "of the decoder")
-    decoder_heads: int = setting(4, "of a layer of it; divides decoder_width")
+    positions: Literal["learned", "sinusoidal", "none"] | None = setting(
+        None, "position embeddings of the patches; sinusoidal encodes row and column"
+    )
+    class_token: bool | None = setting(None, "add a [CLS] token before the patches")
+    zero_init: bool | None = setting(
+        None, "initialize residual branches to 0, so that the encoder starts as the identity"
+    )
+    decoder_width: int = setting(128, "hidden size of the decoder")
+    decoder_layers: int = setting(2, "number of decoder layers")
+    decoder_heads: int = setting(4, "attention heads per decoder layer; must divide decoder_width")
 
 
 @section
 class PatchFitConfig(FitConfig):
     """One fit; the loss is a mean over hidden patches."""
 
-    epochs: int = setting(50, "passes over the images, hidden anew in each")
-    lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
-    weight_decay: float = setting(0.05, "not on biases, norms and positions")
-    betas: tuple[float, ...] = setting((0.9, 0.95), "decay of the two running means of Adam")
-    schedule: Literal["linear", "cosine", "constant"] = setting("cosine", "after the warm-up")
-    batch_size: int = setting(128, "images")
-    monitor: Literal["accuracy", "loss"] = setting("loss", "what decides which weights are best")
+    epochs: int = setting(50, "passes over the images, with new masks in each")
+    lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
+    weight_decay: float = setting(0.05, "weight decay; not applied to biases, norms and positions")
+    betas: tuple[float, ...] = setting((0.9, 0.95), "decay rates of Adam's two running means")
+    schedule: Literal["linear", "cosine", "constant"] = setting(
+        "cosine", "learning-rate schedule after the warm-up"
+    )
+    batch_size: int = setting(128, "images per batch")
+    monitor: Literal["accuracy", "loss"] = setting("loss", "metric that selects the best weights")
 
 
 @section
 class PatchEvaluateConfig(Section):
     """What is shown after training."""
 
-    shown: int = setting(6, "held-out images: as they are, with their patches hidden, and painted")
+    shown: int = setting(
+        6, "number of held-out images in the report, each shown original, masked and reconstructed"
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +108,7 @@ class PatchesRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("image-feature-extraction", 'print(model.embed(["picture.png"]).shape)')
 
-    task: Literal["masked-patches"] = setting("masked-patches", "which engine runs it")
+    task: Literal["masked-patches"] = setting("masked-patches", "task that the recipe trains for")
     data: PicturesConfig = field(default_factory=PicturesConfig)
     image: PatchImageConfig = field(default_factory=PatchImageConfig)
     model: PatchModelConfig = field(default_factory=PatchModelConfig)

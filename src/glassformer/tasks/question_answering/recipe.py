@@ -24,9 +24,15 @@ class AnsweredConfig(TextRows, DrawnData):
     source: str = setting(
         "", "a named source (facts), or SQuAD's JSON, a JSON Lines, Parquet or CSV file, or a folder of them"
     )
-    question_column: str | None = setting(None, "of a table; None: found by its usual names")
-    context_column: str | None = setting(None, "likewise")
-    answer_column: str | None = setting(None, "likewise; answers with their places, or one text a cell")
+    question_column: str | None = setting(
+        None, "column with the questions; None: detected by its usual names"
+    )
+    context_column: str | None = setting(None, "column with the contexts; None: detected by its usual names")
+    answer_column: str | None = setting(
+        None,
+        "column with the answers: texts with character offsets, or one text per cell; None: detected "
+        "by its usual names",
+    )
 
 
 @section
@@ -35,13 +41,16 @@ class AnswererTextConfig(NewTokenizer):
 
     max_length: int | None = setting(
         None,
-        "tokens of a window, question and special ones included; None: the model's, at most 384",
+        "maximum number of tokens of a window, question and special ones included; None: the model's "
+        "maximum, at most 384",
     )
-    doc_stride: int = setting(128, "tokens that a window of a long context shares with the next")
-    max_question: int = setting(64, "tokens of a question; the rest is cut")
-    max_answer_length: int = setting(30, "tokens of an answer at most")
+    doc_stride: int = setting(128, "number of tokens that two neighboring windows of a long context share")
+    max_question: int = setting(64, "maximum number of tokens of a question; longer ones are truncated")
+    max_answer_length: int = setting(30, "maximum number of tokens of an answer")
     tokenizer: str = setting(
-        "auto", "auto: the checkpoint's own, or word; word, wordpiece: trained here; else a file"
+        "auto",
+        "auto: the tokenizer of the checkpoint, or word if it has none; word, wordpiece: newly "
+        "trained; or a tokenizer file",
     )
 
 
@@ -59,17 +68,19 @@ class AnswererModelConfig(TokenHeadConfig):
 class AnswererFitConfig(TokenBatches, SuitedFitConfig):
     """One fit. As in every recipe, but an example is a window, and these are the defaults."""
 
-    monitor: Literal["f1", "exact_match", "loss"] = setting("f1", "what decides which weights are best")
+    monitor: Literal["f1", "exact_match", "loss"] = setting("f1", "metric that selects the best weights")
 
 
 @section
 class AnswererEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "evaluate two simple ways too: the likeliest sentence, and a name in it")
-    shown: int = setting(24, "evaluated questions that go into the report, those with errors first")
+    baselines: bool = setting(
+        True, "also evaluate two simple methods: the most likely sentence, and a name in it"
+    )
+    shown: int = setting(24, "number of evaluated questions in the report, errors first")
     questions: tuple[str, ...] = setting(
-        (), "of one's own: question, ' | ' and context in one text; answered at the end"
+        (), "your own questions, each as 'question | context'; the model answers them at the end"
     )
 
 
@@ -80,7 +91,7 @@ class AnsweringRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("question-answering", 'print(model.predict([("A question?", "A text with its answer.")]))')
 
-    task: Literal["question-answering"] = setting("question-answering", "which engine runs it")
+    task: Literal["question-answering"] = setting("question-answering", "task that the recipe trains for")
     data: AnsweredConfig = field(default_factory=AnsweredConfig)
     text: AnswererTextConfig = field(default_factory=AnswererTextConfig)
     model: AnswererModelConfig = field(default_factory=AnswererModelConfig)

@@ -15,10 +15,10 @@ class PairsConfig(TextRows, DrawnData):
     """Where the pairs of texts come from."""
 
     source: str = setting("", "a named source (stsb), or a table or a folder of tables")
-    first: str | None = setting(None, "column of the first texts; None: found by itself")
-    second: str | None = setting(None, "column of the second texts; None: found by itself")
+    first: str | None = setting(None, "column with the first texts; None: detected")
+    second: str | None = setting(None, "column with the second texts; None: detected")
     score: str = setting(
-        "auto", "column of what says how alike they are; auto: found; none: all pairs belong together"
+        "auto", "column with the similarity scores; auto: detected; none: all pairs are positive"
     )
 
 
@@ -26,14 +26,20 @@ class PairsConfig(TextRows, DrawnData):
 class EmbedderTextConfig(Section):
     """From text to token ids."""
 
-    max_length: int | None = setting(None, "tokens, special ones included; None: the checkpoint's, else 256")
-    tokenizer: Literal["auto", "word", "wordpiece"] = setting(
-        "auto", "auto: the checkpoint's own; word, wordpiece: learned here, from scratch only"
+    max_length: int | None = setting(
+        None, "maximum number of tokens, special ones included; None: the maximum of the checkpoint, or 256"
     )
-    clean: Literal["none", "html", "words", "syllables"] = setting("none", "as in recipes of classifiers")
-    lowercase: bool = setting(True, "for tokenizers trained here")
-    vocab_size: int = setting(30_000, "for tokenizers trained here")
-    min_count: int = setting(2, "for tokenizers trained here")
+    tokenizer: Literal["auto", "word", "wordpiece"] = setting(
+        "auto", "auto: the tokenizer of the checkpoint; word, wordpiece: newly trained, from scratch only"
+    )
+    clean: Literal["none", "html", "words", "syllables"] = setting(
+        "none", "cleaning of the texts, as for text classification"
+    )
+    lowercase: bool = setting(True, "lowercase texts; only for newly trained tokenizers")
+    vocab_size: int = setting(30_000, "number of tokens in the vocabulary of a newly trained tokenizer")
+    min_count: int = setting(
+        2, "minimum number of occurrences for a word to enter the vocabulary of a newly trained tokenizer"
+    )
 
 
 @section
@@ -45,9 +51,9 @@ class EmbedderModelConfig(EncoderSizes):
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
     pooling: Literal["auto", "mean", "cls", "max"] = setting(
-        "auto", "auto: as the checkpoint's modules.json says, else the mean"
+        "auto", "how token vectors become one vector; auto: as in the checkpoint's modules.json, or the mean"
     )
-    dropout: float = setting(0.0, "on embeddings and on each sub-layer's output")
+    dropout: float = setting(0.0, "dropout on the embeddings and on each sub-layer's output")
 
 
 @section
@@ -56,21 +62,28 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
 
     epochs: int = setting(1, "passes over the pairs")
     loss: Literal["auto", "cosine", "cosent", "negatives"] = setting(
-        "auto", "cosine: squared error; cosent: order of the pairs of a batch; negatives: its other pairs"
+        "auto",
+        "cosine: squared error of the cosines; cosent: ranking of the pairs in a batch (CoSENT); "
+        "negatives: in-batch negatives",
     )
-    scale: float = setting(20.0, "what cosines are multiplied by in cosent and negatives")
-    pairs_per_text: int = setting(
-        20, "with labels: how often an epoch compares a text with the others of a batch"
-    )
+    scale: float = setting(20.0, "factor on the cosines in cosent and negatives (inverse temperature)")
+    pairs_per_text: int = setting(20, "for labeled texts: number of pairs per text and epoch")
     head: Literal["linear", "knn"] = setting(
-        "linear", "with labels: a logistic regression of the vectors, or the classes of the nearest texts"
+        "linear",
+        "for labeled texts. linear: logistic regression on the vectors; knn: classes of the nearest texts",
     )
-    neighbors: int = setting(5, "texts that knn looks at")
-    batch_size: int = setting(32, "pairs")
-    batch_tokens: int = setting(0, "real tokens at most; 0: batch_size decides")
-    length_window: int = setting(0, "batches among which lengths are sorted; 0: lengths are not looked at")
+    neighbors: int = setting(5, "number of nearest texts for knn")
+    batch_size: int = setting(32, "pairs per batch")
+    batch_tokens: int = setting(
+        0, "maximum number of tokens per batch (there is no padding); 0: limited by batch_size only"
+    )
+    length_window: int = setting(
+        0, "number of batches whose examples are sorted by length together; 0: no sorting"
+    )
     monitor: Literal["score", "loss"] = setting(
-        "score", "what decides which weights are best; score: Spearman, or the share of partners found"
+        "score",
+        "metric that selects the best weights; score: Spearman correlation, or for positive pairs the "
+        "share of partners found",
     )
 
 
@@ -78,9 +91,9 @@ class EmbedderFitConfig(TokenBatches, FitConfig):
 class SimilarityEvaluateConfig(EvaluateKeys):
     """What is judged after training."""
 
-    split: Literal["test", "validation"] = setting("test", "looked at once, at the end")
-    baselines: bool = setting(True, "cosines of TF-IDF and of the model before its training")
-    maps: int = setting(6, "evaluated pairs whose similarity is explained in the report")
+    split: Literal["test", "validation"] = setting("test", "split that is evaluated once, at the end")
+    baselines: bool = setting(True, "also evaluate the cosines of TF-IDF and of the model before training")
+    maps: int = setting(6, "number of evaluated pairs whose similarity is explained in the report")
 
 
 @dataclass(frozen=True)
@@ -90,7 +103,7 @@ class SimilarityRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("sentence-similarity", 'print(model.similarity("A text.", "Another one."))')
 
-    task: Literal["similarity"] = setting("similarity", "which engine runs it")
+    task: Literal["similarity"] = setting("similarity", "task that the recipe trains for")
     data: PairsConfig = field(default_factory=PairsConfig)
     text: EmbedderTextConfig = field(default_factory=EmbedderTextConfig)
     model: EmbedderModelConfig = field(default_factory=EmbedderModelConfig)

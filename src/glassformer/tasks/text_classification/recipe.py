@@ -41,24 +41,33 @@ class TextConfig(NewTokenizer):
     """From text to token ids."""
 
     max_length: int = setting(
-        256, "tokens, special ones included; longer texts are cut and counted", obeyed=SEARCH
+        256,
+        "maximum number of tokens, special ones included; longer texts are truncated and counted",
+        obeyed=SEARCH,
     )
     tokenizer: str = setting(
-        "auto", "auto: the checkpoint's own, else word | word | wordpiece | a tokenizer.json"
+        "auto",
+        "auto: the tokenizer of the checkpoint, or word if it has none; word, wordpiece: newly "
+        "trained; or a tokenizer.json file",
     )
     clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
         "none",
-        "tags out; letters, digits only; no underscores; no marks at the ends of words",
+        "cleaning of the texts. html: removes tags; words: also keeps only letters and digits; "
+        "syllables: removes underscores; trim: removes punctuation at the ends of words",
         obeyed=EVERY_MODEL,
     )
-    add_special_tokens: bool = setting(True, "[CLS] ... [SEP] around each text")
+    add_special_tokens: bool = setting(True, "add [CLS] and [SEP] around each text")
     separator: bool = setting(
-        True, "for tokenizers trained here; False: [CLS] before a text, no [SEP] behind it"
+        True, "for newly trained tokenizers: add [SEP] after each text; False: only [CLS] before it"
     )
     long_texts: Literal["cut", "mean", "max"] = setting(
-        "cut", "in prediction; mean, max: over the logits of windows"
+        "cut",
+        "how prediction reads texts longer than max_length. cut: only their beginning; mean, max: in "
+        "windows, whose logits are combined",
     )
-    window_stride: int | None = setting(None, "tokens from window to window; None: half a window")
+    window_stride: int | None = setting(
+        None, "number of tokens from one window to the next; None: half a window"
+    )
 
 
 @section
@@ -73,20 +82,22 @@ class ModelConfig(EncoderConfig, WordVectors):
         obeyed=SEARCH,
     )
     pooling: Literal["auto", "first", "mean", "max", "attention", "pooler", "unit-first", "unit-mean"] = (
-        setting("auto", "what the head reads; unit: vectors of one length, by their direction alone")
+        setting("auto", "vector that the head reads; unit: vectors are scaled to length 1")
     )
     pairs: Literal["joined", "apart"] = setting(
         "joined",
-        "how pairs of texts are read; joined: as one text; apart: each side by itself, and their vectors "
-        "meet in the head",
+        "how pairs of texts are encoded. joined: as one sequence (cross-encoder); apart: each text by "
+        "itself, and the head compares their vectors (bi-encoder)",
     )
-    head: Literal["linear", "mlp"] = setting("linear", "mlp: Linear, ReLU, Dropout, Linear")
-    embedding_norm: bool | None = setting(None, "a norm after the embeddings")
+    head: Literal["linear", "mlp"] = setting(
+        "linear", "layers of the head; mlp: Linear, ReLU, Dropout, Linear"
+    )
+    embedding_norm: bool | None = setting(None, "add a norm after the embeddings")
     damp_repeats: float | None = setting(
-        None, "a token that stands k times in its text is scaled by k ** -damp_repeats"
+        None, "scale a token that occurs k times in its text by k ** -damp_repeats"
     )
-    embedding_std: float | None = setting(None, "of new token embeddings")
-    bidirectional: bool | None = setting(None, "lstm and gru: read backwards too")
+    embedding_std: float | None = setting(None, "standard deviation of newly initialized token embeddings")
+    bidirectional: bool | None = setting(None, "for lstm and gru: also read backwards")
 
 
 @section
@@ -95,20 +106,21 @@ class TextFitConfig(SearchLimit, TokenBatches, ClassifierFitConfig):
 
     method: Literal["fine-tune", "few-shot"] = setting(
         "fine-tune",
-        "few-shot: the encoder of a checkpoint learns from comparisons of a few texts a class, then the head",
+        "few-shot: for a few texts per class; trains the encoder of a checkpoint on pairs of texts, "
+        "then the head (as SetFit)",
     )
-    word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
+    word_dropout: float = setting(0.0, "share of tokens masked at each training step")
 
 
 @section
 class EvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "TF-IDF, a mean bag of embeddings and a frozen encoder beside it")
-    maps: int = setting(4, "examples whose attention map goes into the report")
-    sentences: tuple[str, ...] = setting((), "texts of one's own, classified at the end")
+    baselines: bool = setting(True, "also evaluate TF-IDF, averaged word embeddings and a frozen encoder")
+    maps: int = setting(4, "number of examples whose attention map is shown in the report")
+    sentences: tuple[str, ...] = setting((), "your own texts, classified at the end")
     sentences_file: str | None = setting(
-        None, "more of them, a line each: a file, or its path below a data folder; left out where it is not"
+        None, "file with more such texts, one per line; may be a path below a data folder; ignored if missing"
     )
 
 
@@ -119,7 +131,7 @@ class Recipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("text-classification", 'print(model.predict(["A text."]))')
 
-    task: Literal["text-classification"] = setting("text-classification", "which engine runs it")
+    task: Literal["text-classification"] = setting("text-classification", "task that the recipe trains for")
     data: DataConfig = field(default_factory=DataConfig)
     text: TextConfig = field(default_factory=TextConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -18,7 +18,8 @@ class NumberDataConfig(TextColumns, NumberData):
     source: str = setting("", "a named source (stsb) or a path to a table or a folder of tables")
     number_format: Literal["plain", "amount", "point", "comma"] = setting(
         "plain",
-        "amount: '€74' and '1.234,50' too; point, comma: what stands before the decimals, as '1,234' needs",
+        "plain: 1234.5; amount: also '€74' and '1.234,50'; point, comma: the decimal separator, "
+        "needed for ambiguous numbers such as '1,234'",
     )
 
 
@@ -26,7 +27,7 @@ class NumberDataConfig(TextColumns, NumberData):
 class TextNumberFitConfig(SearchLimit, TokenBatches, NumberFitConfig):
     """One fit of texts."""
 
-    word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
+    word_dropout: float = setting(0.0, "share of tokens masked at each training step")
 
 
 @section
@@ -34,7 +35,9 @@ class NumberEvaluateConfig(ShownNumbers):
     """What is judged and shown after training."""
 
     baselines: bool = setting(
-        True, "the mean of the training numbers, and ridge on TF-IDF and on a frozen encoder, beside it"
+        True,
+        "also evaluate the mean of the training numbers, and ridge regression on TF-IDF and on a "
+        "frozen encoder",
     )
 
 
@@ -45,7 +48,7 @@ class TextNumberRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag (that of classes), and how such a model is asked.
     CARD = (Recipe.CARD[0], 'print(model.predict(["A text."]), model.predict_interval(["A text."]))')
 
-    task: Literal["text-regression"] = setting("text-regression", "which engine runs it")
+    task: Literal["text-regression"] = setting("text-regression", "task that the recipe trains for")
     data: NumberDataConfig = field(default_factory=NumberDataConfig)
     text: TextConfig = field(default_factory=TextConfig)
     model: ModelConfig = field(default_factory=ModelConfig)

@@ -25,9 +25,15 @@ class TaggedConfig(TextRows, DrawnData):
         "", "a named source (wnut17), or a CoNLL, JSON Lines or Parquet file, or a folder of them"
     )
     words_column: str | None = setting(
-        None, "found by itself when there is one candidate only; of CoNLL its number, usually 1"
+        None,
+        "column with the words (for CoNLL its number, usually 1); None: detected if only one column "
+        "can be meant",
     )
-    tags_column: str | None = setting(None, "likewise; of CoNLL its number, usually -1, the last")
+    tags_column: str | None = setting(
+        None,
+        "column with the tags (for CoNLL its number, usually -1, the last); None: detected if only "
+        "one column can be meant",
+    )
 
 
 @section
@@ -36,16 +42,21 @@ class TaggerTextConfig(NewTokenizer):
 
     max_length: int | None = setting(
         None,
-        "tokens, special ones included; longer sentences are read in windows; None: the model's, at most 256",
+        "maximum number of tokens, special ones included; longer sentences are read in windows; None: "
+        "the model's maximum, at most 256",
     )
     tokenizer: str = setting(
-        "auto", "auto: the checkpoint's own, or word; word, wordpiece: trained here; else a file"
+        "auto",
+        "auto: the tokenizer of the checkpoint, or word if it has none; word, wordpiece: newly "
+        "trained; or a tokenizer file",
     )
-    lowercase: bool = setting(False, "for tokenizers trained here; names are often known by their capitals")
+    lowercase: bool = setting(
+        False, "lowercase texts; only for newly trained tokenizers; capitals often help to recognize names"
+    )
     scheme: str | tuple[str, ...] = setting(
         "auto",
-        "of the tags: BIO, IOB1, BIOES, BILOU or plain, in any spelling; for numbers their names in order, "
-        "such as O,B-PER,I-PER; auto: found, where they are spelled as usual",
+        "tagging scheme: BIO, IOB1, BIOES, BILOU or plain; for tags that are numbers, their names in "
+        "order, such as O,B-PER,I-PER; auto: detected if the tags are spelled as usual",
     )
 
 
@@ -57,17 +68,17 @@ class TaggerModelConfig(TokenHeadConfig):
         default="all-minilm-l6-v2",
         meaning="a checkpoint (name, folder, Hub id) or a from-scratch architecture",
     )
-    bidirectional: bool | None = setting(None, "lstm and gru: read backwards too")
+    bidirectional: bool | None = setting(None, "for lstm and gru: also read backwards")
 
 
 @section
 class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
     """One fit. As in every recipe, but the loss is a mean over words, and these are the defaults."""
 
-    label_smoothing: float = setting(0.0, "share of the target spread over all tags")
-    word_dropout: float = setting(0.0, "share of tokens hidden from the model at each step")
+    label_smoothing: float = setting(0.0, "share of the target probability that is spread over all tags")
+    word_dropout: float = setting(0.0, "share of tokens masked at each training step")
     monitor: Literal["entity_f1", "accuracy", "loss"] = setting(
-        "entity_f1", "what decides which weights are best; accuracy: of words"
+        "entity_f1", "metric that selects the best weights; accuracy: share of words with the right tag"
     )
 
 
@@ -75,9 +86,11 @@ class TaggerFitConfig(TokenBatches, Maskable, SuitedFitConfig):
 class TaggerEvaluateConfig(EvaluateKeys):
     """What is judged and shown after training."""
 
-    baselines: bool = setting(True, "the most frequent tag of each word beside it")
-    shown: int = setting(24, "evaluated sentences whose spans go into the report, those with errors first")
-    sentences: tuple[str, ...] = setting((), "texts of one's own, tagged at the end")
+    baselines: bool = setting(True, "also evaluate the most frequent tag of each word")
+    shown: int = setting(
+        24, "number of evaluated sentences whose spans are shown in the report, errors first"
+    )
+    sentences: tuple[str, ...] = setting((), "your own texts, tagged at the end")
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ class TaggingRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("token-classification", 'print(model.predict(["A text."]))')
 
-    task: Literal["token-tagging"] = setting("token-tagging", "which engine runs it")
+    task: Literal["token-tagging"] = setting("token-tagging", "task that the recipe trains for")
     data: TaggedConfig = field(default_factory=TaggedConfig)
     text: TaggerTextConfig = field(default_factory=TaggerTextConfig)
     model: TaggerModelConfig = field(default_factory=TaggerModelConfig)

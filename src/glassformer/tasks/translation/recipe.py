@@ -24,9 +24,11 @@ class PairDataConfig(TextRows, DrawnData):
         "", "a named source (multi30k), a table of two columns, or the stem of two plain files"
     )
     source_column: str | None = setting(
-        None, "the column (or file ending) of the texts; None: found by usual names"
+        None, "column (or file extension) of the source texts; None: detected by its usual names"
     )
-    target_column: str | None = setting(None, "of their translations")
+    target_column: str | None = setting(
+        None, "column (or file extension) of their translations; None: detected by its usual names"
+    )
 
 
 @section
@@ -34,15 +36,21 @@ class PairTextConfig(Section):
     """From text to token ids, on either side."""
 
     max_length: int = setting(
-        128, "tokens of a side, special ones included; longer training texts are cut and counted"
+        128,
+        "maximum number of tokens of source and of target, special ones included; longer training "
+        "texts are truncated and counted",
     )
     tokenizer: Literal["bpe", "wordpiece", "word"] = setting(
-        "bpe", "learnt here; only bpe gives back every character"
+        "bpe", "kind of tokenizer, newly trained; only bpe reproduces every character"
     )
-    shared_vocabulary: bool = setting(True, "one vocabulary and one token table for both languages")
-    lowercase: bool = setting(False, "the translations are then lower-case too")
-    vocab_size: int = setting(8_000, "of each vocabulary")
-    min_count: int = setting(2, "a pair of pieces (or a word) seen less often does not enter")
+    shared_vocabulary: bool = setting(
+        True, "share one vocabulary and one embedding table between both languages"
+    )
+    lowercase: bool = setting(False, "lowercase both languages; the translations are then lowercase too")
+    vocab_size: int = setting(8_000, "number of tokens in each vocabulary")
+    min_count: int = setting(
+        2, "minimum number of occurrences for a merged pair of pieces (or a word) to enter the vocabulary"
+    )
 
 
 @section
@@ -54,21 +62,26 @@ class Seq2SeqModelConfig(Section):
         meaning="the architecture; its weights start at random",
     )
     attention: Literal["none", "dot", "multiplicative", "additive"] = setting(
-        "dot", "rnn only; none: a thought vector"
+        "dot", "attention of the decoder; rnn only; none: the decoder reads only the encoder's last state"
     )
-    cell: Literal["gru", "lstm"] = setting("gru", "rnn only")
-    d_model: int = setting(256, "width")
-    num_layers: int = setting(3, "of the encoder, and of the decoder")
-    num_heads: int = setting(4, "transformer only")
-    d_ff: int = setting(1024, "transformer only")
-    dropout: float = setting(0.3, "on embeddings and on each sub-layer's output")
+    cell: Literal["gru", "lstm"] = setting("gru", "recurrent cell; rnn only")
+    d_model: int = setting(256, "hidden size")
+    num_layers: int = setting(3, "number of layers of the encoder, and of the decoder")
+    num_heads: int = setting(4, "attention heads per layer; transformer only")
+    d_ff: int = setting(1024, "hidden units of the feed-forward network; transformer only")
+    dropout: float = setting(0.3, "dropout on the embeddings and on each sub-layer's output")
     embedding_dropout: float | None = setting(
-        None, "on embeddings, where it is not dropout's; transformer only"
+        None, "dropout on the embeddings; None: the value of dropout; transformer only"
     )
-    norm: Literal["pre", "post"] = setting("pre", "transformer only")
-    norm_eps: float = setting(1e-5, "inside the root of every norm; transformer only")
-    activation: Literal["relu", "gelu", "gelu_tanh"] = setting("relu", "transformer only")
-    tied: bool = setting(True, "the output layer is the target's token table")
+    norm: Literal["pre", "post"] = setting(
+        "pre",
+        "position of the norms. pre: before each sub-layer; post: after its residual sum; transformer only",
+    )
+    norm_eps: float = setting(1e-5, "epsilon inside the square root of every norm; transformer only")
+    activation: Literal["relu", "gelu", "gelu_tanh"] = setting(
+        "relu", "activation of the feed-forward network; transformer only"
+    )
+    tied: bool = setting(True, "tie the output layer to the embeddings of the target language")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,11 +95,13 @@ class TranslationFitConfig(TokenBatches, FitConfig):
     """One fit. As in every recipe, but a sequence is weighted by its tokens, and these are the defaults."""
 
     epochs: int = setting(30, "passes over the training pairs")
-    lr: float = setting(1e-3, "the highest rate, reached at the end of the warm-up")
-    betas: tuple[float, ...] = setting((0.9, 0.98), "decay of the two running means of Adam")
-    batch_size: int = setting(0, "pairs; 0: batch_tokens decides")
-    batch_tokens: int = setting(4096, "tokens of both sides at most")
-    label_smoothing: float = setting(0.1, "share of the target spread over the vocabulary")
+    lr: float = setting(1e-3, "peak learning rate, reached at the end of the warm-up")
+    betas: tuple[float, ...] = setting((0.9, 0.98), "decay rates of Adam's two running means")
+    batch_size: int = setting(0, "pairs per batch; 0: limited by batch_tokens only")
+    batch_tokens: int = setting(4096, "maximum number of tokens per batch, source and target together")
+    label_smoothing: float = setting(
+        0.1, "share of the target probability that is spread over the vocabulary"
+    )
 
     RETIRED: ClassVar = OF_CLASSIFIERS
 
@@ -95,11 +110,13 @@ class TranslationFitConfig(TokenBatches, FitConfig):
 class TranslationEvaluateConfig(Section):
     """What is judged and shown after training."""
 
-    split: str = setting("test", "looked at once, at the end")
-    beam: int = setting(5, "hypotheses; greedy search is evaluated beside it")
-    length_penalty: float = setting(1.0, "the score is log-probability / length ** this")
-    maps: int = setting(4, "sentences whose alignment goes into the report")
-    sentences: tuple[str, ...] = setting((), "texts of one's own, translated at the end")
+    split: str = setting("test", "split that is evaluated once, at the end")
+    beam: int = setting(5, "beam width; greedy search is also evaluated")
+    length_penalty: float = setting(
+        1.0, "exponent in the score of a hypothesis: log-probability / length ** length_penalty"
+    )
+    maps: int = setting(4, "number of sentences whose alignment is shown in the report")
+    sentences: tuple[str, ...] = setting((), "your own texts, translated at the end")
 
 
 @dataclass(frozen=True)
@@ -109,7 +126,7 @@ class TranslationRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("translation", 'print(model.translate(["A text."]))')
 
-    task: Literal["translation"] = setting("translation", "which engine runs it")
+    task: Literal["translation"] = setting("translation", "task that the recipe trains for")
     data: PairDataConfig = field(default_factory=PairDataConfig)
     text: PairTextConfig = field(default_factory=PairTextConfig)
     model: Seq2SeqModelConfig = field(default_factory=Seq2SeqModelConfig)

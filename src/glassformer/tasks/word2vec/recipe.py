@@ -17,16 +17,22 @@ class CorpusConfig(TableKeys):
     source: str = setting(
         "", "a named source (imdb, europe), a table or folder of texts, or a .txt with one sentence per line"
     )
-    splits: tuple[str, ...] = setting(("train",), "of a named source or a folder; labels are not looked at")
-    exclude: tuple[str, ...] = setting((), "a text that is also in these splits of the source is left out")
-    text_column: str | None = setting(None, "found by itself when there is one candidate only")
-    limit: int | None = setting(None, "at most this many texts of every split: a quick look")
-    on_bad_row: Literal["refuse", "skip"] = setting("refuse", "skip: rows that cannot be used are left out")
-    clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
-        "html", "as in recipes of classifiers"
+    splits: tuple[str, ...] = setting(
+        ("train",), "splits of a named source or a folder that are read; labels are ignored"
     )
-    lowercase: bool = setting(True, "words in lower case")
-    punctuation: bool = setting(False, "marks are words of their own; else they are left out")
+    exclude: tuple[str, ...] = setting((), "splits of the source whose texts are left out")
+    text_column: str | None = setting(
+        None, "column with the texts; None: detected if only one column can be meant"
+    )
+    limit: int | None = setting(None, "maximum number of texts of each split, for a quick trial")
+    on_bad_row: Literal["refuse", "skip"] = setting(
+        "refuse", "refuse: an unusable row is an error; skip: unusable rows are left out"
+    )
+    clean: Literal["none", "html", "words", "syllables", "trim"] = setting(
+        "html", "cleaning of the texts, as for text classification"
+    )
+    lowercase: bool = setting(True, "lowercase all words")
+    punctuation: bool = setting(False, "keep punctuation marks as separate words; False: they are removed")
 
 
 @section
@@ -35,10 +41,10 @@ class JudgeConfig:
 
     tests: tuple[str, ...] = setting(
         ("wordsim353", "simlex999", "google"),
-        "or countries, countries-given, europe: analogies of those corpora",
+        "tests of the vectors; also: countries, countries-given, europe (analogies for those corpora)",
     )
-    neighbours: tuple[str, ...] = setting((), "words whose nearest words the run states")
-    analogies: tuple[str, ...] = setting((), '"king man woman": king - man + woman')
+    neighbours: tuple[str, ...] = setting((), "words whose nearest words the run reports")
+    analogies: tuple[str, ...] = setting((), 'analogies to compute; "king man woman" is king - man + woman')
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,7 @@ class VectorsRecipe(RecipeKeys):
     # For the model card: the Hub's pipeline tag, and how such a model is asked.
     CARD = ("feature-extraction", 'print(model.most_similar("word"))')
 
-    task: Literal["word2vec"] = setting("word2vec", "which engine runs it")
+    task: Literal["word2vec"] = setting("word2vec", "task that the recipe trains for")
     data: CorpusConfig = field(default_factory=CorpusConfig)
     vectors: VectorsConfig = field(default_factory=VectorsConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
