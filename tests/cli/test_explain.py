@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glassformer import ImageClassifier
-from glassformer.cli.explain import _figure
+from glassformer.cli.explain import _formatted
 from glassformer.explain.methods import OF_LAYERS
 
 from .tiny import sentences, settings, write_csv
@@ -109,12 +109,12 @@ def test_several_inputs_are_told_apart_and_special_tokens_said(gf, trained):
 
 
 def test_scores_far_below_one_keep_their_digits():
-    assert [_figure(score, small=True) for score in (3e-06, -4.2e-05, 0.0)] == [
+    assert [_formatted(score, small=True) for score in (3e-06, -4.2e-05, 0.0)] == [
         "3.0e-06",
         "-4.2e-05",
         "0.0000",
     ]
-    assert _figure(0.12345, small=False) == "0.1235"
+    assert _formatted(0.12345, small=False) == "0.1235"
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_a_start_that_has_begun_nothing_leaves_nothing(gf, ok, reviews, stop, st
     before = handlers()
     stop(*stage, number)
     argv = ["train", "--text", reviews, "--out", "a/run", *settings()]
-    assert "give the same command again" in one_line(gf(*argv))
+    assert "run the same command again" in one_line(gf(*argv))
     assert not Path("a").exists()
     assert handlers() == before
     ok(*argv)

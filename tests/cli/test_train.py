@@ -114,7 +114,7 @@ def test_keys_are_all_listed_with_their_meaning(ok):
     assert by_name["warmup"].default == "none"
     assert by_name["warmup"].meaning.startswith("share of all steps; none: what suits")
     assert by_name["optimizer"].meaning == (
-        "adam: decay goes through the gradient; adamw-hat: adam_eps counts before bias correction "
+        "adam: weight decay is part of the gradient; adamw-hat: adam_eps is added before bias correction "
         "(adamw | adam | muon | adamw-hat)"
     )
     result = ok("train", "--help-keys")

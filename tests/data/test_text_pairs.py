@@ -318,7 +318,7 @@ def test_the_doctor_of_one_table_tells_what_a_test_part_would_know():
     report = examine(TextDataset("made up", {"train": train}))
     ((severity, message, count),) = findings(report, "known-sides")
     assert severity == "warning"
-    assert "of known texts" in message
+    assert "would not hold for new texts" in message
     assert count == report.figures["sides"]["held_out"]["shared"] > 0
     assert report.figures["sides"]["held_out"]["families"] == 13
     assert remedy(report.findings, {"train": train})[-2:] == ["--set", "copies=sides"]

@@ -244,7 +244,9 @@ def next_step(run: Run, recipe: Any) -> str:
     inputs = describe(run.folder).inputs or task.estimator.INPUTS
     given = {"vectors": "WORD", "fill": sentence_of(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
     given = given or (inputs.single_text and sentence_of(recipe)) or inputs.placeholder
-    table = ", or a table: FILE.csv --out PREDICTIONS.csv" if task.verb == "predict" and inputs.in_tables else ""
+    table = (
+        ", or a table: FILE.csv --out PREDICTIONS.csv" if task.verb == "predict" and inputs.in_tables else ""
+    )
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {given}{table}"
 
 

@@ -72,7 +72,12 @@ def commented(recipe: Any, file: str) -> str:
             lines += ["", f"[{section}]"]
         place = values.get(section, {}) if section else values
         value = place.get(key.name)
-        lines += ["", *textwrap.wrap(key.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ")]
+        lines += [
+            "",
+            *textwrap.wrap(
+                key.meaning, WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False
+            ),
+        ]
         if value is None:
             lines.append(f"# {key.name} =")
         else:

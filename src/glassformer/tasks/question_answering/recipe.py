@@ -80,7 +80,7 @@ class AnswererEvaluateConfig(EvaluateKeys):
     )
     shown: int = setting(24, "number of evaluated questions in the report, errors first")
     questions: tuple[str, ...] = setting(
-        (), "your own questions, each as 'question | context'; the model answers them at the end"
+        (), "your own questions, each as 'question | context', answered at the end"
     )
 
 
