@@ -244,9 +244,7 @@ def test_the_doctor_knows_leaks_by_either_side_and_by_the_swapped_pair():
     ((severity, message, count),) = findings(report, "side-leaks")
     assert (severity, count) == ("warning", 3)
     assert "3 (60.0%; the first 2, the second 2, both 1)" in message
-    assert ("warning", "pairs of test that are also in train, swapped: 1", 1) in findings(
-        report, "swapped"
-    )
+    assert ("warning", "pairs of test that are also in train, swapped: 1", 1) in findings(report, "swapped")
     assert ("note", "test: pairs whose two texts are the same: 1", 1) in findings(report, "same-sides")
     assert report.figures["sides"]["leaks"]["train/test"] == {
         "rows": 3,
