@@ -50,7 +50,8 @@ def diff_sentences(found: Mapping[str, Any]) -> list[str]:
 def slice_line(metric: str, found: Mapping[str, Any]) -> str:
     """A slice of a difference in words."""
     values = f"{figure(metric, found['a'])} → {figure(metric, found['b'])}"
-    return f"{values} on {found['n']:,} examples (corrected p = {p_value(found['p'])})"
+    p = p_value(found["p"])
+    return f"{values} on {found['n']:,} examples (corrected p {p if p.startswith('<') else f'= {p}'})"
 
 
 def slice_table(metric: str, slices: Sequence[Mapping[str, Any]]) -> Table:
@@ -77,7 +78,7 @@ def diff_page(found: Mapping[str, Any]) -> str:
         if found[key]:
             sections.append(Section(key, title, note, table(slice_table(metric, found[key]))))
     if found["flips"]:
-        note = "Examples that the second model predicts worse, its most confident predictions first."
+        note = "Label: first model's prediction → second model's, the most confident of these first."
         sections.append(Section("flips", "Predictions that got worse", note, _flips(found)))
     first, *rest = diff_sentences(found)
     return render_page(
@@ -92,18 +93,21 @@ def diff_page(found: Mapping[str, Any]) -> str:
 
 
 def _flips(found: Mapping[str, Any]) -> Markup:
-    rows = []
+    told = []
     for flip in found["flips"]:
-        parts = flip.get("why") or []
-        why = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in parts)
-        rows.append([flip["where"], flip["example"], flip["label"], flip["a"], flip["b"], why or "–"])
-    heads = ["where", "example", "label", "before", "now", "share of the explanation"]
-    return table(Table(heads, rows, ours=(), words=heads[1:])) + part(
-        "parts",
-        "small",
-        "The last column has the words or patches whose share of the explanation for the second model's "
-        "prediction differs most between the two models.",
+        parts = ", ".join(f"{one['part']} {one['a']:+.2f} → {one['b']:+.2f}" for one in flip.get("why") or ())
+        told.append(
+            {
+                "severity": "note",
+                "message": f"{flip['label']}: {flip['a']} → {flip['b']}{f' ({parts})' if parts else ''}",
+                "examples": [f"{flip['where']}: {flip['example']}"],
+            }
+        )
+    said = (
+        "In parentheses: words or patches whose share of the explanation for the second model's prediction "
     )
+    said += "differs most between the two models."
+    return part("parts", "doctor", told, []) + part("parts", "small", said)
 
 
 # --- an audit -----------------------------------------------------------------------------------------
@@ -173,10 +177,8 @@ def _two(name: str, value: str, rows: Sequence[Sequence[str]]) -> Table:
 def _check(check: Mapping[str, Any]) -> Markup:
     if not check["measured"]:
         return part("parts", "small", f"Not measured: {check['not_measured']}.")
-    findings = check["findings"] or [
-        {"severity": "ok", "message": "Nothing to warn of.", "fix": "", "examples": []}
-    ]
-    body = part("parts", "doctor", findings, [])
+    fine = part("parts", "small", "Nothing to warn of.")
+    body = part("parts", "doctor", check["findings"], []) if check["findings"] else fine
     return body + _values(check["name"], check["values"])
 
 
@@ -212,6 +214,14 @@ def _values(name: str, f: Mapping[str, Any]) -> Markup:
     if name == "faithfulness":
         rows = [[key, own["n"], own["passes"]] for key, own in f["operators"].items()]
         return table(Table(["hidden by", "inputs tested", "pass"], rows, ours=()))
+    if name == "performance":
+        metric = f["metric"]
+        rows = [
+            [metric, figure(metric, f["value"])],
+            ["always the same prediction", figure(metric, f["constant"])],
+        ]
+        rows.insert(1, ["95 % interval", " to ".join(figure(metric, end) for end in f["interval"])])
+        return table(_two("measured", "value", rows))
     plain = [[key.replace("_", " "), _fact(value)] for key, value in f.items()]
     return table(_two("measured", "value", plain))
 
