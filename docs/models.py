@@ -32,8 +32,10 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "pooler_act": ("relu",),
     "pad_token_id": (-1,),
     "relative_attention_num_buckets": (64,),
+    "attention_dropout": (0.1,),
+    "rope_scaling": ({"rope_type": "yarn"},),
 }
-ELSEWHERE = ("modernbert", "deberta-v2", "albert", "t5", "llama", "clip")
+ELSEWHERE = ("deberta-v2", "albert", "t5", "llama", "clip")
 INTRO = """# Which models open here
 
 You see which checkpoints you can fine-tune, explain, serve and export here, and what is refused.

@@ -14,7 +14,7 @@ from typing import Literal
 Activation = Literal["relu", "gelu", "gelu_tanh"]
 NormOrder = Literal["pre", "post"]
 AttentionKind = Literal["full", "local", "linear"]
-FeedForwardKind = Literal["plain", "swiglu"]
+FeedForwardKind = Literal["plain", "swiglu", "geglu"]
 Positions = Literal["learned", "sinusoidal", "none"]
 PoolingKind = Literal[
     "first", "mean", "max", "attention", "pooler", "tokens", "first-mean", "unit-first", "unit-mean"

@@ -17,7 +17,7 @@ import glassformer as gf
 from glassformer.checkpoints.hub import resolve_checkpoint
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
 from glassformer.errors import CheckpointError
-from glassformer.families import FAMILIES
+from glassformer.families import FAMILIES, modernbert
 from glassformer.nn import Trace
 
 transformers = pytest.importorskip("transformers")
@@ -42,6 +42,8 @@ OPENED_BY = {
 KEY_BIAS = re.compile(r"\.(key|k_lin|k)\.bias$")  # its gradient is 0 but for rounding
 SINES = "distilbert.embeddings.position_embeddings.weight"  # written anew where no row of it is learned
 HEADS = [(kind, head) for kind in KINDS for head in OPENED_BY if head in FAMILIES[kind].hub.classes]
+# Of config.json, what nothing of ours depends on: ids that the tokenizer knows, the pooling of another head.
+UNKEPT = {"modernbert": {*modernbert.OF_TOKENIZER, "classifier_pooling"}}
 CASES = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(11))))
 FEW = pytest.mark.parametrize(("kind", "draw"), list(itertools.product(KINDS, range(4))))
 
@@ -80,6 +82,29 @@ def sizes_of(kind: str, draw: int) -> dict[str, Any]:
     }
     if kind == "mpnet":
         return both
+    if kind == "modernbert":
+        del both["hidden_act"], both["layer_norm_eps"]
+        both["hidden_size"] = heads * 2 * rng.choice((3, 5, 7))  # rotary positions turn pairs of numbers
+        biases = dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), draw % 3 == 1)
+        kinds = ["full_attention", "sliding_attention"]
+        listed = {"layer_types": [rng.choice(kinds) for _ in range(layers)]} if draw % 2 else {}
+        bases = {name: {"rope_type": "default", "rope_theta": rng.choice((101.0, 1e4))} for name in kinds}
+        return (
+            both
+            | biases
+            | listed
+            | {
+                "hidden_activation": rng.choice(("gelu", "relu", "gelu_pytorch_tanh")),
+                "classifier_activation": rng.choice(("gelu", "relu")),
+                "classifier_pooling": ("cls", "mean")[draw % 2],
+                "local_attention": rng.choice((2, 4, 6)),
+                "norm_eps": rng.choice((1e-5, 1e-6)),
+                **({"rope_parameters": bases} if draw % 3 == 2 else {}),
+                **dict.fromkeys(
+                    ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 3
+                ),
+            }
+        )
     if kind == "electra":
         narrow = width if draw % 4 == 3 else rng.choice((13, 17))
         return both | {"embedding_size": narrow, "type_vocab_size": rng.choice((1, 2, 3))}
@@ -163,8 +188,10 @@ def check_states(model, peer, asked) -> None:
         close(asked.packed(model).last_hidden_state, ours.last_hidden_state[asked.mask])
     close(ours.last_hidden_state, theirs.last_hidden_state, asked.mask)
     assert len(theirs.hidden_states) == len(theirs.attentions) + 1 == model.config.encoder.num_layers + 1
+    last = model.config.encoder.num_layers
     for i, state in enumerate(theirs.hidden_states):
-        close(ours.trace.hidden_states[i], state, asked.mask)
+        own = ours.trace.hidden_states[i]  # theirs has the norm at the end, if there is one
+        close(model.encoder.final_norm(own) if i == last else own, state, asked.mask)
     for i, maps in enumerate(theirs.attentions):
         # Rows of padding are computed there and left out here.
         close(ours.trace.attentions[i].transpose(1, 2), maps.transpose(1, 2), asked.mask)
@@ -211,8 +238,49 @@ def test_electras_discriminator_opens_without_the_head_that_finds_replaced_token
     check_states(model, whole.electra, Asked.of(config))
 
 
+def test_modernberts_words_may_lack_a_bias(tmp_path):
+    peer = peer_of("modernbert", 1, "mlm", decoder_bias=False)
+    peer.save_pretrained(tmp_path)
+    assert "decoder.bias" not in read_tensors(tmp_path)
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    with torch.no_grad():
+        close(*(asked.answers(asked.of_model(one))[0] for one in (model, peer)))
+
+
+@pytest.mark.parametrize(("radius", "same"), [(63, False), (64, True), (65, False)])
+def test_modernberts_window_has_64_places_on_either_side(radius, same, tmp_path):
+    """``local_attention`` is 128: the place 64 away is seen, the place 65 away is not."""
+    peer = peer_of("modernbert", 0, local_attention=128, num_hidden_layers=1, max_position_embeddings=151,
+                   layer_types=["sliding_attention"])  # fmt: skip
+    peer.save_pretrained(tmp_path)
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config, LONG)
+    assert model.config.encoder.attention_window == 64
+    model.encoder.layers[0].attention.window = radius
+    with torch.no_grad():
+        ours = asked.packed(model).last_hidden_state
+        theirs = asked.of_model(peer).last_hidden_state[asked.mask]
+    assert (float((ours - theirs).abs().max()) <= 1e-5 * float(theirs.abs().max())) == same
+
+
+def test_modernberts_old_keys_mean_the_same(tmp_path):
+    """As published folders have them: thetas and a step, in the place of parameters and types of layers."""
+    peer = peer_of("modernbert", 2, num_hidden_layers=5, layer_types=None)
+    peer.save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    settings = json.loads(file.read_text())
+    bases = {kind: found["rope_theta"] for kind, found in settings.pop("rope_parameters").items()}
+    del settings["layer_types"]
+    old = {"global_rope_theta": bases["full_attention"], "local_rope_theta": bases["sliding_attention"]}
+    file.write_text(json.dumps(settings | old | {"global_attn_every_n_layers": 3}))
+    model, asked = gf.load_pretrained(tmp_path), Asked.of(peer.config)
+    assert model.config.encoder.full_layers == (0, 3)
+    with torch.no_grad():
+        close(asked.of_model(model).last_hidden_state, asked.of_model(peer).last_hidden_state, asked.mask)
+
+
 def test_heads_of_every_family_of_the_hub():
-    assert set(KINDS) >= {"bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra"}
+    known = ("bert", "roberta", "xlm-roberta", "camembert", "distilbert", "mpnet", "electra", "modernbert")
+    assert set(KINDS) >= set(known)
     for kind in KINDS:
         assert {head for name, head in HEADS if name == kind} >= {"classification", "tokens", "spans", "mlm"}
 
@@ -260,7 +328,7 @@ def test_heads_both_ways(kind, head, draw, tmp_path):
         assert torch.equal(before[key], after[key]), key
     said, wrote = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
     assert wrote["architectures"] == [type(peer).__name__]
-    for key in sizes_of(kind, draw):
+    for key in sizes_of(kind, draw).keys() - UNKEPT.get(kind, set()):
         if said[key] is not None and "act" not in key:
             assert wrote[key] == said[key], key
 
@@ -303,11 +371,12 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
     peer = peer_of(kind, 1, "mlm")
     peer.save_pretrained(tmp_path)
     tensors = read_tensors(tmp_path)
-    weight, *others = FAMILIES[kind].hub.names.tied
+    tied = (modernbert.OF_WORDS if kind == "modernbert" else FAMILIES[kind].hub.names).tied
+    weight, *others = tied
     table = peer.get_input_embeddings().weight.detach()
     write_tensors(
         tmp_path,
-        tensors | {weight: table} | {key: tensors[FAMILIES[kind].hub.names.tied[key]] for key in others},
+        tensors | {weight: table} | {key: tensors[tied[key]] for key in others},
     )
     gf.load_pretrained(tmp_path)
     write_tensors(tmp_path, tensors | {weight: table + 1.0})
@@ -337,6 +406,14 @@ def test_a_decoder_of_its_own_is_refused(kind, tmp_path):
         ("roberta", {"num_attention_heads": 10007}, r"config\.json: .* is not a multiple of num_heads 10007"),
         ("roberta", {"is_decoder": True}, "is_decoder = True is not supported"),
         ("roberta", {"hidden_act": "swish"}, "hidden_act = 'swish'"),
+        ("modernbert", {"attention_dropout": 0.1}, "attention_dropout = 0.1 is not supported. Use 0"),
+        ("modernbert", {"rope_scaling": {"type": "yarn"}}, "rope_scaling is not supported"),
+        ("modernbert", {"layer_types": ["full_attention", "linear"]}, "layer_types must name"),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn", "rope_theta": 1e4}}},
+            "rope_type = 'yarn' is not supported",
+        ),
     ],
 )
 def test_settings_that_cannot_be(kind, change, said, tmp_path):

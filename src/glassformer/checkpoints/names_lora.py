@@ -18,7 +18,7 @@ from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names import NameTable, listing
 from glassformer.checkpoints.settings import number, real, shown
 from glassformer.checkpoints.tensors import read_tensors, write_tensors
-from glassformer.errors import CheckpointError, NoSuchModelError
+from glassformer.errors import CheckpointError, NoSuchModelError, NotForThisModelError
 from glassformer.finite import json_text
 
 CONFIG, WEIGHTS, ROOT = "adapter_config.json", "adapter_model", "base_model.model."
@@ -84,6 +84,9 @@ def save_adapter(
         head: layers to save whole, under the Hub's names.
     """
     tensors, parts, layers = {}, [], 0
+    if QKV not in table.fused:
+        what = "PEFT's layout has no name for updates of queries, keys and values that are one matrix there"
+        raise NotForThisModelError(what, where="adapter", fix="Save the whole model")
     sets = _names(table)
     for key, tensor in updates.items():
         layer, part, matrix = key.split(".")

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glassformer.errors import InputError
 from glassformer.explain.result import Scores
 from glassformer.explain.subject import RowView, Subject
+from glassformer.nn.cheaper import LocalAttention
 from glassformer.nn.feedforward import ACTIVATIONS, GatedFeedForward
 from glassformer.nn.pairs import PairPooling
 from glassformer.nn.pooling import AttentionPooling, Pooler, UnitPooling, first_rows
@@ -113,12 +113,17 @@ def spelled_out(encoder: Any, x: Tensor, packing: Packing, rules: Rules) -> Tens
 
 
 def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, rules: Rules) -> Tensor:
-    qkv = (_shared(t, share) for t, share in zip(attention.project(x), rules.shares, strict=True))
+    q, k, v = attention.project(x)
+    placed = (*attention.placed(q, k, packing), v)
+    qkv = (_shared(t, share) for t, share in zip(placed, rules.shares, strict=True))
     out = []
     for q, k, v in zip(*(t.split(packing.lengths) for t in qkv), strict=True):  # of each sequence, [T, H, K]
         scores = torch.einsum("thk,shk->hts", q, k) * q.shape[-1] ** -0.5
         if bias is not None:
             scores = scores + spread(bias, len(q), len(k))
+        if isinstance(attention, LocalAttention):
+            places = torch.arange(len(q), device=q.device)
+            scores = scores.masked_fill((places - places[:, None]).abs() > attention.window, -torch.inf)
         out.append(torch.einsum("hts,shk->thk", rules.weights(scores), v))
     return attention.out(torch.cat(out).flatten(1))
 
@@ -126,7 +131,7 @@ def _attended(attention: Any, x: Tensor, packing: Packing, bias: Tensor | None, 
 def _fed(network: Any, x: Tensor, rules: Rules) -> Tensor:
     if isinstance(network, GatedFeedForward):
         gate, up = network.up(x).chunk(2, -1)
-        gate = F.silu(gate)
+        gate = network.gated(gate)
         product = (
             gate.detach() * up if rules.gate is None else _shared(gate, rules.gate) * _shared(up, rules.gate)
         )
@@ -140,7 +145,8 @@ def _normed(norm: nn.Module, x: Tensor) -> Tensor:
         return x
     x = x - x.mean(-1, keepdim=True)
     deviation = (x.square().mean(-1, keepdim=True) + norm.eps).sqrt().detach()
-    return x / deviation * norm.weight + norm.bias
+    x = x / deviation * norm.weight
+    return x if norm.bias is None else x + norm.bias
 
 
 def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
@@ -148,7 +154,10 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
     if isinstance(model, RowView):
         return model.chosen(_linear_answer(model.model, states, packing), packing.first_rows)
     if model.spans is not None:
-        return model.spans(states)
+        if (dense := model.spans.dense) is None:
+            return model.spans(states)
+        hidden = _by_slope(ACTIVATIONS[model.spans.hidden], dense(states))
+        return model.spans.out(_normed(model.spans.norm, hidden))
     if isinstance(model.pooling, Pooler):
         pooled = _by_slope(torch.tanh, model.pooling.dense(first_rows(states, packing)))
         return _linear_head(model.head, pooled)
@@ -162,7 +171,8 @@ def _linear_answer(model: Any, states: Tensor, packing: Packing) -> Tensor:
 def _linear_head(head: Any, pooled: Tensor) -> Tensor:
     if head.hidden is None or head.activation == "none":
         return head(pooled)
-    return head.out(_by_slope(ACTIVATIONS[head.activation], head.hidden(pooled)))
+    hidden = _by_slope(ACTIVATIONS[head.activation], head.hidden(pooled))
+    return head.out(hidden if head.norm is None else _normed(head.norm, hidden))
 
 
 # --- the backward pass --------------------------------------------------------------------------------

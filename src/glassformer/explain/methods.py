@@ -80,7 +80,7 @@ def _why_not(model: Any, method: str) -> str:
     if _kind(model) != "full" and method == "attention_gradient":
         # Local and linear attention make maps to be shown: what is answered does not go through them.
         return f"has {_kind(model)} attention, whose maps no gradient reaches"
-    if _kind(model) != "full" and method in SPELLED_OUT:
+    if _kind(model) == "linear" and method in SPELLED_OUT:
         return f"has {_kind(model)} attention, which {method} does not know"
     if method == "decomposition" and not can_decompose(model):
         return "has a head or a pooling that does not add up over tokens"

@@ -12,6 +12,7 @@ from glassformer.families.dinov2 import DINOV2, DINOV2_REGISTERS
 from glassformer.families.distilbert import DISTILBERT
 from glassformer.families.electra import ELECTRA
 from glassformer.families.family import Family
+from glassformer.families.modernbert import MODERNBERT
 from glassformer.families.mpnet import MPNET
 from glassformer.families.own import OWN_IMAGE, OWN_TEXT
 from glassformer.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Family] = {
     "distilbert": DISTILBERT,
     "electra": ELECTRA,
     "mpnet": MPNET,
+    "modernbert": MODERNBERT,
     "vit": VIT,
     "dinov2": DINOV2,
     "dinov2_with_registers": DINOV2_REGISTERS,

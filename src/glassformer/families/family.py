@@ -27,6 +27,8 @@ class HubLayout:
         pooling: what the Hub's own classifier reads: "pooler", the "first" row as it is, or "first-mean".
         head_type: the Hub's own classifier: "linear", or "mlp" as wide as the encoder.
         head_activation: of the hidden layer of that mlp.
+        own_head: settings of ``config.json`` -> what else of the Hub's own classifier they say, over the
+            three above; it is then also the classifier of tokens.
     """
 
     read: Callable[[dict[str, Any], str], Any]
@@ -39,6 +41,16 @@ class HubLayout:
     pooling: str = "pooler"
     head_type: str = "linear"
     head_activation: str = "relu"
+    own_head: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+
+    def head_in(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Pooling and head of the Hub's own classifier of texts or images, as ``config.json`` has them."""
+        usual = {
+            "pooling": self.pooling,
+            "head_type": self.head_type,
+            "head_activation": self.head_activation,
+        }
+        return usual if self.own_head is None else usual | self.own_head(settings)
 
     def opens_whole(self) -> str:
         """The settings of a classifier that the Hub's class has too."""
@@ -52,6 +64,14 @@ class HubLayout:
 
     def is_own_head(self, config: Any) -> bool:
         """Whether what stands on the states is what one of ``classes`` has."""
+        if self.own_head is not None and config.head in ("classification", "spans"):
+            wanted = self.head_in(self.write(config))
+            wide = config.head_hidden in (None, config.encoder.d_model)
+            if config.pooling == "tokens" or config.head == "spans":
+                wanted["pooling"] = config.pooling
+            if config.head == "spans":
+                del wanted["head_type"]
+            return wide and all(getattr(config, key) == value for key, value in wanted.items())
         if config.head == "spans":
             return "spans" in self.classes
         if config.pooling == "tokens":

@@ -360,9 +360,9 @@ def _head(
     # Who says that it is of whole texts lacks a part, which is named where the model is filled.
     of_tokens = hub.classes.get("tokens")
     if of_tokens in made_as or (lacks and of_tokens and hub.classes["classification"] not in made_as):
-        return {"head": head, "pooling": "tokens", "num_labels": labels, "head_type": "linear"}
-    kind = {"head_type": hub.head_type, "head_activation": hub.head_activation}
-    return {"head": head, "pooling": hub.pooling, "num_labels": labels} | kind
+        own = {"head_type": "linear"} if hub.own_head is None else hub.head_in(settings)
+        return own | {"head": head, "pooling": "tokens", "num_labels": labels}
+    return {"head": head, "num_labels": labels} | hub.head_in(settings)
 
 
 def load_pretrained(
@@ -502,7 +502,7 @@ def save_pretrained(
     settings = family.hub.write(config)
     whole, said = family.hub.is_own_head(config), family.hub.read(settings, "config.json")
     if whole and head == "classification":
-        said = replace(said, head_activation=config.head_activation)
+        said = replace(said, **{key: getattr(config, key) for key in family.hub.head_in(settings)})
     settings |= unsaid(config, said)
     label_maps(settings, label_names, problem_type)
     settings["architectures"] = [family.hub.class_of(config) if whole else family.hub.classes[None]]

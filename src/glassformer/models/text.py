@@ -51,6 +51,8 @@ class TextEncoderConfig:
     model_type: str | None = (
         None  # of the folder, where several write the same layout; None: the first of them
     )
+    head_norm: bool = False  # behind the hidden layer of an mlp head
+    head_bias: bool = True  # of the hidden layer of an mlp head, and of the masked-word head's
     sides: Literal["apart"] | None = None  # of pairs of texts (``nn/pairs.py``); None: read as one text
 
     def __post_init__(self) -> None:
@@ -100,11 +102,14 @@ class TextEncoder(TextDoors, Backbone):
         if c.head in ("mlm", "pretraining"):
             activation = c.words_activation or c.encoder.activation
             table = c.embedding.token_width or c.embedding.width
-            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps, table)
+            biases = c.head_bias, c.encoder.norm_bias
+            self.mlm = MaskedLMHead(d, c.embedding.vocab_size, activation, c.encoder.eps, table, *biases)
         if c.head == "pretraining":
             self.nsp = nn.Linear(d, 2)
         if c.head == "spans":
-            self.spans = SpanHead(d, c.head_dropout)
+            hidden = c.head_activation if c.head_norm else None
+            biases = c.head_bias, c.encoder.norm_bias
+            self.spans = SpanHead(d, c.head_dropout, hidden, c.encoder.eps, *biases)
         self.init_weights()
 
     def read(

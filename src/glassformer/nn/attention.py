@@ -37,7 +37,7 @@ from glassformer.nn.maps import (
     masked_softmax,
     textbook_weights,
 )
-from glassformer.nn.positions import check_bias, places, spread
+from glassformer.nn.positions import check_bias, places, spread, turned, turned_padded
 from glassformer.nn.trace import LayerRecord
 from glassformer.packing import Packing
 
@@ -444,20 +444,31 @@ class MultiHeadAttention(nn.Module):
         d_model: width of the rows.
         num_heads: must divide ``d_model``.
         dropout: on the attention weights, in training.
+        bias: whether both projections have one.
+        rotary: the base of rotary positions (``positions.rotary``), of self-attention; None: there are none.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``.
     """
 
-    def __init__(self, d_model: int, num_heads: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        *,
+        bias: bool = True,
+        rotary: float | None = None,
+    ):
         super().__init__()
         if num_heads < 1 or d_model % num_heads:
             raise ConfigError(f"d_model {d_model} is not a multiple of num_heads {num_heads}")
         check_rate("dropout", dropout)
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
         self.heads = num_heads, d_model // num_heads  # [H, K]
-        self.qkv = Linear(d_model, 3 * d_model)  # queries, keys, values in one product
-        self.out = Linear(d_model, d_model)
+        self.rotary = rotary
+        self.qkv = Linear(d_model, 3 * d_model, bias)  # queries, keys, values in one product
+        self.out = Linear(d_model, d_model, bias)
 
     def project(
         self, x: Tensor, memory: Tensor | None = None, rows: Tensor | None = None
@@ -467,6 +478,20 @@ class MultiHeadAttention(nn.Module):
             return thirds(self.qkv(x).view(-1, 3, *self.heads))  # 3 x [N, H, K]
         asked, read = x if rows is None else x[rows], x if memory is None else memory
         return self.queries(asked), *self.keys_values(read)
+
+    def placed(
+        self, q: Tensor, k: Tensor, packing: Packing, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys ``[N, H, K]`` of ``packing`` with their rotary positions, if there are any.
+
+        Args:
+            rows: ``[B]`` the rows that the queries are of; None: all.
+        """
+        if self.rotary is None:
+            return q, k
+        places, longest = packing.positions, packing.max_length
+        own = places if rows is None else places[rows]
+        return turned(q, own, longest, self.rotary), turned(k, places, longest, self.rotary)
 
     def queries(self, x: Tensor) -> Tensor:
         """``[N, D]`` -> ``[N, H, K]``, with the first third of the joint projection."""
@@ -507,6 +532,8 @@ class MultiHeadAttention(nn.Module):
             out = self.forward(x, packing, memory, memory_packing, record=record, bias=bias)
             return out[rows]  # a distance counts from where the row stands
         q, k, v = self.project(x, memory, rows)
+        if memory is None:
+            q, k = self.placed(q, k, packing, rows)
         q_packing = packing if rows is None else packing.one_row_each
         kv_packing = memory_packing if memory is not None else packing
         p = self.dropout if self.training else 0.0
@@ -525,12 +552,20 @@ class MultiHeadAttention(nn.Module):
             record.weights = first_row_weights(first, k, kv_packing or packing, bias=bias)
         return self.out(out.flatten(1))
 
+    def project_padded(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """``[B, T, D]`` -> 3 x ``[B, H, T, K]``, with rotary positions."""
+        b, t = x.shape[0], x.shape[1]
+        q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)
+        if self.rotary is not None:
+            q, k = turned_padded(q, self.rotary), turned_padded(k, self.rotary)
+        return q, k, v
+
     def padded(self, x: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
         """The textbook's self-attention over ``[B, T, D]``, ``mask`` ``[B, T]`` True at real tokens.
 
         With a ``bias`` the real tokens of a text stand next to each other.
         """
         b, t = x.shape[0], x.shape[1]
-        q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, T, K]
+        q, k, v = self.project_padded(x)
         out = attend(q, k, v, mask=mask, bias=bias)
         return self.out(out.transpose(1, 2).reshape(b, t, self.d_model))

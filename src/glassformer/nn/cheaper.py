@@ -7,6 +7,8 @@ then the projections, and the maps that explanations and graphs ask for.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -205,6 +207,7 @@ class CheaperAttention(MultiHeadAttention):
         if causal and rows is not None:
             raise ConfigError("rows and causal do not go together", where=type(self).__name__)
         q, k, v = self.project(x)
+        q, k = self.placed(q, k, packing)
         if record is not None:
             record.weights = self._maps(q, k, packing, causal, rows, record.rows == "first")
         out = self.attended(q, k, v, packing, causal).flatten(1)
@@ -225,7 +228,7 @@ class CheaperAttention(MultiHeadAttention):
     def padded(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """The same over ``[B, T, D]``, by its map; ``mask`` ``[B, T]`` True at one stretch of real tokens."""
         b, t = x.shape[0], x.shape[1]
-        q, k, v = self.qkv(x).view(b, t, 3, *self.heads).permute(2, 0, 3, 1, 4).unbind(0)  # [B, H, T, K]
+        q, k, v = self.project_padded(x)
         out = self.weights(q, k, None if mask is None else mask[:, None, None]) @ v
         return self.out(out.transpose(1, 2).reshape(b, t, self.d_model))
 
@@ -236,13 +239,14 @@ class LocalAttention(CheaperAttention):
     Args:
         d_model, num_heads: as of ``MultiHeadAttention``.
         window: places; from the longest sequence on this is full attention.
+        options: ``bias`` and ``rotary`` as of ``MultiHeadAttention``.
 
     Raises:
         ConfigError: ``num_heads`` does not divide ``d_model``, or a window below 1.
     """
 
-    def __init__(self, d_model: int, num_heads: int, window: int):
-        super().__init__(d_model, num_heads)
+    def __init__(self, d_model: int, num_heads: int, window: int, **options: Any):
+        super().__init__(d_model, num_heads, **options)
         self.window = check_window(window, "LocalAttention")
 
     def attended(self, q: Tensor, k: Tensor, v: Tensor, packing: Packing, causal: bool) -> Tensor:

@@ -38,6 +38,7 @@ class EmbeddingConfig:
     damp_repeats: float = 0.0
     # Of all tables and the norm, where it is not d_model: a linear layer behind them brings rows there.
     width: int | None = None
+    norm_bias: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(self.positions, Learned):
@@ -90,7 +91,7 @@ class TextEmbedding(nn.Module):
         self.project = nn.Linear(width, d) if width != d else None
         self.positions = c.places.build(d) if c.places else None
         self.segments = nn.Embedding(c.segments, d) if c.segments else None
-        self.norm = nn.LayerNorm(d, eps=c.eps) if c.norm else None
+        self.norm = nn.LayerNorm(d, eps=c.eps, bias=c.norm_bias) if c.norm else None
         self.widen = nn.Linear(d, c.d_model) if d != c.d_model else None
         self.dropout = Dropout(c.dropout)
         self.compute_dtype: torch.dtype | None = None

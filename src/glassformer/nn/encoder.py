@@ -7,7 +7,7 @@ Pre-norm  (Xiong et al., 2020; ViT):       x = x + f(norm(x)),  then one norm at
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +54,13 @@ class EncoderConfig:
     layer_scale: float | None = (
         None  # what learned scales of residual branches begin with; None: there are none
     )
+    rotary_base: float | None = None  # of rotary positions (nn/positions.py); None: there are none
+    rotary_base_local: float | None = None  # of layers with local attention, where it differs
+    full_layers: tuple[int, ...] = ()  # layers, from 0, with full attention in spite of ``attention``
+    first_norm: bool = True  # of a pre-norm encoder: whether the first layer's attention has a norm
+    attention_bias: bool = True
+    feed_forward_bias: bool = True
+    norm_bias: bool = True
 
     def __post_init__(self) -> None:
         if min(self.d_model, self.num_layers, self.num_heads, self.d_ff) < 1:
@@ -73,6 +80,14 @@ class EncoderConfig:
         if self.feed_forward not in forwards:
             what = f"no feed-forward network {self.feed_forward!r}"
             raise BadValueError(what, where="feed_forward", fix=nearest(self.feed_forward, forwards))
+        if any(not 0 <= i < self.num_layers for i in self.full_layers):
+            what = f"{self.full_layers} are not numbers of {self.num_layers} layers"
+            raise ConfigError(what, where="full_layers", fix="Count from 0")
+        if self.rotary_base is not None and self.d_model // self.num_heads % 2:
+            what = f"rotary positions need heads of an even width, not of {self.d_model // self.num_heads}"
+            raise ConfigError(what, where="rotary_base", fix="Use another num_heads")
+        if not self.first_norm and self.norm != "pre":
+            raise ConfigError("a post-norm layer has its norms", where="first_norm", fix="Leave it out")
         if self.attention != "full" and self.attention_dropout:
             what = f"{self.attention} attention has no weights to drop"
             raise ConfigError(what, where="attention_dropout", fix="Use 0, or attention = full")
@@ -84,17 +99,26 @@ class EncoderConfig:
     def is_plain(self) -> bool:
         """Whether layers are those of Vaswani et al., which every layout of the Hub can express."""
         extra = self.relative_buckets or self.feed_forward != "plain" or self.layer_scale is not None
-        return self.attention == "full" and not extra
+        extra = extra or self.rotary_base is not None or not self.first_norm
+        biased = self.attention_bias and self.feed_forward_bias and self.norm_bias
+        return self.attention == "full" and biased and not extra
 
 
-def attention_of(config: EncoderConfig) -> MultiHeadAttention:
-    """The self-attention that a layer of this config has."""
+def attention_of(config: EncoderConfig, number: int = 0) -> MultiHeadAttention:
+    """The self-attention that a layer of this config has; ``number``: the layer's, from 0."""
     c = config
-    if c.attention == "local":
-        return LocalAttention(c.d_model, c.num_heads, c.attention_window)
-    if c.attention == "linear":
-        return LinearAttention(c.d_model, c.num_heads)
-    return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout)
+    options: dict[str, Any] = {"bias": c.attention_bias, "rotary": c.rotary_base}
+    if c.attention == "local" and number not in c.full_layers:
+        options["rotary"] = c.rotary_base_local or c.rotary_base
+        return LocalAttention(c.d_model, c.num_heads, c.attention_window, **options)
+    if c.attention == "linear" and number not in c.full_layers:
+        return LinearAttention(c.d_model, c.num_heads, **options)
+    return MultiHeadAttention(c.d_model, c.num_heads, c.attention_dropout, **options)
+
+
+def norm_of(config: EncoderConfig) -> LayerNorm:
+    """A layer norm of this config."""
+    return LayerNorm(config.d_model, eps=config.eps, bias=config.norm_bias)
 
 
 class LayerScale(nn.Module):
@@ -111,19 +135,20 @@ class LayerScale(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each with a residual connection and a layer norm."""
 
-    def __init__(self, config: EncoderConfig, drop_path: float = 0.0):
+    def __init__(self, config: EncoderConfig, drop_path: float = 0.0, number: int = 0):
         super().__init__()
         c = config
         self.pre_norm = c.norm == "pre"
-        self.attention = attention_of(c)
-        self.norm1 = LayerNorm(c.d_model, eps=c.eps)
-        gated = c.feed_forward == "swiglu"
+        self.attention = attention_of(c, number)
+        self.norm1: nn.Module = norm_of(c) if c.first_norm or number else nn.Identity()
+        sizes, drop, bias = (c.d_model, c.d_ff), c.feed_forward_dropout, c.feed_forward_bias
+        gate = "silu" if c.feed_forward == "swiglu" else c.activation
         self.feed_forward: FeedForward | GatedFeedForward = (
-            GatedFeedForward(c.d_model, c.d_ff, c.feed_forward_dropout)
-            if gated
-            else FeedForward(c.d_model, c.d_ff, c.activation, c.feed_forward_dropout)
+            FeedForward(*sizes, c.activation, drop, bias)
+            if c.feed_forward == "plain"
+            else GatedFeedForward(*sizes, drop, gate, bias)
         )
-        self.norm2 = LayerNorm(c.d_model, eps=c.eps)
+        self.norm2 = norm_of(c)
         self.dropout = Dropout(c.dropout)
         self.drop_path = drop_path
         begin = c.layer_scale
@@ -176,9 +201,10 @@ class Encoder(nn.Module):
         self.config = config
         n = config.num_layers
         self.layers = nn.ModuleList(
-            EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0)) for i in range(n)
+            EncoderLayer(config, config.stochastic_depth * (i / (n - 1) if n > 1 else 1.0), i)
+            for i in range(n)
         )
-        self.final_norm = LayerNorm(config.d_model, eps=config.eps) if config.final_norm else nn.Identity()
+        self.final_norm = norm_of(config) if config.final_norm else nn.Identity()
         buckets = config.relative_buckets
         self.relative = RelativeBias(buckets, config.num_heads) if buckets else None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -36,24 +37,44 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
+GATES = {"silu": F.silu, **ACTIVATIONS}
+
+
+def check_activation(name: str, known: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a name that is not among the known ones."""
+    if name not in known:
+        raise BadValueError(f"no activation {name!r}", fix=nearest(name, list(known)))
+
+
 class GatedFeedForward(nn.Module):
-    """``W2 (silu(W1 x) * W3 x)``, each with a bias (SwiGLU; Shazeer, 2020); ``up`` is W1 above W3.
+    """``W2 (f(W1 x) * W3 x)`` (Shazeer, 2020), f a SiLU (SwiGLU) or a GELU (GeGLU); ``up`` is W1 above W3.
 
     Args:
         dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
+        activation: f: "silu", or one of ``ACTIVATIONS``.
+        bias: whether each product has one.
+
+    Raises:
+        ConfigError: an unknown activation.
     """
 
-    activation = "swiglu"
-
-    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0):
+    def __init__(
+        self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "silu", bias: bool = True
+    ):
         super().__init__()
-        self.up = Linear(d_model, 2 * d_ff)
-        self.down = Linear(d_ff, d_model)
+        check_activation(activation, GATES)
+        self.up = Linear(d_model, 2 * d_ff, bias)
+        self.down = Linear(d_ff, d_model, bias)
+        self.activation = activation
         self.dropout = Dropout(dropout)
+
+    def gated(self, gate: Tensor) -> Tensor:
+        """f of the first half of ``up``."""
+        return GATES[self.activation](gate)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, D]
         gate, up = self.up(x).chunk(2, -1)
-        return self.down(self.dropout(F.silu(gate) * up))
+        return self.down(self.dropout(self.gated(gate) * up))
 
 
 class FeedForward(nn.Module):
@@ -61,17 +82,24 @@ class FeedForward(nn.Module):
 
     Args:
         dropout: on the hidden units, in training; what leaves the network is the layer's to drop.
+        bias: whether each product has one.
 
     Raises:
         ConfigError: an activation that is not in ``ACTIVATIONS``, or a rate outside [0, 1).
     """
 
-    def __init__(self, d_model: int, d_ff: int, activation: str = "gelu", dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "gelu",
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise BadValueError(f"no activation {activation!r}", fix=nearest(activation, list(ACTIVATIONS)))
-        self.up = Linear(d_model, d_ff)
-        self.down = Linear(d_ff, d_model)
+        check_activation(activation, ACTIVATIONS)
+        self.up = Linear(d_model, d_ff, bias)
+        self.down = Linear(d_ff, d_model, bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
 

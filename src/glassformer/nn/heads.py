@@ -20,6 +20,9 @@ class ClassificationHead(nn.Module):
         dropout: before the last linear layer.
         activation: of the hidden layer: "relu", "gelu", or "none", which leaves it linear.
         input_dropout: before the hidden layer.
+        norm: eps of a layer norm behind the activation of the hidden layer; None: there is none.
+        bias: whether the hidden layer has one.
+        norm_bias: whether that norm has one.
 
     Raises:
         ConfigError: fewer than one class or one hidden unit, a kind that is neither linear nor mlp, an
@@ -36,13 +39,16 @@ class ClassificationHead(nn.Module):
         dropout: float = 0.0,
         activation: str = "relu",
         input_dropout: float = 0.0,
+        norm: float | None = None,
+        bias: bool = True,
+        norm_bias: bool = True,
     ):
         super().__init__()
         if num_labels < 1:
             raise ConfigError(f"a head needs at least one class, got {num_labels}", where="head")
         if kind not in ("linear", "mlp"):
             raise BadValueError(f"no kind of head {kind!r}", where="head", fix="Use linear or mlp")
-        if activation not in ("relu", "gelu", "none"):
+        if activation not in (*ACTIVATIONS, "none"):
             raise BadValueError(
                 f"no activation {activation!r}", where="head_activation", fix="Use relu, gelu or none"
             )
@@ -53,6 +59,7 @@ class ClassificationHead(nn.Module):
         self.dropout = Dropout(dropout)
         self.input_dropout = Dropout(input_dropout)
         self.activation = activation
+        self.norm: nn.LayerNorm | None = None
         if kind == "linear":
             self.hidden = None
             self.out = nn.Linear(d_model, num_labels)
@@ -60,7 +67,9 @@ class ClassificationHead(nn.Module):
             width = d_model if hidden is None else hidden
             if width < 1:
                 raise ConfigError(f"a hidden layer needs at least one unit, got {width}", where="head")
-            self.hidden = nn.Linear(d_model, width)
+            self.hidden = nn.Linear(d_model, width, bias)
+            if norm is not None:
+                self.norm = nn.LayerNorm(width, eps=norm, bias=norm_bias)
             self.out = nn.Linear(width, num_labels)
 
     def forward(self, x: Tensor) -> Tensor:  # [B, D] -> [B, C]
@@ -74,12 +83,15 @@ class ClassificationHead(nn.Module):
         if self.hidden is not None:
             x = self.hidden(self.input_dropout(x))
             x = x if self.activation == "none" else ACTIVATIONS[self.activation](x)
+            x = x if self.norm is None else self.norm(x)
         return self.out(self.dropout(x))
 
 
 def head_of(config: Any, width: int) -> ClassificationHead:
     """The classification head that a model's config describes, on vectors of that width."""
-    c = config
+    c, more = config, {}
+    if getattr(c, "head_norm", False):
+        more = {"norm": c.encoder.eps, "bias": c.head_bias, "norm_bias": c.encoder.norm_bias}
     return ClassificationHead(
         width,
         c.num_labels,
@@ -88,6 +100,7 @@ def head_of(config: Any, width: int) -> ClassificationHead:
         c.head_dropout,
         c.head_activation,
         c.head_input_dropout,
+        **more,
     )
 
 
@@ -95,16 +108,32 @@ class SpanHead(nn.Module):
     """Where an answer begins and where it ends: two logits a token (Devlin et al., 2019). Computes in fp32.
 
     Args:
-        dropout: before the linear layer.
+        dropout: before the last linear layer.
+        hidden: activation of a hidden layer, behind which there is a norm; None: there is none.
+        eps, bias, norm_bias: of that layer and its norm.
     """
 
-    def __init__(self, d_model: int, dropout: float = 0.0):
+    def __init__(
+        self,
+        d_model: int,
+        dropout: float = 0.0,
+        hidden: str | None = None,
+        eps: float = 1e-5,
+        bias: bool = True,
+        norm_bias: bool = True,
+    ):
         super().__init__()
+        self.hidden = hidden
+        self.dense = nn.Linear(d_model, d_model, bias) if hidden else None
+        self.norm = nn.LayerNorm(d_model, eps=eps, bias=norm_bias) if hidden else None
         self.dropout = Dropout(dropout)
         self.out = nn.Linear(d_model, 2)
 
     def forward(self, x: Tensor) -> Tensor:  # [N, D] -> [N, 2], begin and end
-        return self.out(self.dropout(x.to(self.out.weight.dtype)))
+        x = x.to(self.out.weight.dtype)
+        if self.hidden is not None and self.dense is not None and self.norm is not None:
+            x = self.norm(ACTIVATIONS[self.hidden](self.dense(x)))
+        return self.out(self.dropout(x))
 
 
 class MaskedLMHead(nn.Module):
@@ -112,12 +141,22 @@ class MaskedLMHead(nn.Module):
 
     Args:
         width: of the token table; None: ``d_model``.
+        bias, norm_bias: whether the dense layer and the norm have one.
     """
 
-    def __init__(self, d_model: int, vocab_size: int, activation: str, eps: float, width: int | None = None):
+    def __init__(
+        self,
+        d_model: int,
+        vocab_size: int,
+        activation: str,
+        eps: float,
+        width: int | None = None,
+        bias: bool = True,
+        norm_bias: bool = True,
+    ):
         super().__init__()
-        self.dense = nn.Linear(d_model, width or d_model)
-        self.norm = nn.LayerNorm(width or d_model, eps=eps)
+        self.dense = nn.Linear(d_model, width or d_model, bias)
+        self.norm = nn.LayerNorm(width or d_model, eps=eps, bias=norm_bias)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
         self.activation = activation
 

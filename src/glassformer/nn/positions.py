@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import torch
@@ -95,6 +96,51 @@ class LearnedPositions(nn.Embedding):
     def places(self) -> Tensor:
         """The vector of each place ``[length, D]``, for padded input."""
         return self.weight[self.offset :] if self.offset else self.weight
+
+
+# --- rotary positions -----------------------------------------------------------------------------
+
+
+def rotary(length: int, width: int, base: float, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+    """Cosines and sines of the angles ``p / base^(2i / width)`` (Su et al., 2021), each ``[length, width]``.
+
+    Numbers i and i + width / 2 of a row share an angle, as in ``transformers``; the paper pairs neighbors.
+    """
+    rates = 1.0 / base ** (torch.arange(0, width, 2, dtype=torch.float32, device=device) / width)
+    angles = torch.arange(length, dtype=torch.float32, device=device)[:, None] * rates
+    angles = torch.cat([angles, angles], 1)
+    return angles.cos(), angles.sin()
+
+
+@lru_cache(maxsize=8)
+def _rotary_table(length: int, width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode(False), torch.no_grad():
+        return rotary(length, width, base, device)
+
+
+def turned(x: Tensor, places: Tensor, longest: int, base: float) -> Tensor:
+    """Queries or keys ``[N, H, K]``, each pair of their numbers turned by the angle of its place ``[N]``.
+
+    The score of two turned rows depends on the distance of their places alone. Computed in fp32.
+
+    Args:
+        longest: above every place.
+    """
+    length = 1 << max(longest - 1, 1).bit_length()  # few tables serve all lengths
+    cosines, sines = _rotary_table(length, x.shape[-1], base, x.device)
+    return _turn(x, cosines[places][:, None], sines[places][:, None])
+
+
+def turned_padded(x: Tensor, base: float) -> Tensor:
+    """The same of ``[B, H, T, K]``, whose places are 0 to T - 1; for graphs."""
+    cosines, sines = rotary(x.shape[-2], x.shape[-1], base, x.device)
+    return _turn(x, cosines, sines)
+
+
+def _turn(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    wide = x.float()
+    first, second = wide.chunk(2, -1)
+    return (wide * cosines + torch.cat([-second, first], -1) * sines).to(x.dtype)
 
 
 @dataclass(frozen=True)

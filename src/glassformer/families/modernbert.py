@@ -1,0 +1,311 @@
+"""ModernBERT (Warner et al., 2024): rotary positions, GeGLU, no biases, and a window in two layers of three.
+
+Also Ettin, mmBERT, gte-modernbert and modernbert-embed. In layers of ``sliding_attention`` a row attends to
+``local_attention // 2`` places on either side (64 of 128), both ends included. Pre-norm, but the attention of
+the first layer has no norm. One head of dense, activation and norm serves classes, tags and masked words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.checkpoints.layout import THEIR_ACTIVATION, activation
+from glassformer.checkpoints.names import NameTable
+from glassformer.checkpoints.settings import number, real, section, shown
+from glassformer.errors import UnsupportedModelError
+from glassformer.families.family import Family, HubLayout
+from glassformer.models.text import TextEncoder, TextEncoderConfig
+from glassformer.nn.embed import EmbeddingConfig
+from glassformer.nn.encoder import EncoderConfig
+
+KIND = "modernbert"
+GLOBAL, LOCAL = 160_000.0, 10_000.0  # bases of rotary positions
+FULL, SLIDING = "full_attention", "sliding_attention"
+CLASSES: dict[str | None, str] = {
+    None: "ModernBertModel",
+    "classification": "ModernBertForSequenceClassification",
+    "tokens": "ModernBertForTokenClassification",
+    "mlm": "ModernBertForMaskedLM",
+    "spans": "ModernBertForQuestionAnswering",
+}
+# Ids that the tokenizer knows; their defaults in ``transformers`` are those of one vocabulary.
+OF_TOKENIZER = ("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id")
+NAMES = NameTable(
+    prefix="model.",
+    encoder={
+        "embeddings.tokens": "embeddings.tok_embeddings",
+        "embeddings.norm": "embeddings.norm",
+        "encoder.layers.{i}.norm1": "layers.{i}.attn_norm",
+        "encoder.layers.{i}.attention.qkv": "layers.{i}.attn.Wqkv",
+        "encoder.layers.{i}.attention.out": "layers.{i}.attn.Wo",
+        "encoder.layers.{i}.norm2": "layers.{i}.mlp_norm",
+        "encoder.layers.{i}.feed_forward.up": "layers.{i}.mlp.Wi",
+        "encoder.layers.{i}.feed_forward.down": "layers.{i}.mlp.Wo",
+        "encoder.final_norm": "final_norm",
+    },
+    fused={},
+    heads={"head.hidden": "head.dense", "head.norm": "head.norm", "head.out": "classifier"},
+)
+# The masked-word model has the same head under the same names, and the token table behind it.
+OF_WORDS = replace(
+    NAMES,
+    heads={"mlm.dense": "head.dense", "mlm.norm": "head.norm"},
+    whole={"mlm.bias": "decoder.bias"},
+    own_heads=("mlm.bias",),
+    dropped={"decoder.weight": "tied to the token table"},
+    tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
+)
+# So has the model that answers from a text.
+OF_SPANS = replace(
+    NAMES, heads={"spans.dense": "head.dense", "spans.norm": "head.norm", "spans.out": "classifier"}
+)
+
+
+def from_hub(
+    tensors: dict[str, Tensor], where: str, config: TextEncoderConfig | None = None
+) -> dict[str, Tensor]:
+    """The Hub's tensors under our names; a masked-word head without a bias gets zeros.
+
+    Raises:
+        CheckpointError: keys that no table explains, or a decoder that is not tied.
+    """
+    if "classifier.weight" in tensors or "head.dense.weight" not in tensors:
+        spans = config is not None and config.head == "spans"
+        return (OF_SPANS if spans else NAMES).from_hub(tensors, where)
+    found = OF_WORDS.from_hub(tensors, where)
+    table = found.get("embeddings.tokens.weight")
+    return found if table is None else {"mlm.bias": torch.zeros(len(table)), **found}
+
+
+def to_hub(tensors: dict[str, Tensor], with_prefix: bool, config: TextEncoderConfig) -> dict[str, Tensor]:
+    """Our tensors under the Hub's names; ``with_prefix`` puts ``model.`` before the encoder's."""
+    return {"mlm": OF_WORDS, "spans": OF_SPANS}.get(config.head or "", NAMES).to_hub(tensors, with_prefix)
+
+
+# --- config.json ------------------------------------------------------------------------------------
+
+
+def read(settings: dict[str, Any], where: str) -> TextEncoderConfig:
+    """``config.json`` as our config, of old and of new versions of ``transformers``.
+
+    Raises:
+        CheckpointError: a missing key, scaled rotary positions, an unknown type of layer, or dropout on
+            attention weights.
+    """
+    if real(settings, "attention_dropout", where, 0.0, 1):
+        what = f"attention_dropout = {shown(settings['attention_dropout'])} is not supported"
+        raise UnsupportedModelError(what, where=where, fix="Use 0, as ModernBERT was trained")
+    layers, d = number(settings, "num_hidden_layers", where), number(settings, "hidden_size", where)
+    full, eps = _full_layers(settings, layers, where), real(settings, "norm_eps", where, 1e-5)
+    bias = {key: bool(settings.get(f"{key}_bias")) for key in ("norm", "attention", "mlp", "classifier")}
+    embedding = EmbeddingConfig(
+        number(settings, "vocab_size", where),
+        d,
+        "none",
+        number(settings, "max_position_embeddings", where, 8192),
+        segments=0,
+        eps=eps,
+        dropout=real(settings, "embedding_dropout", where, 0.0, 1),
+        norm_bias=bias["norm"],
+    )
+    encoder = EncoderConfig(
+        d,
+        layers,
+        number(settings, "num_attention_heads", where),
+        number(settings, "intermediate_size", where),
+        "pre",
+        _activation(settings, "hidden_activation", where),
+        eps,
+        final_norm=True,
+        feed_forward_dropout=real(settings, "mlp_dropout", where, 0.0, 1),
+        attention="local" if len(full) < layers else "full",
+        attention_window=max(number(settings, "local_attention", where, 128) // 2, 1),
+        feed_forward="geglu",
+        rotary_base=_base(settings, FULL, "global_rope_theta", GLOBAL, where),
+        rotary_base_local=_base(settings, SLIDING, "local_rope_theta", LOCAL, where),
+        full_layers=full if len(full) < layers else (),
+        first_norm=False,
+        attention_bias=bias["attention"],
+        feed_forward_bias=bias["mlp"],
+        norm_bias=bias["norm"],
+    )
+    answers: dict[str, Any] = {}
+    if CLASSES["spans"] in (settings.get("architectures") or ()):  # its head has the names of a classifier's
+        own = {key: value for key, value in own_head(settings).items() if key != "pooling"}
+        answers = {"head": "spans", **own}
+    return TextEncoderConfig(
+        embedding,
+        encoder,
+        pooling=None,
+        **answers,
+        head_dropout=real(settings, "classifier_dropout", where, 0.0, 1),
+        words_activation=_activation(settings, "classifier_activation", where),
+        head_bias=bias["classifier"],
+        init_std=real(settings, "initializer_range", where, 0.02),
+        model_type=KIND,
+    )
+
+
+def _activation(settings: Mapping[str, Any], key: str, where: str) -> Any:
+    return activation({"hidden_act": settings.get(key, "gelu")}, where)
+
+
+def _full_layers(settings: dict[str, Any], layers: int, where: str) -> tuple[int, ...]:
+    """The layers with full attention: as ``layer_types`` lists them, or every so many."""
+    kinds = settings.get("layer_types")
+    if kinds is None:
+        return tuple(range(0, layers, number(settings, "global_attn_every_n_layers", where, 3)))
+    if not isinstance(kinds, list) or len(kinds) != layers or not {*map(str, kinds)} <= {FULL, SLIDING}:
+        what = f"layer_types must name {FULL} or {SLIDING} for each of {layers} layers"
+        raise UnsupportedModelError(what, where=where)
+    return tuple(i for i, kind in enumerate(kinds) if kind == FULL)
+
+
+def _base(settings: dict[str, Any], kind: str, old: str, usual: float, where: str) -> float:
+    """The base of the rotary positions of a type of layer."""
+    if settings.get("rope_scaling") is not None:
+        raise UnsupportedModelError("rope_scaling is not supported", where=where)
+    if settings.get("rope_parameters") is None:
+        return usual if settings.get(old) is None else real(settings, old, where, usual)
+    found = section(settings, "rope_parameters", where)
+    own = section(found, kind, where) if found.get(kind) is not None else {}
+    if own.get("rope_type", "default") != "default":
+        raise UnsupportedModelError(f"rope_type = {shown(own['rope_type'])} is not supported", where=where)
+    return real(own, "rope_theta", where, usual)
+
+
+def own_head(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The Hub's classifier, also of tokens: dense, activation, norm, and a linear layer."""
+    pooling = "mean" if settings.get("classifier_pooling") == "mean" else "first"
+    return {
+        "pooling": pooling,
+        "head_norm": True,
+        "head_activation": _activation(settings, "classifier_activation", "config.json"),
+    }
+
+
+def expresses(config: TextEncoderConfig) -> bool:
+    """Whether the Hub's layout can express this encoder."""
+    e, c = config.embedding, config.encoder
+    return (
+        config.model_type == KIND
+        and (e.positions, e.segments, e.norm, e.eps, e.norm_bias) == ("none", 0, True, c.eps, c.norm_bias)
+        and (e.token_width, e.width, e.frozen, e.damp_repeats, e.scale) == (None, None, False, 0, 1)
+        and (c.norm, c.feed_forward, c.final_norm, c.first_norm) == ("pre", "geglu", True, False)
+        and (c.relative_buckets, c.layer_scale) == (0, None)
+        and c.attention in ("local", "full")
+        and c.rotary_base is not None
+        and config.words_activation is not None
+    )
+
+
+def write(config: TextEncoderConfig) -> dict[str, Any]:
+    e, c = config.embedding, config.encoder
+    full = range(c.num_layers) if c.attention == "full" else c.full_layers
+    bases = {FULL: c.rotary_base, SLIDING: c.rotary_base_local or c.rotary_base}
+    own = config.head_activation if config.head_norm else config.words_activation
+    return {
+        "model_type": KIND,
+        "vocab_size": e.vocab_size,
+        "hidden_size": c.d_model,
+        "num_hidden_layers": c.num_layers,
+        "num_attention_heads": c.num_heads,
+        "intermediate_size": c.d_ff,
+        "hidden_activation": THEIR_ACTIVATION[c.activation],
+        "max_position_embeddings": e.max_positions,
+        "norm_eps": c.eps,
+        "norm_bias": c.norm_bias,
+        "attention_bias": c.attention_bias,
+        "attention_dropout": 0.0,
+        "mlp_bias": c.feed_forward_bias,
+        "mlp_dropout": c.feed_forward_dropout,
+        "embedding_dropout": e.dropout,
+        "local_attention": 2 * c.attention_window,
+        "layer_types": [FULL if i in full else SLIDING for i in range(c.num_layers)],
+        "rope_parameters": {k: {"rope_type": "default", "rope_theta": base} for k, base in bases.items()},
+        "decoder_bias": True,
+        "classifier_pooling": "mean" if config.pooling == "mean" else "cls",
+        "classifier_dropout": config.head_dropout,
+        "classifier_bias": config.head_bias,
+        "classifier_activation": THEIR_ACTIVATION[own or "gelu"],
+        "initializer_range": config.init_std,
+        **dict.fromkeys(OF_TOKENIZER),
+        "torch_dtype": "float32",
+    }
+
+
+# --- presets: plain functions with every number visible -------------------------------------------
+
+
+def modernbert(
+    vocab_size: int = 50_368,
+    d_model: int = 768,
+    num_layers: int = 22,
+    num_heads: int = 12,
+    d_ff: int = 1152,
+    max_positions: int = 8192,
+    window: int = 64,
+    every: int = 3,
+    **options,
+) -> TextEncoderConfig:
+    """ModernBERT-base: L22 H768 A12, 149 M parameters; every third layer has full attention."""
+    encoder = EncoderConfig(
+        d_model,
+        num_layers,
+        num_heads,
+        d_ff,
+        "pre",
+        "gelu",
+        1e-5,
+        final_norm=True,
+        attention="local" if every > 1 else "full",
+        attention_window=window,
+        feed_forward="geglu",
+        rotary_base=GLOBAL,
+        rotary_base_local=LOCAL,
+        full_layers=tuple(range(0, num_layers, every)) if every > 1 else (),
+        first_norm=False,
+        attention_bias=False,
+        feed_forward_bias=False,
+        norm_bias=False,
+    )
+    embedding = EmbeddingConfig(vocab_size, d_model, "none", max_positions, 0, eps=1e-5, norm_bias=False)
+    options = {"pooling": None, "words_activation": "gelu", "head_bias": False, **options}
+    return TextEncoderConfig(embedding, encoder, model_type=KIND, **options)
+
+
+def _tiny() -> TextEncoderConfig:
+    head: dict[str, Any] = {"pooling": "first", "head": "classification", "head_type": "mlp"}
+    head |= {"head_norm": True, "head_activation": "gelu"}
+    return modernbert(31, 12, 2, 3, 17, 19, window=2, every=2, num_labels=3, **head)
+
+
+MODERNBERT = Family(
+    KIND,
+    TextEncoder,
+    TextEncoderConfig,
+    _tiny,
+    HubLayout(
+        read,
+        write,
+        expresses,
+        NAMES,
+        from_hub,
+        to_hub,
+        CLASSES,
+        pooling="first",
+        head_type="mlp",
+        head_activation="gelu",
+        own_head=own_head,
+    ),
+    examples=(
+        "answerdotai/ModernBERT-base",
+        "jhu-clsp/ettin-encoder-150m",
+        "Alibaba-NLP/gte-modernbert-base",
+    ),
+)
