@@ -260,6 +260,7 @@ def _tuned(
             head_dropout=model.head_dropout,
             head_activation=model.head_activation,
             head_input_dropout=model.head_input_dropout,
+            head_norm=model.head == "mlp" and getattr(checkpoint.family.hub, "own_head", None) is not None,
             sides="apart" if apart else None,
         ),
         head,
