@@ -140,8 +140,8 @@ def others(folder: Path) -> Iterator[str]:
     yield f"| `architectures` with a class that ends in `ForMultipleChoice` | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     config.write_text(json.dumps(settings))
     weights = folder / "model.safetensors"
-    weights.rename(folder / "pytorch_model.bin")
-    yield f"| pickled weights alone | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
+    weights.rename(folder / "model.ckpt")
+    yield f"| pickled weights alone, other than `pytorch_model.bin` as PyTorch writes it since 1.6 | {cell(refusal(lambda: load_pretrained(folder), folder))} |"
     pieces = folder / "sentencepiece.bpe.model"
     pieces.write_bytes(b"\n")
     yield f"| `sentencepiece.bpe.model` alone | {cell(refusal(lambda: load_tokenizer(folder), folder))} |"

@@ -40,6 +40,15 @@ def test_a_hub_id_is_fetched_without_what_could_run(tmp_path, fake_hub):
     assert not any("pytorch_model" in path or ".py" in path for path in fake_hub.requests)
 
 
+def test_zipped_weights_are_fetched_where_there_are_no_others(tmp_path, fake_hub):
+    torch.save({"weight": torch.tensor([3.0])}, tmp_path / "x.bin")
+    files = {"config.json": b'{"model_type": "bert"}', "pytorch_model.bin": (tmp_path / "x.bin").read_bytes()}
+    fake_hub.repos["org/old"] = {NEW: files | {"training_args.bin": b"!"}}
+    found = resolve_checkpoint("org/old")
+    assert sorted(p.name for p in found.path.iterdir()) == ["config.json", "pytorch_model.bin"]
+    assert read_tensors(found.path)["weight"].item() == 3.0
+
+
 def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, monkeypatch):
     commits = {OLD: checkpoint(tmp_path / "old", 1.0), NEW: checkpoint(tmp_path / "new", 2.0)}
     fake_hub.repos["org/tiny"] = commits
@@ -186,7 +195,7 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
 def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):
     files = checkpoint(tmp_path / "src", 2.0)
     fake_hub.repos["org/tiny"] = {NEW: files}
-    fake_hub.repos["org/pickled"] = {NEW: {"config.json": b"{}", "pytorch_model.bin": b"!"}}
+    fake_hub.repos["org/pickled"] = {NEW: {"config.json": b"{}", "model.ckpt": b"!"}}
     fake_hub.repos["org/empty"] = {NEW: {"README.md": b"", "vocab.txt": b""}}
     fake_hub.repos["org/gated"] = {NEW: files}
     fake_hub.gated.add("org/gated")
@@ -194,7 +203,7 @@ def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):
         ("org/none", None, "is not on the Hub, or is private"),
         ("org/tiny", "v9", "has no such revision"),
         ("org/tiny", OLD, "has no such revision"),
-        ("org/pickled", None, "has no safetensors weights, and pickled ones are not fetched"),
+        ("org/pickled", None, "has no weights in safetensors or pytorch_model.bin, and other pickles"),
         ("org/empty", None, "has no config.json"),
         ("org/gated", None, "is gated"),
         ("org/a--b", None, "is not a valid Hub id"),

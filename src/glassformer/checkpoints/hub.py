@@ -51,6 +51,8 @@ ALLOWED_FILES = [
     "[0-9]_Dense/config.json",
     "[0-9]_Dense/model.safetensors",
 ]
+# Fetched where a repository has no weights in safetensors; read without unpickling (``torch_zip.py``).
+ZIPPED = ["pytorch_model.bin", "pytorch_model-*.bin", "pytorch_model.bin.index.json"]
 _STEP = re.compile(r"[0-9]_(Pooling|Normalize|Dense)/(config\.json|model\.safetensors)")  # of modules.json
 MAX_FILE_BYTES = 64 << 30  # of weights
 MAX_SMALL_BYTES = 256 << 20  # of every other file
@@ -136,9 +138,10 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         # The library tries for half a minute: what is here already, or is not, is known at once.
         away = None if _offline() else unreachable(HfApi().endpoint)
         local: dict[str, Any] = {"local_files_only": True} if away else {}
-        if not away:
-            _check_announced(repo, revision, shown)
-        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=ALLOWED_FILES, **local))
+        names = [] if away else _check_announced(repo, revision, shown)
+        zipped = bool(names) and not any(fnmatch(name, "model*.safetensors") for name in names)
+        patterns = [*ALLOWED_FILES, *(ZIPPED if zipped else ())]
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=patterns, **local))
     except CheckpointError:
         raise
     except errors.GatedRepoError:
@@ -165,34 +168,40 @@ def _from_hub(repo: str, revision: str | None, package: str | None = None) -> Re
         _check_sent(folder, shown)
         if _checked_folder(folder, shown) != folder:
             raise IncompleteError("has no config.json", where=shown, fix="Name another")
-        if not any(folder.glob("*.safetensors")):
-            what = "has no safetensors weights, and pickled ones are not fetched: they could run any code"
+        if not any((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin"))):
+            what = "has no weights in safetensors or pytorch_model.bin, and other pickles are not fetched"
             raise PickleError(what, where=shown, fix="Look for a revision or a copy that has them")
         return Resolved(folder, f"Hugging Face Hub {repo} at commit {folder.name}", True)
     raise NotDownloadedError(what, where=shown, fix=fix)
 
 
 def _wanted(name: str) -> bool:
-    return any(fnmatch(name, pattern) for pattern in ALLOWED_FILES)
+    return any(fnmatch(name, pattern) for pattern in (*ALLOWED_FILES, *ZIPPED))
 
 
-def _check_announced(repo: str, revision: str | None, shown: str) -> None:
-    """Look at the names and sizes that the Hub speaks of before anything is fetched.
+def _most_bytes(name: str) -> int:
+    return MAX_FILE_BYTES if name.endswith((".safetensors", ".bin")) else MAX_SMALL_BYTES
+
+
+def _check_announced(repo: str, revision: str | None, shown: str) -> list[str]:
+    """The names that the Hub speaks of, which are looked at with their sizes before anything is fetched.
 
     Raises:
         CheckpointError: a name that leads out of the folder, or more bytes than any model here has.
     """
-    for name, size in _announced(repo, revision):
+    announced = _announced(repo, revision)
+    for name, size in announced:
         if not _wanted(name):
             continue
         if set(name) & set("/\\:\0") and not _STEP.fullmatch(name):
             raise CheckpointError(
                 f"names a file {name[:80]!r}, which is none of a model", where=shown, fix="Do not use it"
             )
-        most = MAX_FILE_BYTES if name.endswith(".safetensors") else MAX_SMALL_BYTES
+        most = _most_bytes(name)
         if size is not None and size > most:
             what = f"its {name} has {size:,} bytes, {most:,} at most are fetched"
             raise CheckpointError(what, where=shown, fix="Fetch it by other means, if you trust it")
+    return [name for name, _ in announced]
 
 
 def _announced(repo: str, revision: str | None) -> list[tuple[str, int | None]]:
@@ -240,7 +249,7 @@ def _check_sent(folder: Path, shown: str) -> None:
             continue
         blob = file.resolve()
         size = blob.stat().st_size if blob.is_file() else -1
-        most = MAX_FILE_BYTES if file.suffix == ".safetensors" else MAX_SMALL_BYTES
+        most = _most_bytes(file.name)
         what = ""
         if size < 0:
             what = f"{file.name} is not a plain file"

@@ -4,8 +4,9 @@
     model-00001-of-00002.safetensors ...                  shards and
     model.safetensors.index.json                          {"weight_map": {tensor: shard}, ...}
 
-safetensors holds numbers and names only. Pickled weights can run any code when they are read, so
-they are never opened here.
+safetensors holds numbers and names only. Where a folder has PyTorch's zip files alone, ``pytorch_model.bin``,
+``torch_zip.py`` reads them without unpickling. Other pickles can run code when they are read: they are no
+weights here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glassformer.checkpoints.files import read_json
+from glassformer.checkpoints.torch_zip import CONVERT, read_zip
 from glassformer.errors import (
     CannotWriteError,
     CheckpointError,
@@ -36,14 +38,10 @@ MAX_HEADER_BYTES = 16 * 2**20
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FETCH_AGAIN = "Fetch the folder again, whole"
 _BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
-_CONVERT = (
-    "Convert them once, where the code inside may run: python -c "
-    "\"from transformers import AutoModel; AutoModel.from_pretrained('OLD').save_pretrained('NEW')\""
-)
 
 
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
-    """All tensors of ``{name}.safetensors``, or of its shards, on the CPU.
+    """All tensors of ``{name}.safetensors``, or of its shards, on the CPU; else of ``pytorch_{name}.bin``.
 
     Files are mapped, not copied: bytes are read when a tensor is first used. Sums are not checked
     here (:func:`glassformer.checkpoints.files.verify_folder` does that).
@@ -55,8 +53,11 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for file, expected in _weight_files(Path(folder), name):
         try:
-            _check_header(file)
-            part = load_file(file)
+            if file.suffix == ".bin":
+                part = read_zip(file)
+            else:
+                _check_header(file)
+                part = load_file(file)
         except _BAD_FILE as error:
             raise _damaged(file, error) from None
         if expected is not None and part.keys() != expected:
@@ -152,16 +153,22 @@ def _weight_files(folder: Path, name: str) -> list[tuple[Path, set[str] | None]]
     single, index = folder / f"{name}.safetensors", folder / f"{name}.safetensors.index.json"
     if os.path.lexists(single):  # a pipe or a folder of that name is said to be one when it is opened
         return [(single, None)]
+    ending = ".safetensors"
     if not index.is_file():
-        raise _no_weights(folder, single)
+        zipped = folder / f"pytorch_{name}.bin"
+        index, ending = folder / f"pytorch_{name}.bin.index.json", ".bin"
+        if zipped.is_file():
+            return [(zipped, None)]
+        if not index.is_file():
+            raise _no_weights(folder, single)
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise CheckpointError("has no 'weight_map'", where=str(index), fix=_FETCH_AGAIN)
     placed: dict[str, set[str]] = {}
     for tensor, file_name in weight_map.items():
         plain = isinstance(file_name, str) and not set(file_name) & set("/\\:\0")
-        if not plain or not file_name.endswith(".safetensors"):
-            what = f"places {tensor!r} in {file_name!r}, which is not a safetensors file of this folder"
+        if not plain or not file_name.endswith(ending):
+            what = f"places {tensor!r} in {file_name!r}, which is not a {ending[1:]} file of this folder"
             raise CheckpointError(what, where=str(index), fix="Do not use this checkpoint")
         placed.setdefault(file_name, set()).add(tensor)
     for file_name in sorted(placed):
@@ -176,7 +183,7 @@ def _no_weights(folder: Path, wanted: Path) -> CheckpointError:
     pickled = sorted(file.name for pattern in PICKLED for file in folder.glob(pattern))
     if pickled:
         what = f"{pickled[0]} is pickled: reading it could run any code, so it is refused"
-        return PickleError(what, where=str(folder), fix=_CONVERT)
+        return PickleError(what, where=str(folder), fix=CONVERT)
     return IncompleteError(f"has no {wanted.name}, nor an index of shards", where=str(folder))
 
 
@@ -189,7 +196,7 @@ def _check_header(file: Path) -> None:
     whole = len(start) == 8 and brace == b"{" and struct.unpack("<Q", start)[0] <= size - 8
     pickled = start[:2] in (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05") and not whole
     if pickled or start[:4] == b"PK\x03\x04":
-        raise PickleError("holds a pickle, whatever its name says", where=str(file), fix=_CONVERT)
+        raise PickleError("holds a pickle, whatever its name says", where=str(file), fix=CONVERT)
     if start == b"version ":
         what = "is a Git LFS pointer, not the weights"
         raise IncompleteError(what, where=str(file), fix="Run 'git lfs pull' in the repository")

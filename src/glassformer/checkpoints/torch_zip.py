@@ -1,0 +1,346 @@
+"""PyTorch's zip files (``pytorch_model.bin``) read without unpickling: numbers and names, and no code runs.
+
+Such a file is a zip archive of a pickle, which describes the tensors, and of their bytes. Here the pickle is
+a list of instructions for a machine that knows ``OPCODES`` and ``GLOBALS`` and nothing else: it makes
+dictionaries, tuples, numbers and descriptions of tensors. Any other opcode or name is an error before
+anything is built, and sizes are checked before bytes are read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import pickletools
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glassformer.errors import CheckpointError, IncompleteError, PickleError
+from glassformer.reading import open_regular
+
+CONVERT = (
+    "Convert them once, where the code inside may run: python -c "
+    "\"from transformers import AutoModel; AutoModel.from_pretrained('OLD').save_pretrained('NEW')\""
+)
+MAX_PICKLE_BYTES = 16 * 2**20
+MAX_ENTRIES = 100_000
+MAX_STEPS = 2_000_000  # opcodes
+MAX_AXES = 16
+
+DTYPES = {
+    "DoubleStorage": torch.float64,
+    "FloatStorage": torch.float32,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+
+
+@dataclass(frozen=True)
+class Name:
+    """A global of ``GLOBALS``: a word, never an object."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Numbers of one kind under a key of the archive."""
+
+    dtype: torch.dtype
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Described:
+    """A tensor: where its numbers are, and how they lie."""
+
+    storage: Storage
+    offset: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+GLOBALS = {
+    ("collections", "OrderedDict"),
+    ("torch._utils", "_rebuild_tensor_v2"),
+    ("torch._utils", "_rebuild_parameter"),
+    *(("torch", name) for name in DTYPES),
+}
+MARK = object()
+
+
+def read_zip(file: Path) -> dict[str, Tensor]:
+    """Every tensor of a file that ``torch.save`` wrote of a state dict, on the CPU.
+
+    A dictionary with a ``state_dict`` or ``model`` in it gives what that holds.
+
+    Raises:
+        PickleError: a pickle of before PyTorch 1.6, or one that asks for anything else than tensors.
+        CheckpointError: a damaged archive, or sizes that do not fit.
+    """
+    try:
+        with open_regular(file) as opened, zipfile.ZipFile(opened) as archive:
+            entries = _checked(archive, file)
+            root = next(name for name in entries if name.endswith("/data.pkl")).removesuffix("data.pkl")
+            found = _Machine(file).run(archive.read(entries[f"{root}data.pkl"]))
+            if root + "byteorder" in entries and archive.read(entries[root + "byteorder"]) != b"little":
+                raise CheckpointError("has numbers in another byte order", where=str(file))
+            return _tensors(_state(found, file), archive, entries, root, file)
+    except zipfile.BadZipFile as error:
+        with open_regular(file) as opened:
+            start = opened.read(8)
+        if start == b"version ":
+            what, fix = "is a Git LFS pointer, not the weights", "Run 'git lfs pull' in the repository"
+            raise IncompleteError(what, where=str(file), fix=fix) from None
+        if start and start[:2] != b"PK":
+            what = "is pickled: reading it could run any code, so it is refused"
+            raise PickleError(what, where=str(file), fix=CONVERT) from None
+        raise CheckpointError(f"is not readable as a zip file: {error}", where=str(file)) from None
+    except (OSError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise CheckpointError(f"is not readable: {error}", where=str(file)) from None
+
+
+def _checked(archive: zipfile.ZipFile, file: Path) -> dict[str, zipfile.ZipInfo]:
+    """The entries by their names: stored as they are, apart from each other, no larger than the file."""
+    infos, size = archive.infolist(), os.path.getsize(file)
+    entries = {info.filename: info for info in infos}
+    pickles = [name for name in entries if name.endswith("/data.pkl") and name.count("/") == 1]
+    what = ""
+    if len(infos) > MAX_ENTRIES:
+        what = f"has {len(infos):,} entries"
+    elif len(entries) < len(infos):
+        what = "has two entries of one name"
+    elif len(pickles) != 1:
+        what = "is not a file of torch.save: it has no data.pkl"
+    elif any(info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1 for info in infos):
+        what = "has compressed or encrypted entries, which torch.save does not write"
+    elif any(info.file_size != info.compress_size for info in infos):
+        what = "has entries of two sizes"
+    elif sum(info.file_size for info in infos) > size:
+        what = "has entries that overlap, or that are larger than the file"
+    elif entries[pickles[0]].file_size > MAX_PICKLE_BYTES:
+        what = f"describes its tensors in {entries[pickles[0]].file_size:,} bytes"
+    if what:
+        raise CheckpointError(what, where=str(file), fix="Do not use this checkpoint")
+    return entries
+
+
+# --- the machine --------------------------------------------------------------------------------------
+
+
+class _Machine:
+    """Runs the opcodes of a pickle that make tensors; there is no way to call anything."""
+
+    def __init__(self, file: Path):
+        self.file = file
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, code: bytes) -> Any:
+        """What the pickle describes.
+
+        Raises:
+            PickleError: an opcode, a name or a call that is not of tensors.
+            CheckpointError: it is cut or makes no sense.
+        """
+        try:
+            for step, (opcode, argument, _) in enumerate(pickletools.genops(code)):
+                if opcode.name == "STOP":
+                    (found,) = self.stack
+                    return found
+                known = OPCODES.get(opcode.name)
+                if known is None or step > MAX_STEPS:
+                    raise self.refused(f"the opcode {opcode.name}" if known is None else f"{step:,} opcodes")
+                known(self, argument)
+        except CheckpointError:
+            raise
+        except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            what = f"its description of tensors makes no sense: {error}"
+            raise CheckpointError(what, where=str(self.file), fix="Fetch it again, whole") from None
+        raise CheckpointError("its description of tensors has no end", where=str(self.file))
+
+    def refused(self, what: str) -> PickleError:
+        """An error for what no description of tensors has."""
+        return PickleError(
+            f"asks for {what[:80]}, which no weights need: nothing was run", where=str(self.file),
+            fix="Do not use this checkpoint",
+        )  # fmt: skip
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def above_mark(self) -> list[Any]:
+        """What lies above the last mark; both leave the stack."""
+        at = len(self.stack) - 1 - self.stack[::-1].index(MARK)
+        found = self.stack[at + 1 :]
+        del self.stack[at:]
+        return found
+
+    def tuple_of(self, count: int) -> None:
+        found = tuple(self.stack[len(self.stack) - count :])
+        if len(found) < count:
+            raise ValueError("the stack is empty")
+        del self.stack[len(self.stack) - count :]
+        self.push(found)
+
+    def named(self, module: str, name: str) -> None:
+        if (module, name) not in GLOBALS:
+            raise self.refused(f"{module}.{name}")
+        self.push(Name(module, name))
+
+    def named_by_stack(self) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        self.named(str(module), str(name))
+
+    def items(self, pairs: list[Any]) -> None:
+        target = self.stack[-1]
+        if not isinstance(target, dict):
+            raise TypeError("items of something else than a dictionary")
+        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+            target[key if isinstance(key, str | int) else str(key)] = value
+
+    def extended(self, values: list[Any]) -> None:
+        if not isinstance(self.stack[-1], list):
+            raise TypeError("elements of something else than a list")
+        self.stack[-1].extend(values)
+
+    def stored(self) -> None:
+        """The storage that a persistent id names."""
+        kind, storage, key, _, count = self.stack.pop()
+        if kind != "storage" or not isinstance(storage, Name) or storage.name not in DTYPES:
+            raise self.refused("something else than numbers")
+        if not isinstance(key, str) or not isinstance(count, int) or count < 0:
+            raise ValueError("a storage without a key or a size")
+        self.push(Storage(DTYPES[storage.name], key, count))
+
+    def called(self) -> None:
+        """The three calls there are; none of them is made."""
+        arguments, name = self.stack.pop(), self.stack.pop()
+        if not isinstance(name, Name):
+            raise self.refused("a call of a value")
+        if name.name == "OrderedDict" and arguments in ((), ([],)):
+            self.push({})
+        elif name.name == "_rebuild_parameter":
+            if not isinstance(arguments[0], Described):
+                raise ValueError("a parameter of something else than a tensor")
+            self.push(arguments[0])
+        elif name.name == "_rebuild_tensor_v2":
+            storage, offset, size, stride = arguments[:4]
+            self.push(_described(storage, offset, size, stride))
+        else:
+            raise self.refused(f"a call of {name.name}")
+
+    def built(self) -> None:
+        """The state of a dictionary: the versions of its modules, which nothing needs."""
+        self.stack.pop()
+        if not isinstance(self.stack[-1], dict):
+            raise self.refused("the state of an object")
+
+
+def _described(storage: Any, offset: Any, size: Any, stride: Any) -> Described:
+    numbers = [offset, *size, *stride]
+    if not isinstance(storage, Storage) or not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
+        raise ValueError("a tensor of impossible sizes")
+    if len(size) != len(stride) or len(size) > MAX_AXES:
+        raise ValueError("a tensor whose sizes and strides do not fit")
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if math.prod(size) else -1
+    if last >= storage.count or math.prod(size) > storage.count:
+        raise ValueError("a tensor that reaches beyond its numbers")
+    return Described(storage, offset, tuple(size), tuple(stride))
+
+
+def _memoize(machine: _Machine, argument: Any) -> None:
+    machine.memo[len(machine.memo) if argument is None else argument] = machine.stack[-1]
+
+
+OPCODES: Mapping[str, Callable[[_Machine, Any], Any]] = {
+    "PROTO": lambda m, a: None,
+    "FRAME": lambda m, a: None,
+    "MARK": lambda m, a: m.push(MARK),
+    "NONE": lambda m, a: m.push(None),
+    "NEWTRUE": lambda m, a: m.push(True),
+    "NEWFALSE": lambda m, a: m.push(False),
+    **dict.fromkeys(("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT"), lambda m, a: m.push(a)),
+    **dict.fromkeys(("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"), lambda m, a: m.push(a)),
+    "EMPTY_DICT": lambda m, a: m.push({}),
+    "EMPTY_LIST": lambda m, a: m.push([]),
+    "EMPTY_TUPLE": lambda m, a: m.push(()),
+    "TUPLE": lambda m, a: m.push(tuple(m.above_mark())),
+    "TUPLE1": lambda m, a: m.tuple_of(1),
+    "TUPLE2": lambda m, a: m.tuple_of(2),
+    "TUPLE3": lambda m, a: m.tuple_of(3),
+    "GLOBAL": lambda m, a: m.named(*a.split(" ", 1)),
+    "STACK_GLOBAL": lambda m, a: m.named_by_stack(),
+    "BINPERSID": lambda m, a: m.stored(),
+    "REDUCE": lambda m, a: m.called(),
+    "BUILD": lambda m, a: m.built(),
+    "SETITEM": lambda m, a: m.items([m.stack.pop(), m.stack.pop()][::-1]),
+    "SETITEMS": lambda m, a: m.items(m.above_mark()),
+    "APPEND": lambda m, a: m.extended([m.stack.pop()]),
+    "APPENDS": lambda m, a: m.extended(m.above_mark()),
+    "BINPUT": _memoize,
+    "LONG_BINPUT": _memoize,
+    "MEMOIZE": _memoize,
+    "BINGET": lambda m, a: m.push(m.memo[a]),
+    "LONG_BINGET": lambda m, a: m.push(m.memo[a]),
+}  # fmt: skip
+
+
+# --- tensors --------------------------------------------------------------------------------------------
+
+
+def _state(found: Any, file: Path) -> dict[str, Described]:
+    """Name -> description, of a state dict or of the one in a larger dictionary."""
+    for key in ("state_dict", "model"):
+        if isinstance(found, dict) and isinstance(found.get(key), dict):
+            found = found[key]
+    if not isinstance(found, dict) or not found:
+        raise CheckpointError("holds no dictionary of tensors", where=str(file))
+    odd = [
+        key for key, value in found.items() if not isinstance(key, str) or not isinstance(value, Described)
+    ]
+    if odd:
+        raise CheckpointError(f"{str(odd[0])[:80]!r} is not a tensor", where=str(file))
+    return found
+
+
+def _tensors(
+    state: dict[str, Described],
+    archive: zipfile.ZipFile,
+    entries: dict[str, zipfile.ZipInfo],
+    root: str,
+    file: Path,
+) -> dict[str, Tensor]:
+    """The tensors; those that share numbers share them here too."""
+    read: dict[tuple[str, torch.dtype], Tensor] = {}
+    out = {}
+    for name, described in state.items():
+        storage = described.storage
+        slot = storage.key, storage.dtype
+        if slot not in read:
+            info, wanted = entries.get(f"{root}data/{storage.key}"), storage.count * storage.dtype.itemsize
+            if info is None or info.file_size != wanted:
+                has = "are missing" if info is None else f"have {info.file_size:,} bytes, not {wanted:,}"
+                what = f"the numbers of {name[:80]!r} {has}"
+                raise CheckpointError(what, where=str(file), fix="Fetch it again, whole")
+            content = bytearray(archive.read(info))  # its checksum is tested here
+            read[slot] = (
+                torch.frombuffer(content, dtype=storage.dtype)
+                if content
+                else torch.empty(0, dtype=storage.dtype)
+            )
+        out[name] = read[slot].as_strided(described.size, described.stride, described.offset)
+    return out
