@@ -551,8 +551,8 @@ class NotDownloadedError(CheckpointError):
 class PickleError(CheckpointError):
     """The weights are pickled, and reading a pickle can run any code.
 
-    Cause: an older checkpoint, or a file that asks for more than tensors. ``pytorch_model.bin`` of PyTorch 1.6 or
-    later is read without unpickling.
+    Cause: an older checkpoint, or a file that asks for more than tensors. ``pytorch_model.bin`` of PyTorch
+    1.6 or later is read without unpickling.
     Fix: convert it to safetensors where you trust it, or take a revision that has model.safetensors.
     """
 
