@@ -53,6 +53,18 @@ def pairs_of(pretrain: Any, texts: list[str]) -> tuple[Any, int]:
     return pretrain.make_pairs(tokenizer, texts, 29, 0), tokenizer.get_vocab_size()
 
 
+def test_every_benchmark_can_be_imported():
+    """A name that moved is found here, and not when the benchmark is run a month later."""
+    files = sorted((ROOT / "benchmarks").rglob("*.py"))
+    names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    code = "import importlib, sys\nfor name in sys.argv[1:]:\n    importlib.import_module(name)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert len(names) > 60
+
+
 # --- the same work for all ------------------------------------------------------------------------
 
 

@@ -13,7 +13,8 @@ import time
 
 import numpy as np
 
-from benchmarks.harness.results import RESULTS, environment, parse, write_result
+from benchmarks.harness.options import parse
+from benchmarks.harness.results import RESULTS, environment, write_result
 from benchmarks.quality.auto import METHODS
 from glassformer.data.messages import messages
 

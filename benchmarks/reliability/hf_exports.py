@@ -28,7 +28,7 @@ from benchmarks.reliability.export import build
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.text import clean_text
 from glassformer.export.hf_folder import export_hf
-from glassformer.export.outputs import judge_in_fp32, samples_of
+from glassformer.export.outputs import samples_of
 
 BUILDS = ("MiniLM, pooler", "MiniLM, mean, MLP head", "ViT, [CLS]")
 OPEN = """
@@ -106,7 +106,7 @@ def main(options: Any) -> dict[str, Any]:
         samples, _ = samples_of(clf, options.model if own else "nowhere", options.inputs)
         if clf.NOUN == "texts":  # cleaning is the caller's in transformers
             samples = [clean_text(text, clf.clean) for text in samples]
-        ours = judge_in_fp32(clf, samples)
+        ours = clf.export_outputs().outputs(samples)
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch) / "hf"
             export_hf(clf, folder, samples[:16])
