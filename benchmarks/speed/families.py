@@ -1,4 +1,4 @@
-"""RoBERTa and DistilBERT of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
+"""RoBERTa, DistilBERT and ModernBERT of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
 
     nice .venv/bin/python -m benchmarks.speed.families --rounds 3 --reviews 16 --threads 2
 
@@ -38,7 +38,7 @@ from glassformer.errors import InputError
 from glassformer.families import FAMILIES
 from glassformer.process import keep_freed_memory
 
-KINDS = ("roberta", "distilbert", "mpnet")
+KINDS = ("roberta", "distilbert", "mpnet", "modernbert")
 EMBEDS = ("mpnet",)
 # MPNet's position numbers need its own padding token, 1, so that MiniLM's vocabulary does not fit it.
 OWN_WEIGHTS = {"mpnet": "all-mpnet-base-v2"}
@@ -49,6 +49,7 @@ PLAIN: dict[str, dict[str, Any]] = {
         "attention_probs_dropout_prob": 0.0, "vocab_size": 50_265,
     },
     "mpnet": {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    "modernbert": dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0),
     "distilbert": {"dropout": 0.0, "attention_dropout": 0.0, "seq_classif_dropout": 0.0},
 }  # fmt: skip
 
@@ -90,7 +91,8 @@ def ours(path: Path, rounds: train_imdb.Rounds, kind: str) -> Contender:
     keep_freed_memory()
     hub = FAMILIES[kind].hub
     assert hub is not None
-    return train_imdb.glassformer(path, rounds, pooling=hub.pooling, head=hub.head_type)
+    head = {"head": hub.head_type} | ({"head_activation": "gelu"} if hub.head_activation == "gelu" else {})
+    return train_imdb.glassformer(path, rounds, pooling=hub.pooling, **head)
 
 
 @command(
