@@ -212,7 +212,7 @@ def test_texts_are_cut_judged_changed_and_told(explained, monkeypatch, tmp_path)
     told = benchmark("tables_quality").explained_run(result)
     assert "3 test texts of" in told
     assert ", cut to 11 tokens**" in told
-    assert "| Stays under: synonym | Stays under: typo |" in told
+    assert "| Stability: synonym | Stability: typo |" in told
     assert f"another one decides: {result['counter_examples']['found']} of 5" in told
     one = {"text": "a *b*", "in_words": "“b” gets 90%"}
     result["counter_examples"] |= {"found": 4, "clearest": [one] * 4}

@@ -164,8 +164,8 @@ def defaults(result: dict[str, Any]) -> str:
     chance = {r["data"]: r["chance"] for r in result["rows"]}
     told = ", ".join(f"{data} {share:.1%}" for data, share in sorted(chance.items()))
     about = (
-        "Accuracy, its range over seeds, seconds of training on one thread (of its processor; by the clock for 64 examples). "
-        f"The most frequent class has: {told}.\nFlowers has fewer pictures than the largest number: all of them are taken."
+        "Accuracy, its range over seeds, seconds of training on one thread (CPU seconds; wall-clock time for 64 examples). "
+        f"The most frequent class has: {told}.\nFlowers has fewer than 5,000 images: all of them are used."
     )
     return text(table(head, rows), about)
 
@@ -187,7 +187,7 @@ def untuned(result: dict[str, Any]) -> str:
     machine, seeds = result["machine"], ", ".join(map(str, result["seeds"]))
     limit = f" A try with {result['limit']:,} texts of each split." if result.get("limit") else ""
     about = (
-        f"Judged on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. The last column is the "
+        f"Evaluated on each data set's validation split ({judged}). Seeds {seeds}; the range is over them. The last column is the "
         f"processor's time of a training. {machine['cpu']}, one thread, {result['date'][:10]}.{limit}"
     )
     return text(table("Data | Model | Macro-F1 | TF-IDF, same weights | Difference | Processor", rows), about)
@@ -219,7 +219,7 @@ def advice(all_of: list[list[dict[str, Any]]], data: str, model: str) -> str:
             asked = " ".join(f"--set {value}" for value in best["settings"][2:])
             left = 100 * (best["macro_f1"] - best["tfidf"]["macro_f1"])
             said.append(
-                f"`{asked}` ({best['change']}) adds {gain:.1f} (one seed), {left:+.1f} beside TF-IDF."
+                f"`{asked}` ({best['change']}) adds {gain:.1f} (one seed), {left:+.1f} compared with TF-IDF."
             )
         else:
             said.append(f"Tried without a gain, one seed: {', '.join(r['change'] for r in changes)}.")
@@ -310,8 +310,8 @@ def explained_run(result: dict[str, Any]) -> str:
         said = faithfulness.verdict(row, abs(row["randomisation"][-1]["mean"]))
         verdict = said.split(":")[0].replace(" the faithfulness test", "")
         rows.append((f"`{method}`", *better, noise, *stays, f"{row['seconds']['mean']:.2f}", verdict))
-    under = "".join(f"Stays under: {change} | " for change in changes)
-    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | Notices noise | "
+    under = "".join(f"Stability: {change} | " for change in changes)
+    head = "Method | Deletion | Insertion | Comprehensiveness | Sufficiency | Passes weight randomization | "
     length, error = result.get("max_length"), result["completeness_error"]
     counter = result.get("counter_examples", {})
     cut = f", cut to {length} tokens" if length else ""

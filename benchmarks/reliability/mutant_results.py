@@ -127,7 +127,7 @@ def section() -> list[str]:
         "Small faults put into the package one at a time: how many does a test of `make test` notice? A seed draws",
         "them, in each file in proportion to its size. Equivalent ones change nothing that a test could see. The share",
         "at first is what was noticed before the seed's survivors led to new tests.", "",
-        "| Package | Seed | Tried | Killed | Equivalent | Of the others | At first |", "|---|---|---|---|---|---|---|",
+        "| Package | Seed | Tried | Killed | Equivalent | Share of non-equivalent mutants killed | At first |", "|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for run in sorted(result["runs"], key=lambda run: (run["seed"], run["package"])):
         real = max(run["tried"] - run["equivalent"], 1)

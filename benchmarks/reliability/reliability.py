@@ -73,9 +73,9 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
               "matter: a training makes its batches itself)", 24, kill_tests.pairs),
     "tables": ("malformed tables, 60 by hand and the rest mutated: read, or a typed error that names the file", 2000,
                bad_files.tables),
-    "hostile_tables": ("tables by construction: 2 kB that unfold to gigabytes, false footers, 100,000 columns, lines "
+    "hostile_tables": ("hand-crafted malicious tables: 2 kB that unfold to gigabytes, false footers, 100,000 columns, lines "
                        "without end, deep JSON, columns of every odd kind, pipes and devices: read rightly or a typed "
-                       "error that names the file, below 700 MB and 30 s of a core", 0, hostile_tables.hostile_tables),
+                       "error that names the file, below 700 MB and 30 s of CPU time", 0, hostile_tables.hostile_tables),
     "pictures": ("malformed pictures, 40 by hand and the rest mutated: likewise, below 500 MB and 2 s", 2000,
                  bad_files.pictures),
     "hostile_pictures": ("pictures built to do harm: scans, segments, chunks, frames, texts, EXIF, directories, strips "
@@ -86,15 +86,15 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "settings": ("`config.json`, `glassformer.json`, `preprocessor_config.json` and `words.json` of saved models with "
                  "keys dropped, of another type, huge or negative: a typed error, or a model that answers", 600,
                  bad_files.settings),
-    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, names that lead out, "
+    "malicious": ("checkpoints with pickles in any slot, 200 MB headers, impossible shapes, path traversal in names, "
                   "configs that ask for more than the weights hold: refused, nothing executed", 0,
                   lambda count: bad_files.malicious_checkpoints()),
-    "hostile_tokenizers": ("tokenizer files by construction (tables that lead out of themselves, patterns and "
+    "hostile_tokenizers": ("hand-crafted malicious tokenizer files (ids out of range, patterns and "
                            "replacements without end, ids beyond every table, templates of unknown tokens): refused in "
                            "a line, or every answer right; each in a minute, memory + 300 MB at most, no panic", 750,
                            hostile_folders.tokenizers),
-    "hostile_labels": ("pairs of labels through tables, `fit` and model folders (NUL, half surrogates, control "
-                       "characters, numbers beyond 64 bits, truth values beside numbers): kept apart as they are, or "
+    "hostile_labels": ("pairs of labels through tables, `fit` and model folders (NUL, lone surrogates, control "
+                       "characters, numbers beyond 64 bits, booleans mixed with numbers): kept apart as they are, or "
                        "refused in a line", 567, hostile_folders.labels),
     "injections": ("200 strings of markup, script, template and formula as text, label and file name, into the report "
                    "with its table, and into the pages of explanations and server, opened in Chromium: all stands as "
@@ -118,7 +118,7 @@ ROWS: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
 PEER: dict[str, tuple[str, int, Callable[..., list[dict]]]] = {
     "trainer_kills": ("`kill -9` at a random instant, half of them aimed inside a save; resumed: the same bits", 24,
                       trainer_tests.kills),
-    "trainer_early_stops": ("stopped while patience is being spent and resumed: the run ends at the same step", 8,
+    "trainer_early_stops": ("stopped while the early-stopping counter is running, and resumed: the run ends at the same step", 8,
                             trainer_tests.early_stops),
     "trainer_damages": ("a file of the newest checkpoint damaged: refused, or resumed to the right model", 40,
                         trainer_tests.damages),
@@ -202,7 +202,7 @@ def page(result: dict[str, Any]) -> str:
         "# Reliability", "",
         "What is promised, how often it was put to the test, and how often it held. Written by",
         "`python -m benchmarks.reliability.reliability` (`make soak`) from `benchmarks/results/reliability.json`, not by hand.", "",
-        "## The scoreboard", "", "| Promise | Wanted | Run | Held | Seconds |", "|---|---|---|---|---|",
+        "## The scoreboard", "", "| Property | Planned | Run | Passed | Seconds |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for name in ROWS:
         row = found.get(name)
@@ -221,7 +221,7 @@ def page(result: dict[str, Any]) -> str:
                         ("suite", "Tests with the network shut"),
                         ("memory", "Memory against that at 10,000 steps"),
                         ("hostile_requests", "Hostile requests"),
-                        ("soak_server", "The soak of the server")):  # fmt: skip
+                        ("soak_server", "Soak test of the server, memory per tenth")):  # fmt: skip
         if answers := found.get(name, {}).get("answers"):
             largest = found[name].get("largest")
             words += f" (largest difference {largest:.1e})" if largest else ""
@@ -236,7 +236,7 @@ def page(result: dict[str, Any]) -> str:
     lines += mutant_results.section()
     lines += ["## The same on Hugging Face's Trainer", "",
               "The documented way: `save_steps=1`, `resume_from_checkpoint=True`.",
-              "", "| Test | Wanted | Run | Held | What happened |", "|---|---|---|---|---|"]  # fmt: skip
+              "", "| Test | Planned | Run | Passed | What happened |", "|---|---|---|---|---|"]  # fmt: skip
     for name, (promise, asked, _) in PEER.items():
         row = found.get(name)
         if row is None:

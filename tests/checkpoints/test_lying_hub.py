@@ -1,4 +1,4 @@
-"""A Hub that sends other files than it announces, names that lead out, or too much."""
+"""A Hub that sends other files than it announces, path traversal in names, or too much."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     ok("train", "--text", data, "--out", "three", *settings())
     result = ok("calibrate", "three", "--threshold", "macro_f1", "--abstain-below", 0.4)
     assert "thresholds for the best macro-F1" in result.out
-    assert "test: abstaining below 0.4 answers" in result.out
+    assert "test: with abstention below 0.4" in result.out
     assert "clf.threshold_ = None; clf.abstain_below_ = None" in result.out
     found = as_json("calibrate", "three", "--threshold", "accuracy")
     assert len(found["threshold"]) == 3
@@ -152,7 +152,7 @@ def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     line = Path("said.csv").read_text().splitlines()[1].split(",")
     assert line[4] == ""
     assert float(line[5]) == max(map(float, line[6:9]))
-    assert "abstaining below 0.999 answers 0 of" in gf("evaluate", "three").out
+    assert "with abstention below 0.999, 0 of" in gf("evaluate", "three").out
 
 
 def test_cross_validate_and_review(gf, ok, refused, reviews, tmp_path):

@@ -1,4 +1,4 @@
-"""``reproduce ROW``: as given, with ``--check`` on weights from a Hub on this machine, and in form on random ones."""
+"""``reproduce SYSTEM``: as given, with ``--check`` on weights from a Hub on this machine, and in form on random ones."""
 
 from __future__ import annotations
 

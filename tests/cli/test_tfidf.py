@@ -44,7 +44,7 @@ def test_its_run_speaks_of_no_tokens(home, kind):
     assert "padding" not in metrics
     assert metrics["tokens_per_second"] is None
     assert metrics["chosen"].keys() <= {"C", "alpha"}
-    assert "solved on TF-IDF of" in metrics["weights_source"]
+    assert "fitted on TF-IDF of" in metrics["weights_source"]
     history = [json.loads(line) for line in (home / kind / "history.jsonl").read_text().splitlines()]
     assert [record["kind"] for record in history] == ["step", "evaluation"]
     assert "loss" in history[1]
@@ -54,7 +54,7 @@ def test_its_run_speaks_of_no_tokens(home, kind):
         assert word not in page
     card = (home / kind / "model" / "README.md").read_text()
     assert "tokens" not in card
-    assert "solved on TF-IDF" in card
+    assert "fitted on TF-IDF" in card
 
 
 @KINDS

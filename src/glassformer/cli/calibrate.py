@@ -36,19 +36,19 @@ UNDO = (
 
 
 def show_calibration(found: dict[str, Any], run: Path) -> None:
-    """What was chosen, and the figures before and after on each split."""
+    """Print the temperature, and the metrics before and after calibration on each split."""
     from glassformer.report.wording import decimal, digits_for, interval, percent
     from glassformer.targets import target_of
 
     target = target_of(found["splits"][found["chosen_by"]]["before"])
     second = next(key for key in target.leads if key != "accuracy")
     called = [target.metrics[key].called for key in ("accuracy", second)]
-    columns = ("", "error", "95 % interval", "log loss", *called)  # within 80 characters
+    columns = ("", "calib. error", "95 % interval", "log loss", *called)  # within 80 characters
     several = isinstance(found["temperature"], list)
     if several:
-        say("a temperature a label; error is the expected calibration error over all labels")
+        say("one temperature per label; calib. error: the expected calibration error over all labels")
     else:
-        say(f"temperature {found['temperature']:.4f}; error is the expected calibration error")
+        say(f"temperature {found['temperature']:.4f}; calib. error: the expected calibration error")
     for name, split in found["splits"].items():
         digits = digits_for(split["before"]["n"])
         rows = []

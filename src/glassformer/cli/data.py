@@ -123,7 +123,7 @@ def _of_tags(source: str, settings: Sequence[str], tags_column: str | None) -> t
 
 # --- data show --augment --------------------------------------------------------------------------
 #
-# A contact sheet of augmentations.
+# A grid of augmented images.
 
 
 PICTURES = 8  # images, a row each
@@ -177,7 +177,9 @@ LISTED = (
 app = typer.Typer(help="Inspect data sets: the named ones, or your own files.", no_args_is_help=True)
 
 Source = Annotated[str, typer.Argument(metavar="NAME", help="Data set name, table or folder.")]
-PairColumn = Annotated[str, option("NAME", panel=DATA, help="Second text column of pairs, auto or none.")]
+PairColumn = Annotated[
+    str, option("NAME", panel=DATA, help="Second text column of pairs; auto detects it, none disables pairs.")
+]
 
 
 def named_sources() -> dict[str, NamedSource]:
@@ -543,10 +545,11 @@ def show_command(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE.png", help="With --augment: PNG file of the contact sheet.")
+        Path | None,
+        typer.Option(metavar="FILE.png", help="With --augment: file for the grid of augmented images."),
     ] = None,
 ) -> None:
-    """Show sizes, classes and first examples of a data set, or a contact sheet of augmentations."""
+    """Show sizes, classes and first examples of a data set, or a grid of augmented images."""
     if augment is not None or out is not None:
         write_sheet(name, augment, out)
         if json:

@@ -464,7 +464,7 @@ def doctor_command(
     revision: Annotated[str | None, option(None, "Revision of the model on the Hub.", "--revision")] = None,
     json: AsJson = False,
 ) -> None:
-    """Check this machine (packages, number formats, data sets, weights), or check a model."""
+    """Check this machine (packages, dtypes, data sets, weights), or check a model."""
     from glassformer import __version__
 
     if model is None:

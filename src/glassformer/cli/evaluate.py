@@ -130,7 +130,8 @@ def evaluate_command(
         str | None,
         option(
             "|".join(FORMATS),
-            "For regressors: number format of --data.",
+            "For regressors: how numbers in --data are written: 1234.5 (plain), $1,500 (amount), 1,500.5 "
+            "(point) or 1.500,5 (comma).",
             show_default="the run's",
             panel=DATA,
         ),

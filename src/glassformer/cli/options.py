@@ -219,7 +219,7 @@ LabelColumn = Annotated[
     str | None,
     option(
         "NAME",
-        "Label column; detected by default. One 0/1 column per label: A,B,C.",
+        "Label column (auto-detected). Multi-label with one 0/1 column each: A,B,C.",
         panel=DATA,
     ),
 ]

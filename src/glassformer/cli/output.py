@@ -146,16 +146,16 @@ def show_figures(title: str, scores: dict[str, Any], measure: str = "accuracy") 
 
 
 def abstention_line(found: dict[str, Any]) -> str:
-    """What abstaining below a probability leaves, in a sentence."""
+    """One sentence on how many predictions abstention keeps, and how many of them are right."""
     from glassformer.report.wording import digits_for, percent, share_interval
 
-    said = f"abstaining below {found['below']:g} answers {found['answered']:,} of {found['n']:,}"
+    kept = f"with abstention below {found['below']:g}, {found['answered']:,} of {found['n']:,} get a label"
     if not found["answered"]:
-        return said
+        return kept
     digits = digits_for(found["answered"])
     share, n = found["accuracy"], found["answered"]
     known = f"95 % interval: {share_interval(share, found['accuracy_interval'], n, digits)}"
-    return f"{said}, and {percent(share, digits)} of these right ({known})"
+    return f"{kept}, {percent(share, digits)} of them the right one ({known})"
 
 
 def show_translation_scores(title: str, splits: dict[str, dict[str, Any]]) -> None:

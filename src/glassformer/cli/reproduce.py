@@ -114,7 +114,7 @@ def write_page(path: Path) -> None:
 
 def reproduce_command(
     row: Annotated[
-        str | None, argument("ROW", "Number of the published system (--table lists them).")
+        str | None, argument("SYSTEM", "Number of the published system (--table lists them).")
     ] = None,
     table: Annotated[bool, flag("--table", "List published results and ours; run nothing.")] = False,
     settings: Settings = None,
@@ -122,9 +122,9 @@ def reproduce_command(
         Path | None,
         option(
             "DIR",
-            "Run folder, or parent folder if the system has several recipes; resumes what was begun "
-            "there. With --table: .md file to write, with a folder of that name for the systems' "
-            "pages.",
+            "Run folder, or parent folder if the system has several recipes; unfinished runs there are "
+            "resumed. With --table: output file (.md); pages of the systems go into a folder with its "
+            "name.",
             show_default="runs/NAME",
         ),
     ] = None,

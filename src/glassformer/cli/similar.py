@@ -441,7 +441,9 @@ def search_command(
         list[str] | None, argument("QUERY", "Queries, or a file of them; - is standard input.")
     ] = None,
     count: Annotated[int, option("N", "Number of results per query.", min=1)] = 5,
-    least: Annotated[float | None, option("COSINE", "Lowest cosine of a result.", min=-1, max=1)] = None,
+    least: Annotated[
+        float | None, option("COSINE", "Minimum cosine similarity of a result.", min=-1, max=1)
+    ] = None,
     save: Annotated[
         Path | None, option("DIR", "Save texts and embeddings to this folder, an index to pass as TABLE.")
     ] = None,

@@ -1,7 +1,7 @@
-"""Which columns of a table hold texts, sides of pairs and labels: by name, else by what they hold.
+"""Detection of the columns with texts, pairs of texts and labels: by name, else by content.
 
-The rule is one for all verbs: a column that is named; else one with a usual name; else, of two columns, the
-other one; else the only column that looks like texts, and the only one that looks like labels.
+All commands follow one rule: the column that the user names; else one with a usual name; else, if there are
+two columns, the other one; else the only column that looks like texts, and the only one like labels.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
 CLASSES = (
     "kind type class category categories label tag topic sentiment rating intent mood about subject reason"
 ).split()
-# Where a text came from, which says nothing of what is in it.
+# Names for the origin of a text, which does not depend on its content.
 PLACES = re.compile("store|shop|branch|site|city|town|country|region|location|place|channel|device|platform")
 PEOPLE = "by agent author owner user name person who customer client employee staff from to".split()
-UNEVEN = 2.0  # times as long as the next column of texts: it is the text, and that one a title or a name
+UNEVEN = 2.0  # a column this many times as long as the next has the texts, and the next has titles or names
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table; ``said`` is a sentence where they were found by what they hold."""
+    """The columns of a table; ``said`` is a message to the user if they were detected by their content."""
 
     text: str
     label: str | None
     said: str = ""
-    pair: str | None = None  # of the second text, where a row has two
-    candidates: tuple[str, ...] = ()  # where several could be the label: those, the likeliest first
-    numbers: str | None = None  # where none could: a column of measurements
+    pair: str | None = None  # column of the second texts, if a row has two
+    candidates: tuple[str, ...] = ()  # if several columns could be the label: those, the likeliest first
+    numbers: str | None = None  # if no column could be the label: a column of measurements
 
 
 def find_columns(
@@ -74,13 +74,13 @@ def find_columns(
     """The columns of texts and of labels.
 
     Args:
-        text, label: as the user names them; None: not named.
-        labels: labels are looked for; else only what is named, or has a usual name, is taken for them.
+        text, label: names given by the user; None: not given.
+        labels: detect labels by content; otherwise only a column that is named or has a usual name counts.
         need_labels: a table without labels is an error.
-        pairs: a row may have two texts, which an error then speaks of.
+        pairs: a row may have two texts, which error messages then mention.
 
     Raises:
-        DataError: no such column, none or several that could be it, or one for both.
+        DataError: no such column, none or several candidates, or the same column for both.
     """
     found_text = find_column(table, text, TEXT_COLUMNS, "text")
     found_label = find_column(table, label, LABEL_COLUMNS, "label")
@@ -113,12 +113,12 @@ def find_columns(
 
 
 def free_of(table: Table, *taken: str | None) -> list[str]:
-    """The columns of a table that are neither taken nor a review's."""
+    """The columns of a table that are neither ``taken`` nor written by a label review."""
     return [name for name in table.names if name not in taken and not name.startswith(REVIEWED)]
 
 
 def _refuse_texts(table: Table, label: str, text: str | None) -> None:
-    """A column that was named for the labels and holds the texts, where no other holds any."""
+    """Raise an error if the column named for the labels holds the texts and no other column holds any."""
     values = table.read(label)
     if text_size(values) is None or (text is not None and text_size(table.read(text)) is not None):
         return
@@ -134,8 +134,8 @@ def _refuse_texts(table: Table, label: str, text: str | None) -> None:
 def likeliest_labels(table: Table, names: Sequence[str]) -> tuple[str, ...]:
     """Columns that could be the label, the likeliest first.
 
-    A name of classes ("kind") goes before others and one of people or places ("handled by", "store") after
-    them; of equal ones the column with the fewest values goes first, then the first in the table.
+    Names of classes ("kind") come first, names of people or places ("handled by", "store") last; ties are
+    decided by the number of values (fewest first), then by the order in the table.
     """
 
     def rank(name: str) -> tuple[bool, bool, int]:
@@ -151,7 +151,7 @@ def _words(name: str) -> set[str]:
 
 
 def tells_besides(name: str) -> bool:
-    """Whether a column is called as one of people or places: texts without labels have such a one, too."""
+    """Whether a column's name is one of people or places; texts without labels have such columns, too."""
     return not _words(name).isdisjoint(PEOPLE) or any(map(PLACES.fullmatch, _words(name)))
 
 
@@ -162,22 +162,22 @@ def _several(names: Sequence[str]) -> str:
 
 
 def find_label(table: Table, wanted: str | None, taken: str, needed: bool = False) -> str | None:
-    """The column of labels beside one that is known (of images); None: there is none.
+    """The column of labels, if the column of images is known; None: there is none.
 
     Raises:
-        DataError: no such column, several with usual names, or none though it is ``needed``.
+        DataError: no such column, several with usual names, or none although it is ``needed``.
     """
     return find_column(table, wanted, LABEL_COLUMNS, "label") or _label_beside(table, [taken], needed)
 
 
 def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | None] = ()) -> str:
-    """The column of texts of a table whose labels are of no interest.
+    """The column of texts of a table whose labels are not needed.
 
     Args:
-        usual: columns of which the first that is there is taken where ``wanted`` names none.
+        usual: if ``wanted`` is None, the first of these columns that exists is used.
 
     Raises:
-        DataError: no such column, or none or several that could be it.
+        DataError: no such column, or none or several candidates.
     """
     if wanted is None:
         wanted = next((name for name in usual if name in table.names), None)
@@ -194,10 +194,10 @@ def find_text(table: Table, wanted: str | None = None, usual: Sequence[str | Non
 
 
 def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: str) -> str | None:
-    """The column ``wanted``, else the one with a usual name; the first of these goes before the others.
+    """The column ``wanted``, else the one with a usual name; the first usual name has priority.
 
     Raises:
-        DataError: no such column, or several that could be it.
+        DataError: no such column, or several candidates.
     """
     table.check_columns(wanted)
     if wanted is not None:
@@ -213,7 +213,7 @@ def find_column(table: Table, wanted: str | None, usual: Sequence[str], kind: st
 
 
 def no_column(table: Table, kind: str) -> DataError:
-    """What is said where neither a name nor its content tells which column it is."""
+    """The error if neither names nor content show which column is meant."""
     what = f"no column {kind!r}"
     hint = nearest(kind, table.names)
     fix = f"{hint if hint.endswith('?') else hint + '.'} Name it with {kind}_column"
@@ -244,15 +244,14 @@ def _label_beside(
     text: str | None = None,
     look: bool = True,
 ) -> str | None:
-    """The only column but those ``taken`` that looks like labels; where several do, ``several`` gets their
-    names.
+    """The only column except ``taken`` that looks like labels; if several do, ``several`` gets their names.
 
-    Rows whose ``text`` is empty are told with a refusal, which would be the next one.
+    An error also mentions rows whose ``text`` is empty, which would be the next error.
     """
     names = free_of(table, *taken) if look else []
     values = {name: table.read(name) for name in names}
     like = [name for name in names if looks_like_labels(values[name])]
-    for other in (is_constant, are_numbers, are_dates):  # a count, a year beside the names of classes
+    for other in (is_constant, are_numbers, are_dates):  # a count or a year next to the names of classes
         if len(like) > 1:
             like = [name for name in like if not other(present(values[name]))] or like
     if len(like) == 1 and (need_labels or several is None or not tells_besides(like[0])):
@@ -277,7 +276,7 @@ def _label_beside(
 
 
 def _refuse_doubtful(table: Table, name: str, values: Sequence[Any]) -> None:
-    """The only column left, of which nothing says that it holds labels: what it holds instead is said."""
+    """Raise an error if the only column left does not look like labels; it says what the column holds."""
     there = [value for value in values if not is_missing(value)]
     distinct = len({str(value) for value in there})
     what = f"no column 'label': {name!r} holds {distinct:,} different values in {len(there):,} rows"
@@ -289,13 +288,13 @@ def _refuse_doubtful(table: Table, name: str, values: Sequence[Any]) -> None:
 
 
 def parquet_texts(source: str | Path, schema: Any) -> list[str]:
-    """The columns whose first rows look like texts; the one whose texts are by far the longest goes alone."""
+    """The columns whose first rows look like texts; only one, if its texts are by far the longest."""
     import pyarrow as pa
 
     sizes = {}
     for field in schema:
         kind = field.type
-        if pa.types.is_dictionary(kind):  # categories of pandas
+        if pa.types.is_dictionary(kind):  # pandas categories
             kind = kind.value_type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             for first in islice(batches(source, field.name, [0]), 1):
@@ -305,29 +304,29 @@ def parquet_texts(source: str | Path, schema: Any) -> list[str]:
 
 
 def _longest(sizes: Mapping[str, float]) -> list[str]:
-    """Columns of texts by their sizes, the longest first; alone where it is by far the longest."""
+    """Columns of texts by size, the longest first; only the first if it is by far the longest."""
     ranked = sorted(sizes, key=lambda name: -sizes[name])
     alone = len(ranked) > 1 and sizes[ranked[0]] >= UNEVEN * sizes[ranked[1]]
     return ranked[:1] if alone else ranked
 
 
 # --- sides of pairs -------------------------------------------------------------------------------
-# Those that are named, that have usual names, or the only two that hold texts of like length.
+# Columns that the user names, that have usual names, or the only two with texts of similar length.
 
-AUTO, NONE = "auto", "none"  # what a recipe's pair_column says where it names no column
-NAMELESS = re.compile(r"column\d+").fullmatch  # what columns without a header are called
-# Usual names of two columns of texts that belong together.
+AUTO, NONE = "auto", "none"  # values of a recipe's pair_column that are not names of columns
+NAMELESS = re.compile(r"column\d+").fullmatch  # names of columns in tables without a header
+# Usual names of two columns of texts that form pairs.
 PAIR_COLUMNS = [("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2")]
 PAIR_COLUMNS += [("sentence_a", "sentence_b"), ("text_a", "text_b"), ("text1", "text2")]
 PAIR_COLUMNS += [("text", SECOND_CELL), ("question1", "question2"), ("question", "answer")]
 PAIR_COLUMNS += [("query", "passage"), ("query", "document")]
-# Of a table whose rows are pairs in any case, these names too say which columns they are.
+# Further usual names, for tables whose rows are known to be pairs.
 COMPARED = (*PAIR_COLUMNS, ("anchor", "positive"), ("a", "b"), ("first", "second"))
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Two columns; ``said`` is a sentence where they were found by themselves."""
+    """The two columns of pairs; ``said`` is a message to the user if they were detected."""
 
     first: str
     second: str
@@ -337,7 +336,7 @@ class Sides:
 def usual_sides(
     names: Sequence[str], pairs: Sequence[tuple[str, str]] = PAIR_COLUMNS
 ) -> tuple[str, str] | None:
-    """The two columns with usual names, those of ``pairs``; None: there are none."""
+    """The two columns whose names are one of ``pairs``; None: there are none."""
     known = {name.lower(): name for name in names}
     return next(((known[a], known[b]) for a, b in pairs if a in known and b in known), None)
 
@@ -345,15 +344,15 @@ def usual_sides(
 def find_sides(
     table: Table, text: str | None, pair: str, label: str | None = None, *, guess: bool = True
 ) -> Sides | None:
-    """The columns of the first and of the second texts; None: the table has one text a row.
+    """The columns of the first and of the second texts; None: the table has one text per row.
 
     Args:
-        text, label: columns as the user names them; ``text`` alone means one text a row.
+        text, label: columns named by the user; ``text`` alone means one text per row.
         pair: the second column's name, or ``auto`` or ``none``.
-        guess: where no names tell it, two columns that hold texts of like length are taken for the sides.
+        guess: if names do not decide, two columns with texts of similar length are the pair.
 
     Raises:
-        DataError: no such column, or one that is both sides, or no first column beside a named second one.
+        DataError: no such column, the same column for both texts, or a second column without a first one.
     """
     if pair == NONE or (pair == AUTO and text is not None):
         return None
@@ -394,8 +393,8 @@ def _named(table: Table, text: str | None, pair: str, label: str | None) -> Side
 def columns_of_pairs(
     table: Table, text: str | None, label: str | None, pair: str, *, labels: bool, need_labels: bool
 ) -> Columns | None:
-    """As ``find_columns`` of a table of pairs; None: a row has one text. Arguments and errors: there, and
-    ``find_sides``."""
+    """Like ``find_columns``, for a table of pairs; None: a row has one text. For arguments and errors see it
+    and ``find_sides``."""
     sides = find_sides(table, text, pair, label, guess=labels)
     if sides is None:
         return None
@@ -412,7 +411,7 @@ def columns_of_pairs(
 
 
 def read_inputs(table: Table, found: Columns) -> list[str]:
-    """The texts of a table, or its pairs; errors as those of ``check_texts``."""
+    """The texts of a table, or its pairs; for errors see ``check_texts``."""
     texts = table.read(found.text)
     if found.pair is None:
         return check_texts(texts, table.origin, table.rows)
@@ -420,7 +419,7 @@ def read_inputs(table: Table, found: Columns) -> list[str]:
 
 
 def row_checks(found: Columns) -> dict[str, Callable]:
-    """Column of texts -> what raises for a value of it."""
+    """Column of texts -> function that raises an error for an invalid value."""
     if found.pair is None:
         return {found.text: check_cells}
     sides = zip((found.text, found.pair), SIDES, strict=True)
@@ -428,11 +427,11 @@ def row_checks(found: Columns) -> dict[str, Callable]:
 
 
 def _only_two(table: Table, names: Sequence[str], labelled: bool = False) -> tuple[str, str] | None:
-    """The only two columns of texts, if neither is as much longer as a text is than its title.
+    """The only two columns of texts, unless one is so much longer that the other holds its titles.
 
     Args:
-        labeled: which column has the labels is known, so that sentences which come again and again, as a
-            premise does with each of its hypotheses, are texts and no classes.
+        labelled: the column of the labels is known, so that sentences that repeat, as a premise does with
+            each of its hypotheses, are texts and not classes.
     """
     sizes = {name: size for name in names if (size := text_size(table.read(name))) is not None}
     if labelled and len(sizes) == 1:
@@ -452,18 +451,18 @@ def trained_sides(
     where: str | Path,
     trained: Sequence[str | None] = (),
 ) -> Sides:
-    """The sides in a table that a model of pairs is to read: columns that are named, else those of the
-    training by their names, in any order.
+    """The two columns of a table that a model of pairs reads: those named by the user, else the columns with
+    the names used in training, in any order.
 
-    A table with usual names, without a header, or for a model whose columns had no names, is read by its
-    order; ``said`` tells it.
+    A table with usual names, without a header, or for a model whose columns had no names, is read in the
+    order of its columns; ``said`` then tells the user.
 
     Args:
-        text, pair: columns as the user names them; None, ``auto`` and ``none``: to be found.
-        trained: the columns of the training, first and second; empty: they are not known.
+        text, pair: columns named by the user; None, ``auto`` and ``none``: detect them.
+        trained: the first and second column in training; empty: unknown.
 
     Raises:
-        DataError: they are not there.
+        DataError: the table does not have these columns.
     """
     known = (None, None) if all(name and NAMELESS(name) for name in trained) else (*trained, None)[:2]
     both = zip((text, pair), known, strict=True)
@@ -476,7 +475,7 @@ def trained_sides(
     found = [name or (own and places.get(own, places.get(own.lower()))) for name, own in both]
     free = [name for name in names if name not in found and name.lower() not in LABEL_COLUMNS]
     how = ""
-    if sum(map(bool, found)) == 1 and len(free) == 1:  # the other one of two
+    if sum(map(bool, found)) == 1 and len(free) == 1:  # of two columns, the other one
         found, how = [name or free[0] for name in found], "the only other column"
     elif not any(found):
         if usual := usual_sides(names):
@@ -491,7 +490,7 @@ def trained_sides(
 
 
 def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | Path) -> DataError:
-    """A table whose columns do not tell which texts are first and which second."""
+    """The error for a table whose columns do not show which texts are first and which second."""
     what = ", and which two columns they are is not clear"
     if own := [name for name in trained if name]:
         lacking = " and ".join(repr(name) for name in own if name not in names)
@@ -501,19 +500,19 @@ def _no_sides(names: Sequence[str], trained: Sequence[str | None], where: str | 
     return UnclearColumnError(f"this model reads pairs of texts{what}", where=str(where), fix=fix)
 
 
-WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # no two of which are one number
+WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}").fullmatch  # different strings are different numbers
 
 
 def read_labels(
     table: Table, column: str, class_names: Sequence[str], separator: str | None = None
 ) -> Sequence[Any]:
-    """The labels, by name where the file has names; none if all are -1, the ``datasets`` sign for that.
+    """The labels, by name if the file has names; empty if all are -1, which ``datasets`` uses for no label.
 
     Args:
-        separator: between the names in a cell of several labels; None: a cell is one label, or a list.
+        separator: separator between labels in a multi-label cell; None: a cell is one label, or a list.
 
     Raises:
-        DataError: a label that cannot be one; the row is named.
+        DataError: an invalid label; the message names the row.
     """
     values = table.read(column)
     if separator is not None or holds_sets(values):
@@ -534,7 +533,7 @@ def read_labels(
 
 
 def column_checks(table: Table, label: str, separator: str | None) -> dict[str, Callable]:
-    """Column of labels -> what raises for a value of it."""
+    """Column of labels -> function that raises an error for an invalid value."""
     values = table.read(label)
     if separator is not None or holds_sets(values):
         return {label: lambda values: check_sets(of_column(values, separator))}
@@ -545,12 +544,12 @@ def column_checks(table: Table, label: str, separator: str | None) -> dict[str, 
 
 
 def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> Sequence[Any]:
-    """The labels of a file without names for its numbers, by those of the file before it.
+    """The labels of a file without class names, named by the class names of an earlier file.
 
-    Where all are names already they stay; else all are numbers, or none is: what both could be is refused.
+    Labels that are all names stay as they are; a mixture of names and numbers is an error.
 
     Raises:
-        DataError: a number without a name, or beside names; its row is named.
+        DataError: a number without a name, or next to names; the message names its row.
     """
     every = each(labels)
     numbers = {label: whole_number(label) for label in every if label not in class_names}
@@ -567,7 +566,7 @@ def by_name(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> 
 
 
 def _mapped(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]) -> list[Any]:
-    """Each label of a table, or each of a set of them, as ``name`` has it, which is told the row."""
+    """Apply ``name`` to each label of a table with its row, or to each label of a set."""
     both = zip(table.rows, labels, strict=True)
     if are_sets(labels):
         return [LabelSet(sorted(name(label, row) for label in own)) for row, own in both]
@@ -575,10 +574,10 @@ def _mapped(labels: Sequence[Any], table: Table, name: Callable[[Any, int], Any]
 
 
 def named_labels(labels: Sequence[Any], class_names: Sequence[str], table: Table) -> list[Any]:
-    """The names of numbers, by the names that the file itself gives.
+    """The class names of numeric labels, by the names in the file itself.
 
     Raises:
-        DataError: a number without a name, or a name that is no label, or stands there twice.
+        DataError: a number without a name, or a name that is not a valid label or occurs twice.
     """
     check_class_names(class_names, table.origin)
     return _mapped(labels, table, lambda label, row: _class_name(label, class_names, table, row))

@@ -1,10 +1,10 @@
-"""Readers of CSV, TSV, JSONL and Parquet files, and of plain text, that can name the faulty row.
+"""Readers of CSV, TSV, JSONL, Parquet and plain text files whose errors name the faulty row.
 
-Rows are counted from 1 as the file shows them: in CSV and TSV the header is row 1, in JSONL a row
-is a line, in Parquet row 1 is the first. ``StreamedTable`` gives the rows of a file of any size, not kept.
+Rows are counted from 1: in CSV and TSV the header is row 1, in JSONL each line is a row, in Parquet row 1 is
+the first record. ``StreamedTable`` iterates over the rows of a file of any size without keeping them.
 
-Long because only the reader of a row can name it, and because of what a CSV or TSV file does not say: its
-delimiter, whether it has a header, what else stands in it.
+The module is long because only the reader of a row can name it, and because CSV and TSV files do not state
+their delimiter, whether they have a header, or what other lines they contain.
 """
 
 from __future__ import annotations
@@ -74,32 +74,32 @@ from glassformer.errors import (
 from glassformer.process import READING
 from glassformer.reading import unique_keys
 
-PLAIN = ".txt"  # one text a line
+PLAIN = ".txt"  # one text per line
 NO_ROWS = "the file has no rows"
 STRICT = "strict"
-MAX_NAME = 1_000  # characters of a column's name; more is a text where the header should stand
+MAX_NAME = 1_000  # characters of a column's name; a longer one is a text in the place of the header
 BLANK_BEHIND_FIX = "Remove the blanks between a closing quote and the separator or line end behind it"
 RAGGED_FIX = "Put a text that holds the separator or a line break into double quotes"
 BLANK_FIX = "Remove the blanks between a separator and an opening quote: such a quote is a part of the text"
 _CHUNK = 1 << 20
 MAX_VALUES = 1 << 22  # in one JSON object, and separators in one line of CSV
-KEPT_COLUMNS = 16  # of a table with more, rows are read again for each column that is asked for
+KEPT_COLUMNS = 16  # a table with more columns is read again for each column that is requested
 
 
 @dataclass(frozen=True)
 class Table:
-    """A file's columns, read one by one when asked for."""
+    """The columns of a file, each read when it is requested."""
 
     origin: str
     names: tuple[str, ...]
     rows: Sequence[int]  # row number of each record in the file
-    read: Callable[[str], list[Any]]  # column name -> its values, one a record
+    read: Callable[[str], list[Any]]  # column name -> its values, one per record
     typed: bool = True  # False: every value is text (CSV, TSV)
-    said: str = ""  # what the user should know of how the file is read
+    said: str = ""  # message to the user about how the file is read
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # column -> names of its ints
 
     def check_columns(self, *names: str | None) -> None:
-        """Raises DataError for a column that is not there; None is no column."""
+        """Raise DataError for a column that does not exist; None is ignored."""
         for name in names:
             if name is not None and name not in self.names:
                 raise NoSuchColumnError(
@@ -111,9 +111,9 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
     """A table from ``.csv``, ``.tsv``, ``.jsonl``, ``.json`` (an array of objects) or ``.parquet``.
 
     Args:
-        refuse: called with a row that is ragged or no JSON object; where it returns, the row is left out, and
-            a key that a JSON object lacks is None. So are rows with bytes that are not UTF-8, and of CSV with
-            broken quoting: the next row is looked for behind the line that such a row begins on.
+        refuse: called with a row that is ragged or not a JSON object; if it returns, the row is left out, and
+            a key that a JSON object lacks is None. Rows with bytes that are not UTF-8 or with broken quoting
+            are treated likewise; reading then continues on the line after the beginning of such a row.
 
     Raises:
         DataError: no such file, another kind of file, not UTF-8, damaged, ragged, or without rows.
@@ -132,19 +132,19 @@ def read_table(path: str | Path, refuse: Refuse = stop) -> Table:
 
 
 def no_rows(path: Path, header: bool) -> DataError:
-    """What is said of a file without rows; ``header``: it has one, which may have been meant as a row."""
+    """The error for a file without rows; ``header``: it has one, which may have been meant as a row."""
     fix = "Give at least one example"
     fix += "; the first row is taken for the header, unless --header no says that there is none" * header
     return MissingValueError(NO_ROWS, where=str(path), fix=fix)
 
 
 def is_plain(path: Path) -> bool:
-    """Whether a file has one text in each line: a ``.txt`` file that is not a table."""
+    """Whether a file has one text per line: a ``.txt`` file that is not a table."""
     return path.suffix.lower() == PLAIN and not between_tabs(path)
 
 
 def between_tabs(path: Path) -> bool:
-    """Whether a ``.txt`` file is a table: its lines have the same number of tabs, one at least."""
+    """Whether a ``.txt`` file is a table: all lines have the same number of tabs, at least one."""
     if path.suffix.lower() != PLAIN or not path.is_file():
         return False
     lines = filter(str.strip, text_lines(path, errors="replace"))
@@ -153,24 +153,23 @@ def between_tabs(path: Path) -> bool:
 
 
 # --- files that can be parsed and were hardly meant so --------------------------------------------
-# What the columns hold decides. A line within a quoted cell is taken for a row of its own where it has as
-# many cells as the header, and under labels, numbers and dates what other rows have there: prose does not.
-# A first row is taken for data where it has such values, or where sentences are the names of all columns of
-# texts.
+# The content of the columns decides. A line within a quoted cell counts as a separate row if it has as many
+# cells as the header and its cells fit the columns of labels, numbers and dates, which prose never does.
+# The first row counts as data if it has such values, or if the names of all text columns are sentences.
 
-SAMPLE = 1_000  # rows that say what the columns hold
-HEAD = 200  # rows that say whether the first is one of them
-ENOUGH = 10  # rows that show a column's labels well enough for another to be none
-MOSTLY = 0.75  # of the lines of a cell that look like rows
-# Lines of a cell, all of which look like rows, where no column holds labels or numbers: between tabs, between
-# commas, and where no other row has one line.
+SAMPLE = 1_000  # number of rows that show what the columns hold
+HEAD = 200  # number of rows compared with the first row, to decide whether it is one of them
+ENOUGH = 10  # number of rows after which a column's labels are known well enough to exclude other values
+MOSTLY = 0.75  # minimum share of the lines of a cell that look like rows
+# Minimum number of lines of a cell, all of which must look like rows, if no column holds labels or numbers:
+# for tabs, for commas, and if every other row has several lines.
 LINES = 2, 3, 8
 SENTENCE = 4  # words; names of columns have fewer
-ASKED = 0.2  # share of texts that end like questions
-WIDEST = 64  # columns that are looked at
-MANY = 10  # numbers that are no classes
+QUESTIONS = 0.2  # minimum share of texts that end like questions
+MAX_CHECKED = 64  # columns whose content is checked
+MANY = 10  # this many different numbers are not classes
 WORD = re.compile(r"[^\W\d][\w/-]*").fullmatch
-# Names that a header has, and hardly a row.
+# Names that occur in headers and rarely in rows.
 OTHERS = (
     "id index title body name score question answer source context premise hypothesis sentence1 sentence2 "
     "image file path split tokens"
@@ -190,14 +189,14 @@ First = Literal["header", "row", "unclear"]
 
 @dataclass(frozen=True)
 class Held:
-    """What a column holds that prose does not: labels or other words, else numbers or dates."""
+    """Content of a column that prose does not have: labels or other words, else numbers or dates."""
 
     labels: frozenset[str]
-    repeat: bool  # they do, so that these are all that there are
+    repeat: bool  # the labels repeat, so that the sample has all of them
     numbers: bool
     dates: bool
     words: bool  # the labels have one word each
-    spaced: bool  # blanks surround cells, as in ``text, label``
+    spaced: bool  # cells are surrounded by blanks, as in ``text, label``
 
     def holds(self, cell: str) -> bool:
         cell = cell.strip('"')
@@ -209,7 +208,7 @@ class Held:
 
 
 def held_by(cells: Sequence[str]) -> Held | None:
-    """What a column holds, by some of its cells; None: texts, or nothing that tells a row from prose."""
+    """Content of a column, by some of its cells; None: texts, or nothing that tells a row from prose."""
     there = [cell for cell in cells if cell.strip()]
     if len(there) < 2:
         return None
@@ -226,11 +225,11 @@ def held_by(cells: Sequence[str]) -> Held | None:
 
 
 class Cells:
-    """What the columns of a file hold, found out when it is first asked for."""
+    """Content of the columns of a file, determined on first use."""
 
     def __init__(self, path: Path, delimiter: str, errors: str):
         self.path, self.delimiter, self.errors = path, delimiter, errors
-        self.width = 0  # of the header; 0: not known yet
+        self.width = 0  # number of cells of the header; 0: not known yet
         self._held: list[Held | None] | None = None
         self._spaced = False  # whether cells begin with a blank
 
@@ -240,13 +239,13 @@ class Cells:
         fitting = [row for row in rows if len(row) == self.width]
         if self.width < 2 or len(rows) < 2 or len(fitting) < MOSTLY * len(rows):
             return False
-        if len(rows[0]) != self.width:  # a cell of several lines goes on, and no label follows its first
+        if len(rows[0]) != self.width:  # a multi-line cell: its first line is not followed by a label
             return False
         if self._held is None:
             sample = list(islice(self._single_lines(), SAMPLE))
             self._held = [held_by(cells) for cells in zip(*sample, strict=True)]
             self._spaced = any(cell[:1] == " " for row in sample for cell in row[1:])
-        if not self._spaced:  # as they are behind the commas of prose
+        if not self._spaced:  # as after the commas of prose
             fitting = [row for row in fitting if not any(cell[:1] == " " for cell in row[1:])]
         telling = [(i, held) for i, held in enumerate(self._held) if held is not None]
         if not telling:
@@ -256,7 +255,7 @@ class Cells:
         return sum(all(held.holds(row[i]) for i, held in telling) for row in fitting) >= MOSTLY * len(rows)
 
     def _single_lines(self) -> Iterator[list[str]]:
-        """The records of one line each, the header left out."""
+        """The records that are one line long, without the header."""
         taken: list[str] = []
 
         def lines() -> Iterator[str]:
@@ -280,18 +279,18 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
     """Whether the first row of a table is its header or one of its rows, and why.
 
     Args:
-        names: its cells.
-        rows: some of those below, as wide.
+        names: the cells of the first row.
+        rows: some of the rows below, with as many cells.
     """
-    columns = list(zip(*rows, strict=True))[:WIDEST]
+    columns = list(zip(*rows, strict=True))[:MAX_CHECKED]
     names = names[: len(columns)]
-    counted = list(map(str, range(len(names))))  # what pandas calls columns without a name
+    counted = list(map(str, range(len(names))))  # pandas' names for columns without a name
     if not columns or [*filter(None, names)] in (counted, counted[:-1]):
         return "unclear", ""
     both = list(zip(names, columns, strict=True))
     if any(name.strip().lower() in USUAL_NAMES and name not in cells for name, cells in both):
         return "header", ""
-    alike: list[str] = []  # names that are values of their columns
+    alike: list[str] = []  # names that also occur as values of their columns
     for name, cells in both:
         held = held_by(cells)
         if held is None or (held.labels and not held.repeat):
@@ -313,10 +312,10 @@ def first_row(names: Sequence[str], rows: Iterable[Sequence[str]]) -> tuple[Firs
 def _like(name: str, cells: Sequence[str]) -> bool:
     """Whether the name of a column reads like its texts."""
     words = len(name.split())
-    asks = sum(cell.rstrip().endswith(("?", ":")) for cell in cells) >= ASKED * len(cells)
+    asks = sum(cell.rstrip().endswith(("?", ":")) for cell in cells) >= QUESTIONS * len(cells)
     if name in cells:
         return True
-    if name.rstrip().endswith(("?", ":")):  # as the questions of a form do
+    if name.rstrip().endswith(("?", ":")):  # as in the questions of a form
         return words >= SENTENCE and asks
     return words >= SENTENCE or (words > 1 and bool(re.search(r"[.!\u3002]\s*$", name)))
 
@@ -327,15 +326,15 @@ def _short(text: str) -> str:
 
 # --- what stands beside the table -----------------------------------------------------------------
 
-LEAST = 4  # rows that hold something, of a table with lines above it
-LONGEST = 1 << 20  # characters that are looked at
-SHOWN = 5  # rows that are named
+MIN_ROWS = 4  # rows with content that a table below other lines must have
+MAX_HEAD = 1 << 20  # characters at the beginning of a file that are checked
+MAX_NAMED = 5  # rows that a message names
 _HTML = re.compile(r"\s*<(!doctype html|html|head|body|table)\b", re.IGNORECASE).match
 Row = tuple[int, list[str]]
 
 
 def check_head(path: Path, errors: str) -> None:
-    """Raises DataError for a page of HTML, and for lines above the header; not where ``--header`` is said."""
+    """Raise DataError for an HTML page, and for lines above the header unless ``--header`` is given."""
     if said("header"):
         return
     lines, _ = _beginning(path, errors, HEAD)
@@ -367,19 +366,19 @@ def check_head(path: Path, errors: str) -> None:
 
 
 def _beginning(path: Path, errors: str, most: int | None = None) -> tuple[list[str], bool]:
-    """The first lines of a file, ``most`` of them and ``LONGEST`` characters; whether these cut them off."""
+    """The first ``most`` lines of a file, at most ``MAX_HEAD`` characters; and whether these cut them off."""
     lines, size = [], 0
     for line in islice(text_lines(path, newline="", errors=errors), most):
         lines.append(line)
         size += len(line)
-        if size > LONGEST:
+        if size > MAX_HEAD:
             return lines, True
     return lines, False
 
 
 def _header_below(rows: Sequence[Row]) -> Row | None:
-    """The row that looks like the header, where the first row is a title or a comment above it."""
-    if len(rows) < LEAST:
+    """The row that looks like the header if the first row is a title or a comment above it; else None."""
+    if len(rows) < MIN_ROWS:
         return None
     first, below = rows[0][1], rows[1:]
     width = Counter(len(cells) for _, cells in below).most_common(1)[0][0]
@@ -393,11 +392,11 @@ def _header_below(rows: Sequence[Row]) -> Row | None:
 
 
 class HeaderAgain:
-    """Rows below a header that are the header once more, as where tables were put one behind the other.
+    """Repeated header rows below the header, as in concatenated tables.
 
     Args:
         names: the cells of the header.
-        path: the file.
+        path: the file, for error messages.
     """
 
     def __init__(self, names: Sequence[str], path: Path):
@@ -405,10 +404,10 @@ class HeaderAgain:
         self._sorted = sorted(self.names)
 
     def without(self, records: Iterable[Row], refuse: Refuse) -> Iterator[Row]:
-        """The other records; ``refuse`` is called with each that repeats the header.
+        """The records that do not repeat the header; ``refuse`` is called with each that does.
 
         Raises:
-            DataError: a record is the header in another order, below which cells stand under other names.
+            DataError: a record is the header in another order, so that the cells below it have other names.
         """
         records = iter(records)
         for row, record in records:
@@ -424,8 +423,8 @@ class HeaderAgain:
                 what = "the header once more, where a row is expected"
                 if refuse is stop:
                     more = (n for n, cells in records if [cell.strip() for cell in cells] == self.names)
-                    rows = [str(n) for n in islice(chain([row], more), SHOWN + 1)]
-                    shown = ", ".join(rows[:SHOWN]) + ", ..." * (len(rows) > SHOWN)
+                    rows = [str(n) for n in islice(chain([row], more), MAX_NAMED + 1)]
+                    shown = ", ".join(rows[:MAX_NAMED]) + ", ..." * (len(rows) > MAX_NAMED)
                     what += f" (rows {shown})" if len(rows) > 1 else ""
                 fix = "Remove the rows that repeat the header"
                 refuse(RowError(what, where=f"{self.path}, row {row}", fix=fix), row)
@@ -440,23 +439,23 @@ class HeaderAgain:
 # --- the delimiter --------------------------------------------------------------------------------
 
 MAX_COLUMNS = 1 << 16
-USUAL, RARE = ",;\t", "|^~\x01\x1f"  # the latter where the header has none of the former
-LOOKED_AT = 20  # lines that have as many of a rare one as the header
+USUAL, RARE = ",;\t", "|^~\x01\x1f"  # rare delimiters count only if the header has no usual one
+CHECKED_LINES = 20  # lines in which a rare delimiter must occur as often as in the header
 _QUOTED = re.compile(r'"[^"]*"')
-BLANK_QUOTE = re.compile(' +"').match  # what an unquoted cell hardly begins with
+BLANK_QUOTE = re.compile(' +"').match  # an unquoted cell rarely begins like this
 _NAME = "(text|label|sentence|review)"
 _JOINED = re.compile(rf"{_NAME}\s*([^\w\s]+)\s*{_NAME}", re.IGNORECASE)
 
 
 def delimiter_of(path: Path, errors: str) -> str:
-    """What stands between the cells of a file, by its first line: the header, or Excel's ``sep=;``.
+    """The delimiter of a file, by its first line: the header, or Excel's ``sep=;``.
 
-    Blank lines before the header are passed over, and what stands in double quotes is not counted. A pipe and
-    other rare ones count where the header has no comma, semicolon or tab, and most lines have as many.
+    Blank lines before the header are skipped, and delimiters in double quotes are not counted. A pipe and
+    other rare delimiters count if the header has no comma, semicolon or tab, and most lines have as many.
 
     Raises:
-        DataError: too many columns, or a header of two usual names with something else between them; what
-            ``check_head`` refuses.
+        DataError: too many columns, a header of two usual names with something else between them, or a file
+            that ``check_head`` rejects.
     """
     check_head(path, errors)
     lines = text_lines(path, newline="", errors=errors)
@@ -465,8 +464,8 @@ def delimiter_of(path: Path, errors: str) -> str:
         return separator[1]
     header = header if header.strip() else next(filter(str.strip, lines), "")
     if said("quoting") != "none":
-        while header.count('"') % 2 and len(header) < LONGEST and (more := next(lines, "")):
-            header += more  # a line end within quotes is a name's
+        while header.count('"') % 2 and len(header) < MAX_HEAD and (more := next(lines, "")):
+            header += more  # a line end within quotes belongs to a name
         bare = _QUOTED.sub("", header)
         header = bare if any(map(bare.count, USUAL + RARE)) else header
     delimiter = "\t" if path.suffix.lower() in (".tsv", ".txt") else max(USUAL, key=header.count)
@@ -478,8 +477,8 @@ def delimiter_of(path: Path, errors: str) -> str:
 
 
 def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
-    """The delimiter of a file whose header has none that is expected; ``usual``: it is one column."""
-    below = list(islice(filter(str.strip, lines), LOOKED_AT))
+    """The rare delimiter of a file whose header has no usual one; ``usual`` if it has only one column."""
+    below = list(islice(filter(str.strip, lines), CHECKED_LINES))
     for sign in (*USUAL, *RARE) if usual == "\t" else RARE:
         alike = sum(_QUOTED.sub("", line).count(sign) == header.count(sign) for line in below)
         if sign in header and 2 * alike > len(below):
@@ -492,9 +491,9 @@ def _rare(path: Path, header: str, lines: Iterator[str], usual: str) -> str:
 
 
 def blanks_at_quotes(path: Path, delimiter: str, errors: str) -> tuple[bool, bool]:
-    """Whether blanks before an opening quote, and behind a closing one, are no part of cells: each row that
-    has such, at the beginning of the file, has as many cells as the header without them."""
-    lines, cut = _beginning(path, errors)  # within a row, maybe
+    """Whether blanks before an opening quote, and after a closing one, do not belong to cells. They do not if
+    without them each such row at the beginning of the file has as many cells as the header."""
+    lines, cut = _beginning(path, errors)  # possibly cut within a row
     lines = lines[1:] if SEPARATOR("".join(lines[:1])) else lines
     before = re.compile(re.escape(delimiter) + ' +"').search
     bare = list(without_blanks_behind_quotes(lines, delimiter))
@@ -513,7 +512,7 @@ def blanks_at_quotes(path: Path, delimiter: str, errors: str) -> tuple[bool, boo
 def _fit(
     lines: list[str], delimiter: str, found: Callable[[str], Any], written: list[str], cut: bool
 ) -> bool:
-    """Whether all rows in whose ``written`` lines something is ``found`` have as many cells as the first."""
+    """Whether all rows whose ``written`` lines match ``found`` have as many cells as the first row."""
     rows, before = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
     width = 0
     try:
@@ -528,7 +527,7 @@ def _fit(
 
 
 def blank_behind_quote(delimiter: str) -> Callable[[str], Any]:
-    """What finds a quote with blanks between it and the end of its cell in a line."""
+    """A search for a quote that is followed by blanks up to the end of its cell."""
     return re.compile(rf'" +(?={re.escape(delimiter)}|[\r\n]*\Z)').search
 
 
@@ -556,14 +555,14 @@ def too_many(count: int, where: str) -> DataError:
 
 
 def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> Iterator[tuple[int, list[str]]]:
-    """The names of the columns, checked, and then the records that have a cell under each of them.
+    """The checked names of the columns, then the records that have one cell for each of them.
 
     Args:
         refuse: called with each other row.
 
     Raises:
-        DataError: names that stand there twice or are too long, or a first row that looks like data, where it
-            is not said whether there is a header.
+        DataError: names that occur twice or are too long, or a first row that looks like data although the
+            user has not stated whether there is a header.
     """
     cells = Cells(path, delimiter, errors)
     records = _records(path, delimiter, refuse, errors, cells)
@@ -599,7 +598,7 @@ def whole_records(path: Path, delimiter: str, refuse: Refuse, errors: str) -> It
 def _fitting(
     path: Path, records: Iterable[tuple[int, list[str]]], names: list[str], refuse: Refuse, errors: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """The records that can be decoded and have so many cells; blank ones are passed over."""
+    """The records that can be decoded and have the right number of cells; blank ones are skipped."""
     fix = ""
     for row, record in records:
         if not record:
@@ -624,7 +623,7 @@ def _fitting(
 def _records(
     path: Path, delimiter: str, refuse: Refuse, errors: str, cells: Cells
 ) -> Iterator[tuple[int, list[str]]]:
-    """The rows of the file with their numbers from 1, the header and blank ones among them."""
+    """All rows of the file with their numbers from 1, including the header and blank rows."""
     row, given = 0, _cells_counted(path, delimiter, errors)
     quotes = said("quoting") or ("none" if path.suffix.lower() == PLAIN else "")
     options: dict[str, Any] = {"quoting": csv.QUOTE_NONE} if quotes == "none" else {"strict": True}
@@ -660,7 +659,7 @@ def _records(
 
 
 def encoding_errors(path: Path, refuse: Refuse) -> str:
-    """How bytes that are not UTF-8 are read: not at all, or so that their rows can be refused."""
+    """Error handler for bytes that are not UTF-8: an exception, or marks by which their rows are rejected."""
     try:
         check_utf8(path)
     except NotUtf8Error:
@@ -686,10 +685,10 @@ def _cells_counted(path: Path, delimiter: str, errors: str) -> Iterator[str]:
 
 
 def check_names(names: Sequence[str], where: str, delimited: bool = False) -> None:
-    """Raises DataError for too many names, one that stands there twice, or one that is a text.
+    """Raise DataError for too many names, a name that occurs twice, or a name that is a text.
 
     Args:
-        delimited: of CSV and TSV, where a row of data may stand in the place of the header.
+        delimited: for CSV and TSV, in which a row of data may be in the place of the header.
     """
     without = f"; if the table has no header: {READING['header'][0]} no" if delimited else ""
     if len(names) > MAX_COLUMNS:
@@ -712,7 +711,7 @@ def check_names(names: Sequence[str], where: str, delimited: bool = False) -> No
 
 
 def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The JSON objects of a file with their rows; what is none is refused."""
+    """The JSON objects of a file with their row numbers; other values are passed to ``refuse``."""
     array = path.suffix.lower() == ".json" and _begins_array(path)
     if path.suffix.lower() == ".json" and not array:
         _refuse_whole(path)
@@ -725,13 +724,13 @@ def objects_in(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, d
 
 
 def _refuse_whole(path: Path) -> None:
-    """Raises DataError for a ``.json`` file that is one object: SQuAD's, or a table column by column."""
+    """Raise DataError for a ``.json`` file that is one object, as SQuAD's or a table stored by column."""
     check_file(path)
     if path.stat().st_size > MAX_TEXT:
         return
     try:
         whole = json.loads(read_utf8(path))
-    except (DataError, ValueError, RecursionError):  # lines, whose reader says what is wrong
+    except (DataError, ValueError, RecursionError):  # JSON Lines, whose reader reports the error
         return
     nested = [v for v in whole.values() if isinstance(v, dict | list)] if isinstance(whole, dict) else []
     if not nested:  # one row
@@ -765,7 +764,7 @@ def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, 
             fix = fix or encoding_fix(path)
             error = RowError(not_text(), where=f"{path}, row {row}", fix=fix)
             error.code = NotUtf8Error.code
-            with suppress(DataError):  # no JSON either: nothing of it can be read
+            with suppress(DataError):  # not JSON either: the row is unreadable
                 found = _parse(readable(line), "")
                 error.values = found if isinstance(found, dict) else {}
             refuse(error, row)
@@ -779,7 +778,7 @@ def _json_lines(path: Path, refuse: Refuse, errors: str) -> Iterator[tuple[int, 
 
 
 def _elements(path: Path) -> Iterator[tuple[int, Any]]:
-    """The elements of one JSON array, each parsed by itself, so that only what is needed of it is kept."""
+    """The elements of one JSON array, each parsed separately, so that only the needed parts are kept."""
     fix = "Write one array of objects"
     text = read_utf8(path)
     row, at, sign = 0, _BLANKS(text, text.index("[") + 1).end(), ","
@@ -799,7 +798,7 @@ def _elements(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _element(text: str, at: int, where: str, fix: str) -> tuple[Any, int]:
-    """The value that begins at a place, and its end; parsed from the shortest piece that holds all of it."""
+    """The value that begins at ``at``, and its end; parsed from the shortest piece that holds all of it."""
     size = 1 << 16
     while True:
         piece = _counted(text[at : at + size], where)
@@ -822,7 +821,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=unique_keys)
 
 
 def _counted(text: str, where: str) -> str:
-    """The same, unless it may hold more values than one object is allowed."""
+    """Return ``text`` unchanged; raise an error if it may hold more values than one object is allowed."""
     if len(text) > MAX_VALUES and sum(map(text.count, ",[{")) > MAX_VALUES:
         raise TooLargeError(
             f"more than {MAX_VALUES:,} values in one row", where=where, fix="Write flat objects"
@@ -863,7 +862,7 @@ def _read_parquet(path: Path, refuse: Refuse) -> Table:
 
 
 class _Rows:
-    """The rows of a CSV, TSV or JSON file, which can be gone through again: it is not kept."""
+    """The rows of a CSV, TSV or JSON file; each iteration reads the file again."""
 
     def __init__(self, path: Path, refuse: Refuse):
         self.path, self.errors = path, encoding_errors(path, refuse)
@@ -872,7 +871,7 @@ class _Rows:
         self.names: dict[str, None] = {}  # a set in order of appearance
 
     def through(self, refuse: Refuse) -> Iterator[tuple[int, Any]]:
-        """Each row that can be read, with its number; ``names`` are known when it is at its end."""
+        """Each readable row, with its number; ``names`` is complete after the last row."""
         if not self.typed:
             records = whole_records(self.path, self._delimiter, refuse, self.errors)
             self.names = dict.fromkeys(next(records, (0, []))[1])
@@ -886,7 +885,7 @@ class _Rows:
             yield row, record
 
     def cell(self, name: str) -> Callable[[Any], Any]:
-        """What gives a row's value of a column."""
+        """A function that returns the value of a column in a row."""
         at, plain = list(self.names).index(name), plain_under(tuple(self.names))
         return (lambda record: record.get(name)) if self.typed else (lambda record: plain(record[at]))
 
@@ -906,7 +905,7 @@ def _read_text(path: Path, refuse: Refuse) -> Table:
 
     def read(name: str) -> list[Any]:
         values, cell = [], file.cell(name)
-        with reading(**settings):  # as when the others were read
+        with reading(**settings):  # the settings with which the other columns were read
             records = (record for _, record in file.through(pass_over)) if kept is None else kept
             for row, record in zip(rows, records, strict=True):
                 if not lenient and name not in record:
@@ -931,15 +930,15 @@ READERS: dict[str, Callable[[Path, Refuse], Table]] = {
 
 
 # --- streamed tables ------------------------------------------------------------------------------
-# Rows one at a time: what ``read_table`` gives, not kept.
-# The file is gone through several times (encoding, names, a sample of columns, rows) rather than kept.
+# The rows of ``read_table``, one at a time.
+# The file is read several times (encoding, names, a sample of the columns, rows) instead of kept in memory.
 
-STREAMED = (*DELIMITED, *JSON[:2])  # .json is one array, and Parquet has its own readers
+STREAMED = (*DELIMITED, *JSON[:2])  # .json is one array, and Parquet has separate readers
 
 
 def names_in(path: Path) -> tuple[str, ...] | None:
-    """The columns of a CSV, TSV or Parquet file, of which no row is read; None: the file does not say, or
-    cannot be read, which its reader tells.
+    """The column names of a CSV, TSV or Parquet file, read without its rows; None: it has none, or cannot be
+    read, which its reader reports.
     """
     suffix = path.suffix.lower()
     if not path.is_file() or suffix not in (*DELIMITED, ".parquet"):
@@ -954,15 +953,15 @@ def names_in(path: Path) -> tuple[str, ...] | None:
 
 
 class StreamedTable:
-    """A file's names and the number of its rows; ``rows`` goes through it again.
+    """The column names of a file and the number of its rows; ``rows`` reads it again.
 
     Args:
-        path: one whose name ends as ``STREAMED`` says.
-        refuse: called with a row that is ragged or no JSON object, in the first pass alone; where it returns,
+        path: a file with one of the extensions ``STREAMED``.
+        refuse: called, only in the first pass, with a row that is ragged or not a JSON object; if it returns,
             the row is left out. A key that a JSON object lacks is None.
 
     Raises:
-        DataError: as ``read_table``.
+        DataError: see ``read_table``.
     """
 
     def __init__(self, path: Path, refuse: Refuse):
@@ -974,13 +973,13 @@ class StreamedTable:
             raise no_rows(path, header=bool(self.names) and not self._file.typed)
 
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        """The number of each row that can be read, and its values by column."""
+        """The number of each readable row, and its values by column."""
         cells = {name: self._file.cell(name) for name in self.names}
         for row, record in self._file.through(pass_over):
             yield row, {name: cell(record) for name, cell in cells.items()}
 
     def sample(self) -> Table:
-        """A table of some 2,000 rows from the whole file, to find out what its columns hold."""
+        """A table of about 2,000 rows from the whole file, which shows what its columns hold."""
         places = looked_at(self.count)
         kept: list[tuple[int, dict[str, Any]]] = []
 

@@ -29,7 +29,7 @@ LEAST = 20  # inputs below which an interval over them says nothing
 HIDING = {
     "mask": "masked",
     "delete": "deleted",
-    "unknown": "made unknown",
+    "unknown": "[UNK]",
     "random": "replaced at random",
     "mean": "made the mean color",
     "blur": "blurred",

@@ -189,8 +189,8 @@ class CounterExample:
     label: Any
     probability: float
     attended: str  # the most attended word
-    attended_share: float  # of the attention on words
-    without_attended: float  # probability of the label when it is hidden
+    attended_share: float  # share of the attention on words
+    without_attended: float  # probability of the label when that word is masked
     decisive: str  # a word that flips the prediction when hidden
     decisive_share: float
     decisive_rank: int  # 1 is the most attended word
@@ -201,9 +201,9 @@ class CounterExample:
         """The evidence as one sentence."""
         return (
             f"“{self.attended}” gets {self.attended_share:.0%} of the attention on words; without it the "
-            f"answer stays {self.label} (probability {self.probability:.2f} before, "
+            f"prediction stays {self.label} (probability {self.probability:.2f} before, "
             f"{self.without_attended:.2f} after). “{self.decisive}” is number {self.decisive_rank} "
-            f"with {self.decisive_share:.1%}; without it the answer becomes {self.flips_to} "
+            f"with {self.decisive_share:.1%}; without it the prediction becomes {self.flips_to} "
             f"(probability of {self.label} {self.without_decisive:.2f})."
         )
 

@@ -68,7 +68,7 @@ def learned(run: LabeledRun) -> Section:
     note = "There was no validation split: the curves show training alone."
     if solved:
         note = (
-            f"The weights were solved at once, not trained in steps. Cross-validation on the training {noun} "
+            f"The weights were fitted at once, not trained in steps. Cross-validation on the training {noun} "
             "chose the regularization and the temperature."
         )
     elif held:

@@ -203,19 +203,17 @@ def name_columns(context: RunContext) -> None:
 
 
 def few_to_choose_by(held: Any, train: Any) -> str:
-    """A sentence where one answer more or less of the validation split may choose the weights; else empty."""
+    """A sentence if few validation examples select the best weights; else empty."""
     if len(held) >= FEW or train.monitor == "loss" or not train.keep_best:
         return ""
     if getattr(train, "method", None) == "few-shot" and train.epochs in (None, 1):
         return ""  # one epoch: nothing is chosen
     rare, count = min(Counter(each(held.labels)).items(), key=lambda item: item[1])
-    advice = "--set monitor=loss chooses more steadily"
+    advice = "--set monitor=loss is less noisy"
     if train.monitor != ClassifierFitConfig.monitor:  # chosen by the user: it stays
-        advice = (
-            f"with monitor={train.monitor} more of them choose more steadily (--set validation_size=COUNT)"
-        )
+        advice = f"with monitor={train.monitor} more of them are less noisy (--set validation_size=COUNT)"
     few = f"{len(held)} validation examples only, {count} of class {rare!r}"
-    return f"the best epoch is chosen by {few}: {advice}"
+    return f"the best epoch is selected by {few}: {advice}"
 
 
 # --- judging --------------------------------------------------------------------------------------

@@ -266,7 +266,7 @@ class Announce(Callback):
         parameters = sum(p.numel() for p in training.model.parameters())
         self.log(f"weights: {self.estimator.weights_source_}")
         if getattr(training.model, "fixed", False):
-            self.log(f"{parameters:,} parameters, solved at once")
+            self.log(f"{parameters:,} parameters, fitted at once")
             return
         weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")

@@ -102,7 +102,7 @@ def fit_tfidf(
         clean=text.clean,
     )
     words, pieces = len(clf.tokenizer_.words), len(clf.tokenizer_.pieces)
-    features = f"solved on TF-IDF of {words:,} n-grams of words and {pieces:,} of characters"
+    features = f"fitted on TF-IDF of {words:,} n-grams of words and {pieces:,} of characters"
     model = _model(configs["model"], clf.tokenizer_.width, len(clf.classes_))
     model.weights_source = clf.weights_source_ = features
     clf.model_, clf._compute_model = model.eval(), None
